@@ -1,0 +1,240 @@
+"""Everything outside the process, as the broker sees it.
+
+Each port is a `Protocol`. `ottla.runtime` implements them with the real world, `ottla.sim` with a seeded, virtual one; no other
+room may touch a clock, a disk, a socket or a source of randomness. A fault of the outside world is an `OSError` (disk, network)
+or a `StoreError` (metadata): the ports invent no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ottla.types import Buffer
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Wall time for what is written down, monotonic time for what is measured. Timers belong to the event loop."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic(self) -> float: ...
+
+
+class Random(Protocol):
+    def bytes(self, count: int) -> bytes: ...
+
+    def below(self, limit: int) -> int:
+        """A number in [0, limit)."""
+        ...
+
+
+class Workers(Protocol):
+    """Where work that blocks (fsync, recovery of a log) is done, so that the loop goes on."""
+
+    async def run(self, work: Callable[[], T]) -> T: ...
+
+
+class File(Protocol):
+    """An open file. Reads and writes name their position; there is no cursor."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def read(self, position: int, count: int) -> bytes:
+        """Up to `count` bytes; fewer only at the end of the file."""
+        ...
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        """All of the parts, one after the other, or an OSError."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def flush(self) -> None:
+        """Durable once this returns (fsync)."""
+        ...
+
+    def fileno(self) -> int:
+        """For `sendfile`; a virtual file has none and raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def make_dirs(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic, replaces `target`."""
+        ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def flush_dir(self, path: str) -> None:
+        """Make creations, renames and removals in a directory durable."""
+        ...
+
+    def lock(self, path: str) -> File:
+        """Take the lock file, or BlockingIOError if another process holds it. Held until closed."""
+        ...
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """(total bytes, usable bytes) of the volume."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Bytes of a file that go to a socket without being read here."""
+
+    file: File
+    position: int
+    size: int
+
+
+Part = Buffer | FileRange
+
+
+class Network(Protocol):
+    """Listening, connecting, and the one thing asyncio's transports lack: bytes of a file to a socket."""
+
+    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener: ...
+
+    async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Transport: ...
+
+    def file_sender(self, transport: asyncio.Transport) -> FileSender: ...
+
+
+class Listener(Protocol):
+    @property
+    def port(self) -> int:
+        """The port bound, also when port 0 was asked for."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileSender(Protocol):
+    """Sends file ranges on one transport. Used only while the transport's write buffer is empty."""
+
+    def send(self, part: FileRange) -> asyncio.Future[None] | None:
+        """Start sending. None: all sent already. A future: done when all is sent, failed when the connection is."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StoreError(Exception):
+    """The metadata store refused a change or cannot be reached."""
+
+
+class NoNode(StoreError):
+    """A path that must exist does not."""
+
+
+class NodeExists(StoreError):
+    """A path that must not exist does."""
+
+
+class BadVersion(StoreError):
+    """Somebody else changed the node in between."""
+
+
+class StoreUnavailable(StoreError):
+    """The store is out of reach: the outcome of the last call may be unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    data: bytes
+    version: int
+    czxid: int
+    """The store's transaction that created the node; grows with every creation, serves as broker epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetData:
+    path: str
+    data: bytes
+    version: int = -1
+    """-1: whatever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    path: str
+    version: int
+
+
+Change = Create | SetData | Delete | Check
+
+
+class MetadataStore(Protocol):
+    """The tree of paths and JSON that a cluster keeps in ZooKeeper and a single broker in SQLite.
+
+    Parents must exist before children, a node with children cannot be deleted, an ephemeral node goes with the session: the
+    rules are ZooKeeper's.
+    """
+
+    async def get(self, path: str) -> Node | None: ...
+
+    async def children(self, path: str) -> list[str]:
+        """Sorted names below a path; empty where the path does not exist."""
+        ...
+
+    async def multi(self, changes: Sequence[Change]) -> list[str]:
+        """All of the changes or none. Returns for each the path it touched (a sequential create: the one given)."""
+        ...
+
+    def watch(self, path: str, callback: Callable[[str], None]) -> None:
+        """Call back with the path after each change of the node, of its children, or of the session; more often is allowed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """All ports together: what a broker is given to live in."""
+
+    clock: Clock
+    random: Random
+    disk: Disk
+    workers: Workers
+    network: Network
