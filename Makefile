@@ -1,0 +1,86 @@
+# Ottla: `make demo` shows it, `make test` checks it; both set themselves up. Everything else is below.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+PY := .venv/bin/python
+SOURCES := $(shell find src -name '*.py' 2>/dev/null)
+# The modules mypyc compiles, as setup.py lists them: they must be compiled again when they change.
+HOT := $(shell find src/ottla/records src/ottla/wire/varint.py -name '*.py' 2>/dev/null)
+PYTEST := $(PY) -m pytest -q
+# Two workers for two cores; each test file stays on one worker, so a module's broker is started once.
+PARALLEL := -n 2 --dist loadfile
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+.PHONY: setup
+setup: .venv/.compiled ## a .venv with ottla (compiled) and all it needs
+
+.venv/.installed: pyproject.toml
+	@echo "setup: making .venv and installing what Ottla needs (the network is needed this once)"
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install -q --upgrade pip
+	$(PY) -m pip install -q --group dev
+	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[cluster]'
+	@touch $@
+
+.venv/.compiled: .venv/.installed setup.py $(HOT)
+	@echo "setup: compiling the hot modules with mypyc"
+	$(PY) setup.py -q build_ext --inplace
+	@touch $@
+
+.PHONY: demo
+demo: setup ## the main job, live: a broker, sample events, a consumer that shows them
+	$(PY) examples/demo.py
+
+.PHONY: check
+check: setup ## ruff, mypy --strict, import-linter
+	@echo "check: ruff, mypy --strict, import-linter"
+	$(PY) -m ruff check src tests bench examples setup.py
+	$(PY) -m ruff format --check -q src tests bench examples setup.py
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+.PHONY: test
+test: check ## what CI runs
+	@echo "test: the hot modules, interpreted"
+	rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
+	PYTHONPATH=build/pure $(PYTEST) -p no:cacheprovider tests/unit/records tests/unit/wire
+	@echo "test: everything, compiled"
+	$(PYTEST) $(PARALLEL) -m "not slow" tests
+
+.PHONY: test-all
+test-all: check ## also what takes minutes
+	$(PYTEST) $(PARALLEL) tests
+
+.PHONY: sim
+sim: setup ## the broker in a seeded world: SEED=n replays one, SEEDS=a-b runs a range
+	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-400))
+
+.PHONY: compat
+compat: setup ## other people's suites: CLIENT=kafka_python|franz_go
+	@test -n "$(CLIENT)" || { echo "make compat CLIENT=one of: $$(cd tests/compat && ls -d */run.py | xargs -n1 dirname | tr '\n' ' ')"; exit 2; }
+	$(PY) tests/compat/$(CLIENT)/run.py
+
+.PHONY: fuzz
+fuzz: setup ## atheris on the decoder and the batch check, SECONDS=60 each
+	$(PY) tests/fuzz/fuzz_decoder.py $(or $(SECONDS_EACH),60)
+	$(PY) tests/fuzz/fuzz_records.py $(or $(SECONDS_EACH),60)
+
+.PHONY: bench
+bench: setup ## beside Apache Kafka in one run: a table of ratios; QUICK=1 for a short one
+	$(PY) -m bench $(if $(QUICK),--quick)
+
+.PHONY: docs
+docs: setup ## the generated pages
+	$(PY) -m ottla.cluster.settings_page > docs/settings.md
+
+.PHONY: clean
+clean: ## what was built, not the .venv
+	rm -rf build dist src/*.egg-info bench/out
+	find src -name '*.so' -delete
+	rm -f .venv/.compiled
