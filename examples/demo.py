@@ -45,8 +45,11 @@ class Tally:
         self.ids[int(str(order["id"]))] += 1
 
 
-def produce(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event) -> None:
-    """Send the orders and count an order only when the broker has acknowledged it."""
+def produce(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event, back: threading.Event) -> None:
+    """Send the orders and count an order only when the broker has acknowledged it.
+
+    Nothing is in flight while the broker is killed: a retry of what was written but not acknowledged would be a second copy.
+    """
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -75,6 +78,7 @@ def produce(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Eve
         if number == ORDERS // 2:
             producer.flush()
             half_way.set()
+            back.wait()
         if number % 20 == 0:
             time.sleep(0.01)
     producer.flush()
@@ -113,8 +117,8 @@ def main() -> int:
             future.result(10)
         console.print(f"demo: topic {TOPIC!r} with {PARTITIONS} partitions; {ORDERS:,} orders are on their way")
 
-        acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
-        sender = threading.Thread(target=produce, args=(broker.bootstrap_servers, acknowledged, half_way))
+        acknowledged, seen, half_way, back = Tally(), Tally(), threading.Event(), threading.Event()
+        sender = threading.Thread(target=produce, args=(broker.bootstrap_servers, acknowledged, half_way, back), daemon=True)
         sender.start()
 
         consumer = Consumer(
@@ -143,6 +147,7 @@ def main() -> int:
                     half_way.clear()
                     broker.kill()
                     broker.restart()
+                    back.set()
                     note = "the broker was killed with SIGKILL and is back on the same files"
                 live.update(table(seen, note))
         sender.join()
