@@ -1,0 +1,414 @@
+"""The real counterparts that tests and benchmarks run against: Apache Kafka's jars and brokers, ZooKeeper, kcat.
+
+Owns: where they are kept (`~/.cache/ottla`, or `OTTLA_CACHE`), how they are fetched once, how they are started and stopped.
+Never does: skip. A counterpart that cannot be had raises `MissingCounterpart`, which says what to install.
+
+1. A folder of jars in the cache is complete: it is filled under another name and renamed.
+2. What is in the cache needs no network.
+3. Every process started here ends with its context manager, also when the test fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import uuid
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+KAFKA_4 = "4.3.0"
+KAFKA_3 = "3.9.2"  # the last with ZooKeeper, whose jars stand in the same folder
+
+TOOL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+BROKER_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# What Kafka's own start script passes: the fair choice where speed is compared.
+START_SCRIPT_JVM = (
+    "-Xmx1G",
+    "-Xms1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+)
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
+    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+
+
+class MissingCounterpart(RuntimeError):
+    """A program or jar that a test needs is not on this machine; the text says how to get it."""
+
+
+def cache_dir() -> Path:
+    path = Path(os.environ.get("OTTLA_CACHE") or "~/.cache/ottla").expanduser()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@contextmanager
+def fetching(name: str) -> Iterator[Path]:
+    """The place of `name` in the cache, held against parallel fetches of the same name (pytest-xdist, two checkouts)."""
+    path = cache_dir() / name
+    with open(path.with_name(f".{name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield path
+
+
+def program(name: str, install: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise MissingCounterpart(f"`{name}` is needed and not on the PATH: {install}")
+    return found
+
+
+# --- Apache Kafka's jars -------------------------------------------------------------------------------------------------
+
+
+def kafka_jars(version: str = KAFKA_4) -> Path:
+    """The folder of Apache Kafka's jars, fetched with Maven if it is not in the cache yet (about 40 s, once)."""
+    name = f"kafka-{version}"
+    jars = cache_dir() / name
+    if _complete(jars, version):
+        return jars
+    with fetching(name) as jars:
+        if _complete(jars, version):
+            return jars
+        maven = program("mvn", "install Maven (Debian: `apt-get install maven`), or copy the jars to " + str(jars))
+        with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f"{name}.") as scratch:
+            Path(scratch, "pom.xml").write_text(POM.format(version=version))
+            new = Path(scratch, "jars")
+            command = [maven, "-q", "-B", "-f", f"{scratch}/pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={new}"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode or not _complete(new, version):
+                raise MissingCounterpart(
+                    f"Apache Kafka {version} could not be fetched with Maven into {jars} (no network?):\n"
+                    + (done.stdout + done.stderr)[-2000:]
+                )
+            if jars.exists():
+                shutil.rmtree(jars)  # half a folder left by hand; never one of ours
+            new.rename(jars)
+        return jars
+
+
+def _complete(jars: Path, version: str) -> bool:
+    return all((jars / f"{jar}-{version}.jar").exists() for jar in ("kafka_2.13", "kafka-clients", "kafka-tools"))
+
+
+@cache
+def class_path(version: str) -> str:
+    # 3.9 brings its own slf4j binding beside ours; only one may be on the path.
+    return ":".join(sorted(str(jar) for jar in kafka_jars(version).glob("*.jar") if "reload4j" not in jar.name))
+
+
+def java_command(version: str, main_class: str, *args: str, jvm: Sequence[str] = TOOL_JVM, log_level: str = "warn") -> list[str]:
+    java = program("java", "install a Java 17 runtime (Debian: `apt-get install openjdk-17-jre-headless`)")
+    logging = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
+    return [java, *jvm, logging, "-cp", class_path(version), main_class, *args]
+
+
+def run_tool(
+    version: str,
+    main_class: str,
+    *args: str,
+    input: str | None = None,
+    timeout: float = 60,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's tools to its end. A short name is looked up among the packages the tools live in (TOOLS)."""
+    command = java_command(version, tool_class(version, main_class), *args)
+    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=timeout)
+    if check and done.returncode:
+        raise AssertionError(f"{main_class} {' '.join(args)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+# Tools that are not simply `org.apache.kafka.tools.<name>`; the second entry is where 3.9 still has them.
+TOOLS: Mapping[str, tuple[str, str]] = {
+    "BrokerApiVersionsCommand": ("org.apache.kafka.tools.BrokerApiVersionsCommand", "kafka.admin.BrokerApiVersionsCommand"),
+    "ConfigCommand": ("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand"),
+    "ConsoleConsumer": ("org.apache.kafka.tools.consumer.ConsoleConsumer",) * 2,
+    "ConsoleProducer": ("org.apache.kafka.tools.ConsoleProducer", "kafka.tools.ConsoleProducer"),
+    "DumpLogSegments": ("org.apache.kafka.tools.DumpLogSegments", "kafka.tools.DumpLogSegments"),
+    "StorageTool": ("kafka.tools.StorageTool",) * 2,
+}
+
+
+def tool_class(version: str, name: str) -> str:
+    if "." in name:
+        return name
+    for candidate in (*TOOLS.get(name, ()), f"org.apache.kafka.tools.{name}"):
+        if _has_class(version, candidate):
+            return candidate
+    raise MissingCounterpart(f"no tool {name} in the jars of Apache Kafka {version}")
+
+
+@cache
+def _has_class(version: str, name: str) -> bool:
+    entry = name.replace(".", "/") + ".class"
+    for jar in (f"kafka-tools-{version}.jar", f"kafka_2.13-{version}.jar", f"kafka-server-{version}.jar"):
+        path = kafka_jars(version) / jar
+        if path.exists():
+            with zipfile.ZipFile(path) as content:
+                if entry in content.namelist():
+                    return True
+    return False
+
+
+# --- kcat ----------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def kcat() -> str:
+    """The path of kcat; installed from Debian's package when that is possible."""
+    found = shutil.which("kcat")
+    if found:
+        return found
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        with fetching("kcat"):
+            quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            subprocess.run(["apt-get", "install", "-y", "-q", "kcat"], capture_output=True, env=quiet)
+    return program("kcat", "install it (Debian: `apt-get install kcat`)")
+
+
+# --- processes -----------------------------------------------------------------------------------------------------------
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago. All are held together while choosing, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Service:
+    """A server process with a directory of its own; the log of its output is `dir/output.log`."""
+
+    name = "service"
+    ready_timeout_s = 60.0
+
+    def __init__(self, dir: str | Path | None = None) -> None:
+        self._own_dir = dir is None
+        self.dir = Path(dir) if dir is not None else Path(tempfile.mkdtemp(prefix=f"ottla-{self.name}-"))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, f"{self.name} is not running"
+        return self.process.pid
+
+    @property
+    def output(self) -> str:
+        path = self.dir / "output.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        with open(self.dir / "output.log", "ab") as log:
+            # A session of its own, so that an interrupt at the terminal reaches pytest alone and stop() stays in order.
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        deadline = time.monotonic() + self.ready_timeout_s
+        while not self.is_ready():
+            code = self.process.poll()
+            if code is not None or time.monotonic() > deadline:
+                why = f"ended with {code}" if code is not None else f"was not ready in {self.ready_timeout_s:.0f} s"
+                text = self.output[-4000:]
+                self.kill()
+                raise RuntimeError(f"{self.name} {why}:\n{text}")
+            time.sleep(0.05)
+
+    def stop(self, timeout: float = 30) -> int:
+        """A clean stop (SIGTERM); kills what does not end in time. The return code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        code = self.process.wait()
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def close(self) -> None:
+        self.stop()
+        if self._own_dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class ZooKeeper(Service):
+    """ZooKeeper 3.8.4 from the folder of Kafka 3.9.2; up in about a second."""
+
+    name = "zookeeper"
+
+    def __init__(self, dir: str | Path | None = None) -> None:
+        super().__init__(dir)
+        (self.port,) = free_ports(1)
+        self.connect = f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        config = self.dir / "zoo.cfg"
+        config.write_text(
+            f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=2000\n"
+            "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\nmaxClientCnxns=0\n"
+        )
+        return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), jvm=BROKER_JVM)
+
+    def is_ready(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(b"ruok")
+                return connection.recv(4) == b"imok"
+        except OSError:
+            return False
+
+
+class ApacheKafka(Service):
+    """One real broker: 4.x as its own KRaft controller, 3.x on a ZooKeeper started with it.
+
+    Settings are Kafka's, as keywords with `_` for `.`, or with their own names: `ApacheKafka("4.3.0", **{"num.partitions": 3})`.
+    `data_dir` (log.dirs) survives stop() and start(), and is kept after the context if it was given.
+    """
+
+    name = "kafka"
+
+    def __init__(
+        self,
+        version: str = KAFKA_4,
+        *,
+        data_dir: str | Path | None = None,
+        jvm: Sequence[str] = BROKER_JVM,
+        zookeeper: str | None = None,
+        **settings: object,
+    ) -> None:
+        super().__init__()
+        kafka_jars(version)
+        self.version = version
+        self.jvm = jvm
+        self.data_dir = Path(data_dir) if data_dir is not None else self.dir / "data"
+        self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        self.kraft = int(version.split(".")[0]) >= 4
+        self.port, self._controller_port = free_ports(2)
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.zookeeper: ZooKeeper | None = None
+        self.zookeeper_connect = zookeeper
+
+    def properties(self) -> dict[str, str]:
+        plain = f"PLAINTEXT://127.0.0.1:{self.port}"
+        base = {
+            "log.dirs": str(self.data_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+        if self.kraft:
+            controller = f"127.0.0.1:{self._controller_port}"
+            base |= {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "controller.quorum.bootstrap.servers": controller,
+                "listeners": f"{plain},CONTROLLER://{controller}",
+                "advertised.listeners": f"{plain},CONTROLLER://{controller}",
+                "controller.listener.names": "CONTROLLER",
+                "share.coordinator.state.topic.replication.factor": "1",
+                "share.coordinator.state.topic.min.isr": "1",
+            }
+        else:
+            base |= {"broker.id": "1", "listeners": plain, "zookeeper.connect": str(self.zookeeper_connect)}
+        return base | self.settings
+
+    def start(self) -> None:
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        if not self.kraft and self.zookeeper_connect is None:
+            self.zookeeper = ZooKeeper(self.dir / "zookeeper")
+            self.zookeeper.dir.mkdir()
+            self.zookeeper.start()
+            self.zookeeper_connect = self.zookeeper.connect
+        self.config = self.dir / "server.properties"
+        self.config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
+        if self.kraft and not (self.data_dir / "meta.properties").exists():
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "a")
+            run_tool(self.version, "StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self.config), check=True)
+        super().start()
+
+    def command(self) -> list[str]:
+        return java_command(self.version, "kafka.Kafka", str(self.config), jvm=self.jvm)
+
+    def is_ready(self) -> bool:
+        return serves(self.port)
+
+    def close(self) -> None:
+        self.stop()
+        if self.zookeeper is not None:
+            self.zookeeper.close()
+        super().close()
+
+
+def serves(port: int) -> bool:
+    """Whether a broker on 127.0.0.1 answers Metadata and knows itself: clients may come."""
+    body = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", 0)  # Metadata v1, no topics: brokers only
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            reply = b""
+            while len(reply) < 12:
+                part = connection.recv(4096)
+                if not part:
+                    return False
+                reply += part
+        correlation, brokers = struct.unpack_from(">ii", reply, 4)
+        return bool(correlation == 7 and brokers > 0)
+    except OSError:
+        return False
