@@ -1,0 +1,220 @@
+"""The words in which a message is written down.
+
+Owns: `message`, `wire`, `list_of`, and what they attach to a class (`Definition`). Decorators only build definitions: no code is
+generated here, that is `codec`'s work at first use.
+
+One class stands for all versions of a message. A field says the versions it exists in; read from an older or newer one it has its
+default. Every field has a default, so a message is built by keyword with only what matters.
+
+    @message(versions="0-13", flexible="9+")
+    class ProduceRequest:
+        transactional_id: str | None = wire("string", "3+", nullable="3+", default=None)
+        acks: int = wire("int16")
+        topic_data: list[TopicProduceData] = wire(list_of(TopicProduceData))
+
+Invariants:
+1. Parts of a message (the classes of its fields) take version and flexibility from the message they stand in.
+2. A tagged struct that is not there is None; a part equal to its default is not sent, so None and the default mean the same.
+3. A value that a version cannot carry is an error at encoding, unless the field is `ignorable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+
+from ottla.types import ZERO_UUID
+
+T = TypeVar("T")
+
+SCALARS: Final = frozenset(
+    {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "string", "bytes", "uuid", "records"}
+)
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty where last < first."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+NO_VERSIONS: Final = Versions(0, -1)
+_OPEN_END: Final = 32767
+
+
+def versions_of(text: str) -> Versions:
+    """`3+`, `2-5`, `4` or `none`."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), _OPEN_END)
+    first, _, last = text.partition("-")
+    return Versions(int(first), int(last or first))
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """The type of an array."""
+
+    element: str | type
+
+
+Type = str | type | ListOf
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What one attribute is on the wire."""
+
+    name: str
+    type: Type
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    ignorable: bool
+    default: Any
+
+    @property
+    def is_struct(self) -> bool:
+        return isinstance(self.type, type)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a class is on the wire. `versions` is None for a part, which lives in the versions of its message."""
+
+    name: str
+    versions: Versions | None
+    flexible: Versions
+    fields: tuple[Field, ...]
+
+
+class _Unset:
+    """No default was given: the type's own is meant."""
+
+
+_UNSET: Final = _Unset()
+
+
+def list_of(element: type | str) -> ListOf:
+    """An array of parts or of scalars."""
+    return ListOf(element)
+
+
+def wire(
+    type_: Type,
+    versions: str = "0+",
+    *,
+    nullable: str = "none",
+    tag: int | None = None,
+    tagged: str | None = None,
+    default: Any = _UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """One field of a message.
+
+    `nullable` names the versions in which None may be sent. `tag` makes the field a tagged one, in `tagged` versions or in all
+    that have it. `ignorable` allows it to be left out silently in versions that do not know it.
+    """
+    if isinstance(type_, str) and type_.startswith("[]"):
+        type_ = ListOf(type_[2:])
+    element = type_.element if isinstance(type_, ListOf) else type_
+    if isinstance(element, str) and element not in SCALARS:
+        raise ValueError(f"no type {element!r}")
+    known = versions_of(versions)
+    in_tags = NO_VERSIONS if tag is None else versions_of(tagged) if tagged else known
+    if isinstance(default, _Unset):
+        default = None if tag is not None and isinstance(type_, type) else _own_default(type_)
+    spec = Field("", type_, known, versions_of(nullable), tag, in_tags, ignorable, default)
+    if isinstance(default, list):
+        return field(default_factory=list, metadata={"wire": spec})
+    if isinstance(default, _Fresh):
+        return field(default_factory=default.cls, metadata={"wire": spec})
+    return field(default=default, metadata={"wire": spec})
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """A default that is a new, empty part."""
+
+    cls: type
+
+
+def _own_default(type_: Type) -> Any:
+    if isinstance(type_, ListOf):
+        return []
+    if isinstance(type_, type):
+        return _Fresh(type_)
+    match type_:
+        case "string":
+            return ""
+        case "bytes":
+            return b""
+        case "records":
+            return None
+        case "bool":
+            return False
+        case "uuid":
+            return ZERO_UUID
+        case "float64":
+            return 0.0
+        case _:
+            return 0
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True)
+def message(*, versions: str | None = None, flexible: str = "none") -> Callable[[type[T]], type[T]]:
+    """Make a class a message, or (without `versions`) a part of messages: a slotted dataclass that knows its form on the wire."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        # One generic __repr__ and __eq__ instead of generated ones, and a docstring, so that `dataclass` has little to compile: a
+        # broker imports hundreds of these classes while it starts.
+        own = dict(cls.__dict__)
+        cls.__doc__ = cls.__doc__ or cls.__name__
+        made = dataclass(slots=True, kw_only=True, repr=False, eq=False, match_args=False)(cls)
+        specs = []
+        for name, attribute in made.__dataclass_fields__.items():  # type: ignore[attr-defined]
+            spec: Field = attribute.metadata["wire"]
+            specs.append(
+                Field(name, spec.type, spec.versions, spec.nullable, spec.tag, spec.tagged, spec.ignorable, spec.default)
+            )
+        if "__repr__" not in own:
+            made.__repr__ = _repr  # type: ignore[method-assign]
+        made.__eq__ = _eq  # type: ignore[method-assign]
+        made.__hash__ = None  # type: ignore[assignment]
+        definition = Definition(
+            made.__name__, None if versions is None else versions_of(versions), versions_of(flexible), tuple(specs)
+        )
+        made.__wire__ = definition  # type: ignore[attr-defined]
+        return made
+
+    return decorate
+
+
+def definition_of(cls: type) -> Definition:
+    found = cls.__dict__.get("__wire__")
+    if not isinstance(found, Definition):
+        raise TypeError(f"{cls.__name__} is no message")
+    return found
+
+
+def is_fresh(default: Any) -> bool:
+    """Whether a field's default is a new, empty part (and not a value that can be shared)."""
+    return isinstance(default, _Fresh)
+
+
+def _repr(self: Any) -> str:
+    inner = ", ".join(f"{spec.name}={getattr(self, spec.name)!r}" for spec in definition_of(type(self)).fields)
+    return f"{type(self).__name__}({inner})"
+
+
+def _eq(self: Any, other: object) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    return all(getattr(self, spec.name) == getattr(other, spec.name) for spec in definition_of(type(self)).fields)
