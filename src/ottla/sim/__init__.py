@@ -1,0 +1,21 @@
+"""A seeded, virtual world for a whole broker.
+
+Owns: a loop whose clock jumps, a disk that loses what was not flushed, a network in memory, a metadata tree, workloads that
+use them, and checkers that say what must hold. The broker inside is the product's own, unchanged: only its ports differ.
+Never: imported by the product; no real clock, file, socket or thread is touched during a run.
+
+Read it in this order:
+
+    process    what may die, and how nothing of the dead runs on
+    loop       virtual time; the same seed gives the same order
+    disk       what survives a crash, a kill, a full or a broken volume
+    network    transports that drive asyncio protocols the way real ones do
+    metadata   ZooKeeper's rules in memory
+    trace      what happened, as lines and as one hash
+    log_world  one partition's log under crashes, without a broker
+    world      the machine and the broker on it
+    workload   producers, consumers, administrators, all seeded
+    checkers   what must hold, and the words in which its breach is reported
+    bugs       faults planted on purpose: the proof that the checkers see
+    run        `python -m ottla.sim --seed N`
+"""
