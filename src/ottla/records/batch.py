@@ -1,0 +1,269 @@
+"""The record batch of format v2, seen from outside: its 61-byte header.
+
+Owns: the header's layout, reading it, its CRC, and the two fields a broker may write without touching the CRC (base offset and
+leader epoch). Never looks at the records inside (`walk`), never decides whether a batch may be stored (`validate`).
+
+Invariants
+1. Nothing here copies a batch: positions refer to the buffer that was given.
+2. A `BatchInfo` describes bytes that are all there: position + size <= len(buffer).
+3. What cannot be a batch is `MalformedInput`; a batch cut off by the end of the buffer is that too, except in `scan_batches`,
+   where a torn tail is an answer and not an error.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from crc32c import crc32c
+
+from ottla.errors import MalformedInput
+from ottla.types import NO_SEQUENCE, Buffer
+
+MAGIC_V2: Final = 2
+
+LENGTH_AT: Final = 8
+LEADER_EPOCH_AT: Final = 12
+MAGIC_AT: Final = 16
+CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 21
+LAST_OFFSET_DELTA_AT: Final = 23
+BASE_TIMESTAMP_AT: Final = 27
+MAX_TIMESTAMP_AT: Final = 35
+PRODUCER_ID_AT: Final = 43
+PRODUCER_EPOCH_AT: Final = 51
+BASE_SEQUENCE_AT: Final = 53
+RECORD_COUNT_AT: Final = 57
+RECORDS_AT: Final = 61
+"""Also the size of the header."""
+
+LOG_OVERHEAD: Final = 12
+"""Base offset and length: what stands before the bytes that the length counts."""
+LENGTH_MIN: Final = RECORDS_AT - LOG_OVERHEAD
+LEGACY_LENGTH_MIN: Final = 14
+"""The smallest message of format v0: below it the length field is nonsense in any format."""
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+KNOWN_ATTRIBUTES: Final = 0x7F
+
+SEQUENCE_MAX: Final = 0x7FFFFFFF
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LEADER_EPOCH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_LENGTH: Final = struct.Struct(">i")
+
+
+class BatchInfo:
+    """What the header of one v2 batch says, and where the batch stands in its buffer."""
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "crc",
+        "last_offset_delta",
+        "leader_epoch",
+        "magic",
+        "max_timestamp",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        size: int,
+        base_offset: int,
+        leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp: int,
+        max_timestamp: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.position = position
+        self.size = size
+        """The whole batch, header and the twelve bytes before the length included."""
+        self.base_offset = base_offset
+        self.leader_epoch = leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp = base_timestamp
+        self.max_timestamp = max_timestamp
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins in the buffer."""
+        return self.position + self.size
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> int:
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are nobody's."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from the largest int32 to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchInfo(position={self.position}, size={self.size}, offsets={self.base_offset}..{self.last_offset}, "
+            f"leader_epoch={self.leader_epoch}, magic={self.magic}, crc={self.crc:#010x}, attributes={self.attributes:#06x}, "
+            f"timestamps={self.base_timestamp}..{self.max_timestamp}, producer={self.producer_id}/{self.producer_epoch}, "
+            f"base_sequence={self.base_sequence}, record_count={self.record_count})"
+        )
+
+
+def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
+    """The batch that begins at `position`. MalformedInput if none can: too short, of another format, or cut off."""
+    remaining = len(buf) - position
+    if remaining < RECORDS_AT or position < 0:
+        raise MalformedInput(f"{remaining} bytes at position {position} are too few for a record batch")
+    fields = _HEADER.unpack_from(buf, position)
+    length: int = fields[1]
+    magic: int = fields[3]
+    if magic != MAGIC_V2:
+        raise MalformedInput(f"record batch of magic {magic} at position {position}")
+    if length < LENGTH_MIN:
+        raise MalformedInput(f"record batch length {length} at position {position} is less than its header")
+    if length + LOG_OVERHEAD > remaining:
+        raise MalformedInput(f"record batch of {length + LOG_OVERHEAD} bytes at position {position}, only {remaining} are there")
+    return _info(position, length, fields)
+
+
+def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
+    """All whole batches from `start` on, and the position where the last of them ends.
+
+    Bytes after that position are the beginning of a batch whose rest is missing. Bytes that can never become a batch (a wrong
+    magic, an impossible length) are MalformedInput.
+    """
+    batches: list[BatchInfo] = []
+    position = start
+    end = len(buf)
+    while end - position > MAGIC_AT:
+        length: int = _LENGTH.unpack_from(buf, position + LENGTH_AT)[0]
+        magic = buf[position + MAGIC_AT]
+        if magic != MAGIC_V2:
+            raise MalformedInput(f"record batch of magic {magic} at position {position}")
+        if length < LENGTH_MIN:
+            raise MalformedInput(f"record batch length {length} at position {position} is less than its header")
+        if length + LOG_OVERHEAD > end - position:
+            break
+        batches.append(_info(position, length, _HEADER.unpack_from(buf, position)))
+        position += length + LOG_OVERHEAD
+    return batches, position
+
+
+def _info(position: int, length: int, fields: tuple[int, ...]) -> BatchInfo:
+    return BatchInfo(
+        position,
+        length + LOG_OVERHEAD,
+        fields[0],
+        fields[2],
+        fields[3],
+        fields[4],
+        fields[5],
+        fields[6],
+        fields[7],
+        fields[8],
+        fields[9],
+        fields[10],
+        fields[11],
+        fields[12],
+    )
+
+
+def batch_crc_ok(buf: Buffer, info: BatchInfo) -> bool:
+    """Whether the bytes still are what their writer summed up (base offset, length, leader epoch, magic are not summed)."""
+    return _crc_of(buf, info.position, info.end) == info.crc
+
+
+def stamp(buf: bytearray | memoryview, info: BatchInfo, base_offset: int, leader_epoch: int) -> None:
+    """Write what only the leader knows into the batch, in place. The CRC does not cover these two fields."""
+    _BASE_OFFSET.pack_into(buf, info.position, base_offset)
+    _LEADER_EPOCH.pack_into(buf, info.position + LEADER_EPOCH_AT, leader_epoch)
+    info.base_offset = base_offset
+    info.leader_epoch = leader_epoch
+
+
+def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
+    """Write the whole header of a batch whose records stand in the buffer already. Computes the CRC, also into `info`."""
+    info.crc = 0
+    _HEADER.pack_into(
+        buf,
+        info.position,
+        info.base_offset,
+        info.size - LOG_OVERHEAD,
+        info.leader_epoch,
+        info.magic,
+        info.crc,
+        info.attributes,
+        info.last_offset_delta,
+        info.base_timestamp,
+        info.max_timestamp,
+        info.producer_id,
+        info.producer_epoch,
+        info.base_sequence,
+        info.record_count,
+    )
+    info.crc = _crc_of(buf, info.position, info.end)
+    _CRC.pack_into(buf, info.position + CRC_AT, info.crc)
+
+
+def _crc_of(buf: Buffer, position: int, end: int) -> int:
+    # released at once: a bytearray with a view on it cannot be resized, and its owner would not know why
+    with memoryview(buf) as whole, whole[position + ATTRIBUTES_AT : end] as summed:
+        crc: int = crc32c(summed)
+        return crc

@@ -1,0 +1,302 @@
+"""The four codecs of record batches, as Java clients and librdkafka write and read them.
+
+Owns: framing where Kafka has its own (snappy), levels, and the bound: how much a section of records may unpack to is known before
+memory for it is taken. Never looks at what was packed.
+
+Invariants
+1. `decompress` gives at most `limit_bytes` or raises; what it allocates is bounded by the limit, whatever the input claims.
+2. What cannot be unpacked is `MalformedInput`, what unpacks to too much is `TooLarge`; no other exception leaves this module.
+3. What is accepted is what Kafka's own reader accepts: several gzip members or zstd frames in a row, one lz4 frame of independent
+   blocks, snappy raw or in blocks with Java's header.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final
+
+import cramjam
+
+from ottla.errors import MalformedInput
+from ottla.types import Buffer
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+
+GZIP_LEVEL_DEFAULT: Final = -1
+LZ4_LEVEL_DEFAULT: Final = 9
+ZSTD_LEVEL_DEFAULT: Final = 3
+
+DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
+"""For batches that are ours already: read from our own log, where the limit was kept when they came in."""
+
+_SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
+_SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_MEMBERS_MAX: Final = 10_000
+
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_STORED_BIT: Final = 0x80000000
+_LZ4_RATIO_MAX: Final = 255
+
+_ZSTD_MAGIC: Final = 0xFD2FB528
+_ZSTD_SKIPPABLE: Final = 0x184D2A50
+_ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
+_ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
+"""What zstd's own streaming reader allows, and so Java's."""
+
+_UINT32: Final = struct.Struct("<I")
+_UINT64: Final = struct.Struct("<Q")
+_INT32_BE: Final = struct.Struct(">i")
+
+
+class TooLarge(Exception):
+    """A section of records that unpacks to more than may be."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(f"the records unpack to more than {limit_bytes} bytes")
+        self.limit_bytes = limit_bytes
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Pack a section of records; `level` None is Kafka's default for the codec."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        packer = zlib.compressobj(GZIP_LEVEL_DEFAULT if level is None else level, zlib.DEFLATED, 31)
+        return packer.compress(data) + packer.flush()
+    if codec == SNAPPY:
+        return _snappy_compress(data)
+    if codec == LZ4:
+        # Kafka's default level, 9, means the fast compressor; any other the high-compression one
+        fast = level is None or level == LZ4_LEVEL_DEFAULT
+        frame = cramjam.lz4.Compressor(level=1 if fast else level, content_checksum=False, block_linked=False)
+        frame.compress(bytes(data))
+        return bytes(frame.finish())
+    if codec == ZSTD:
+        return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+    raise ValueError(f"no codec {codec}")
+
+
+def decompress(codec: int, data: Buffer, limit_bytes: int) -> bytes:
+    """Unpack a section of records into at most `limit_bytes`."""
+    if codec == NONE:
+        if len(data) > limit_bytes:
+            raise TooLarge(limit_bytes)
+        return bytes(data)
+    try:
+        if codec == GZIP:
+            return _gzip_decompress(data, limit_bytes)
+        if codec == SNAPPY:
+            return _snappy_decompress(data, limit_bytes)
+        if codec == LZ4:
+            return _lz4_decompress(data, limit_bytes)
+        if codec == ZSTD:
+            return _zstd_decompress(data, limit_bytes)
+    except (cramjam.DecompressionError, zlib.error, struct.error, IndexError) as error:
+        raise MalformedInput(f"{CODEC_NAMES[codec]} data cannot be unpacked: {error}") from None
+    raise MalformedInput(f"no codec {codec}")
+
+
+def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
+    members: list[bytes] = []
+    size = 0
+    rest: Buffer = data
+    while len(members) < _GZIP_MEMBERS_MAX:
+        member = zlib.decompressobj(31)
+        # a limit of 0 would mean none: one more than allowed is asked for, and refused when it comes
+        piece = member.decompress(rest, limit_bytes - size + 1)
+        size += len(piece)
+        if size > limit_bytes:
+            raise TooLarge(limit_bytes)
+        if not member.eof:
+            raise MalformedInput("gzip data ends too early")
+        members.append(piece)
+        rest = member.unused_data
+        # like Java: another member is read, anything else after the last one is ignored
+        if not rest.startswith(_GZIP_MAGIC):
+            return members[0] if len(members) == 1 else b"".join(members)
+    raise MalformedInput(f"gzip data of more than {_GZIP_MEMBERS_MAX} members")
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    parts: list[bytes] = [_SNAPPY_HEADER]
+    with memoryview(data) as view:
+        for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
+            block = bytes(cramjam.snappy.compress_raw(view[start : start + _SNAPPY_BLOCK_BYTES]))
+            parts.append(_INT32_BE.pack(len(block)))
+            parts.append(block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: Buffer, limit_bytes: int) -> bytes:
+    packed = bytes(data)
+    if len(packed) < len(_SNAPPY_HEADER) or not packed.startswith(_SNAPPY_MAGIC):
+        return _snappy_block(packed, limit_bytes)
+    parts: list[bytes] = []
+    size = 0
+    position = 0
+    end = len(packed)
+    while end - position >= 4:
+        if packed.startswith(_SNAPPY_MAGIC[:4], position):
+            # a header may come again where streams were joined
+            if not packed.startswith(_SNAPPY_MAGIC, position) or end - position < len(_SNAPPY_HEADER):
+                raise MalformedInput("snappy header is broken")
+            version = _INT32_BE.unpack_from(packed, position + 8)[0]
+            if version < 1:
+                raise MalformedInput(f"snappy framing of version {version}")
+            position += len(_SNAPPY_HEADER)
+            continue
+        length = _INT32_BE.unpack_from(packed, position)[0]
+        position += 4
+        if length < 0 or length > end - position:
+            raise MalformedInput("snappy block is longer than its stream")
+        if length:
+            part = _snappy_block(packed[position : position + length], limit_bytes - size)
+            size += len(part)
+            parts.append(part)
+        position += length
+    return b"".join(parts)
+
+
+def _snappy_block(block: bytes, limit_bytes: int) -> bytes:
+    size: int = cramjam.snappy.decompress_raw_len(block)
+    # no element of the format gives more than 64 bytes for the two it takes at least
+    if size > 64 * len(block):
+        raise MalformedInput("snappy block claims more than it can hold")
+    if size > limit_bytes:
+        raise TooLarge(limit_bytes)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4_decompress(data: Buffer, limit_bytes: int) -> bytes:
+    frame_end, size_max = _lz4_frame(data)
+    with memoryview(data) as view, view[:frame_end] as frame:
+        out = bytearray(min(size_max, limit_bytes + 1))
+        return _unpack_into(cramjam.lz4.decompress_into, frame, out, size_max, limit_bytes)
+
+
+def _lz4_frame(data: Buffer) -> tuple[int, int]:
+    """Where the first frame ends, and the most it can unpack to. What follows is not read, as Java does not."""
+    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+        raise MalformedInput("lz4 data does not begin with a frame")
+    flags = data[4]
+    descriptor = data[5]
+    if flags >> 6 != 1 or flags & 0x03:
+        raise MalformedInput(f"lz4 frame flags {flags:#04x}")
+    if not flags & 0x20:
+        raise MalformedInput("lz4 blocks depend on each other")
+    size_code = descriptor >> 4
+    if descriptor & 0x8F or size_code < 4:
+        raise MalformedInput(f"lz4 block descriptor {descriptor:#04x}")
+    block_bytes_max = 1 << (2 * size_code + 8)
+    block_checksum = 4 if flags & 0x10 else 0
+    position = 6 + (8 if flags & 0x08 else 0) + 1
+    size_max = 0
+    while True:
+        word: int = _UINT32.unpack_from(data, position)[0]
+        position += 4
+        length = word & ~_LZ4_STORED_BIT
+        if length == 0:
+            break
+        if length > block_bytes_max:
+            raise MalformedInput("lz4 block is larger than its frame allows")
+        size_max += length if word & _LZ4_STORED_BIT else min(block_bytes_max, length * _LZ4_RATIO_MAX)
+        position += length + block_checksum
+    position += 4 if flags & 0x04 else 0
+    if position > len(data):
+        raise MalformedInput("lz4 frame ends too early")
+    return position, size_max
+
+
+def _zstd_decompress(data: Buffer, limit_bytes: int) -> bytes:
+    size_max = _zstd_size_max(data)
+    out = bytearray(min(size_max, limit_bytes + 1))
+    return _unpack_into(cramjam.zstd.decompress_into, data, out, size_max, limit_bytes)
+
+
+def _zstd_size_max(data: Buffer) -> int:
+    """The most that all frames together can unpack to: a frame says it, or its blocks bound it."""
+    total = 0
+    position = 0
+    end = len(data)
+    while position < end:
+        magic: int = _UINT32.unpack_from(data, position)[0]
+        position += 4
+        if magic & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
+            position += 4 + int(_UINT32.unpack_from(data, position)[0])
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise MalformedInput("zstd data does not begin with a frame")
+        flags = data[position]
+        position += 1
+        single_segment = flags & 0x20 != 0
+        if flags & 0x08:
+            raise MalformedInput("zstd frame uses a reserved bit")
+        window = 0
+        if not single_segment:
+            byte = data[position]
+            position += 1
+            base = 1 << (10 + (byte >> 3))
+            window = base + (base >> 3) * (byte & 7)
+        position += (0, 1, 2, 4)[flags & 3]
+        content = -1
+        size_code = flags >> 6
+        if size_code == 0 and single_segment:
+            content = data[position]
+            position += 1
+        elif size_code == 1:
+            content = data[position] + 256 * data[position + 1] + 256
+            position += 2
+        elif size_code == 2:
+            content = _UINT32.unpack_from(data, position)[0]
+            position += 4
+        elif size_code == 3:
+            content = _UINT64.unpack_from(data, position)[0]
+            position += 8
+        if single_segment:
+            window = content
+        if window > _ZSTD_WINDOW_BYTES_MAX:
+            raise MalformedInput(f"zstd frame wants a window of {window} bytes")
+        blocks = 0
+        while True:
+            header = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+            position += 3
+            size = header >> 3
+            kind = header >> 1 & 3
+            if kind == 3:
+                raise MalformedInput("zstd block of a reserved kind")
+            # raw and repeated blocks say what they give; a compressed one says only what it takes
+            blocks += size if kind < 2 else _ZSTD_BLOCK_BYTES_MAX
+            position += 1 if kind == 1 else size
+            if header & 1:
+                break
+        position += 4 if flags & 0x04 else 0
+        total += blocks if content < 0 else min(blocks, content)
+    if position > end:
+        raise MalformedInput("zstd frame ends too early")
+    return total
+
+
+def _unpack_into(unpack: object, data: Buffer, out: bytearray, size_max: int, limit_bytes: int) -> bytes:
+    """Unpack into memory of a size that was bounded before. `out` is one byte larger than the limit when more could come."""
+    assert callable(unpack)
+    try:
+        size = int(unpack(data, out))
+    except cramjam.DecompressionError:
+        # an honest frame overflows only what is cut at the limit; which of the two it was does not matter to who sent it
+        if size_max > limit_bytes and out[limit_bytes:] != b"\x00":
+            raise TooLarge(limit_bytes) from None
+        raise
+    if size > limit_bytes:
+        raise TooLarge(limit_bytes)
+    with memoryview(out) as view:
+        return bytes(view[:size])

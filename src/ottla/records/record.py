@@ -1,0 +1,286 @@
+"""Records as values: reading them out of batches, building batches of them, finding one by its timestamp.
+
+Owns: `Record`, the writing side of format v2. Used where a broker or a tool looks into data (internal topics, time lookups,
+dumps); the path of produce and fetch does not come here.
+
+Invariants
+1. What `build_batch` writes, `validate.check` accepts (unless it was asked for a control batch or an offset other than 0).
+2. Offsets and timestamps are read as the batch defines them: with LogAppendTime every record has the batch's max timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ottla.errors import MalformedInput
+from ottla.records import walk as walks
+from ottla.records.batch import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC_V2,
+    RECORDS_AT,
+    TRANSACTIONAL_BIT,
+    BatchInfo,
+    write_header,
+)
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, NONE, TooLarge, compress, decompress
+from ottla.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, TimestampAndOffset
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+Headers = Sequence[tuple[str, bytes | None]]
+Fields = tuple[bytes | None, bytes | None, Headers, int]
+"""Key, value, headers, timestamp: what it takes to build a record."""
+
+
+class Record:
+    """One record of a batch."""
+
+    __slots__ = ("headers", "key", "offset", "timestamp", "value")
+
+    def __init__(
+        self,
+        offset: int,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes | None]],
+    ) -> None:
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Record)
+            and self.offset == other.offset
+            and self.timestamp == other.timestamp
+            and self.key == other.key
+            and self.value == other.value
+            and self.headers == other.headers
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.offset, self.timestamp, self.key, self.value))
+
+    def __repr__(self) -> str:
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, "
+            f"headers={self.headers!r})"
+        )
+
+
+def records_section(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """The records of a batch, unpacked, without the header."""
+    with memoryview(buf) as whole, whole[info.position + RECORDS_AT : info.end] as section:
+        if info.codec == NONE:
+            return bytes(section)
+        try:
+            return decompress(info.codec, section, limit_bytes)
+        except TooLarge as error:
+            raise MalformedInput(str(error)) from None
+
+
+def read_records(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """All records of a batch. Their number must be the one the header claims; gaps between offsets are allowed (compaction)."""
+    if info.record_count == 0:
+        return []
+    data = records_section(buf, info, limit_bytes)
+    if info.record_count < 0 or info.record_count * walks.RECORD_BYTES_MIN > len(data):
+        raise MalformedInput(f"a batch claims {info.record_count} records in {len(data)} bytes")
+    records: list[Record] = []
+    position: i64 = 0
+    end: i64 = 0
+    try:
+        for _ in range(info.record_count):
+            end = walks.next_record(data, position)
+            records.append(_read_record(data, position, end, info))
+            position = end
+    except IndexError:
+        raise MalformedInput("a record runs past the end of its batch") from None
+    if position != len(data):
+        raise MalformedInput(f"{len(data) - position} bytes after the last of {info.record_count} records")
+    return records
+
+
+def _read_record(data: bytes, start: i64, end: i64, info: BatchInfo) -> Record:
+    timestamp_delta: int = walks.timestamp_delta_at(data, start)
+    timestamp = info.max_timestamp if info.is_log_append_time else info.base_timestamp + timestamp_delta
+    offset_delta: int = walks.offset_delta_at(data, start)
+    position: i64 = start + (walks.varint_at(data, start) & 7) + 1
+    position = walks.varlong_end(data, position)
+    position += walks.varint_at(data, position) & 7
+    packed: i64 = walks.varint_at(data, position)
+    position += packed & 7
+    key = _slice(data, position, packed >> 3, end)
+    position += len(key) if key is not None else 0
+    packed = walks.varint_at(data, position)
+    position += packed & 7
+    value = _slice(data, position, packed >> 3, end)
+    position += len(value) if value is not None else 0
+    packed = walks.varint_at(data, position)
+    after: i64 = walks.skip_headers(data, position, end, 0)
+    if after != end:
+        raise MalformedInput("a record does not end where its length says")
+    position += packed & 7
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range((packed >> 3) >> 1):
+        packed = walks.varint_at(data, position)
+        position += packed & 7
+        header_key = _slice(data, position, packed >> 3, end)
+        assert header_key is not None
+        position += len(header_key)
+        packed = walks.varint_at(data, position)
+        position += packed & 7
+        header_value = _slice(data, position, packed >> 3, end)
+        position += len(header_value) if header_value is not None else 0
+        # a broker stores header keys as bytes and never judges them; neither does a reader lose the record over one
+        headers.append((header_key.decode("utf-8", "replace"), header_value))
+    return Record(info.base_offset + offset_delta, timestamp, key, value, headers)
+
+
+def _slice(data: bytes, position: i64, zigzag_length: i64, end: i64) -> bytes | None:
+    if zigzag_length & 1 != 0:
+        return None
+    stop: i64 = position + (zigzag_length >> 1)
+    if stop > end:
+        raise MalformedInput("a field is longer than its record")
+    return data[position:stop]
+
+
+def build_batch(
+    records: Sequence[Fields],
+    *,
+    base_offset: int = 0,
+    codec: int = NONE,
+    level: int | None = None,
+    timestamp_type: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """One batch of the given (key, value, headers, timestamp), with offsets from `base_offset` on.
+
+    With timestamp type 1 (LogAppendTime) the batch's time is the largest of the timestamps.
+    """
+    base_timestamp = records[0][3] if records else -1
+    max_timestamp = max((fields[3] for fields in records), default=-1)
+    section = bytearray()
+    for index, (key, value, headers, timestamp) in enumerate(records):
+        _append_record(section, index, timestamp - base_timestamp, key, value, headers)
+    packed: Buffer = compress(codec, section, level) if codec != NONE else section
+    batch = bytearray(RECORDS_AT)
+    batch += packed
+    attributes = codec
+    attributes |= LOG_APPEND_TIME_BIT if timestamp_type else 0
+    attributes |= TRANSACTIONAL_BIT if transactional else 0
+    attributes |= CONTROL_BIT if control else 0
+    info = BatchInfo(
+        position=0,
+        size=len(batch),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        magic=MAGIC_V2,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    write_header(batch, info)
+    return bytes(batch)
+
+
+def _append_record(
+    section: bytearray,
+    offset_delta: int,
+    timestamp_delta: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+) -> None:
+    body = bytearray(1)
+    _append_varint(body, timestamp_delta)
+    _append_varint(body, offset_delta)
+    _append_bytes(body, key)
+    _append_bytes(body, value)
+    _append_varint(body, len(headers))
+    for header_key, header_value in headers:
+        _append_bytes(body, header_key.encode())
+        _append_bytes(body, header_value)
+    _append_varint(section, len(body))
+    section += body
+
+
+def _append_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)
+        return
+    _append_varint(out, len(value))
+    out += value
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    zigzag = value * 2 if value >= 0 else value * -2 - 1
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+
+
+def offset_of_timestamp(buf: Buffer, info: BatchInfo, target_ms: int) -> TimestampAndOffset | None:
+    """The first record of a batch whose timestamp is `target_ms` or later (W06)."""
+    if info.record_count <= 0 or info.max_timestamp < target_ms:
+        return None
+    data = records_section(buf, info)
+    if info.is_log_append_time:
+        return TimestampAndOffset(info.max_timestamp, info.base_offset + _offset_delta(data, 0))
+    target_delta = target_ms - info.base_timestamp
+    if target_delta > walks.INT64_MAX:
+        return None
+    position: int = walks.find_timestamp(data, info.record_count, max(target_delta, walks.INT64_MIN))
+    if position < 0:
+        return None
+    delta: int = walks.timestamp_delta_at(data, position)
+    return TimestampAndOffset(info.base_timestamp + delta, info.base_offset + _offset_delta(data, position))
+
+
+def offset_of_max_timestamp(buf: Buffer, info: BatchInfo) -> TimestampAndOffset:
+    """The first record of a batch that has its largest timestamp."""
+    if info.record_count <= 0:
+        return TimestampAndOffset(info.max_timestamp, info.last_offset)
+    data = records_section(buf, info)
+    if info.is_log_append_time:
+        return TimestampAndOffset(info.max_timestamp, info.base_offset + _offset_delta(data, 0))
+    position: i64 = 0
+    largest: i64 = walks.INT64_MIN
+    largest_at: i64 = 0
+    try:
+        for _ in range(info.record_count):
+            delta: i64 = walks.timestamp_delta_at(data, position)
+            if delta > largest:
+                largest = delta
+                largest_at = position
+            position = walks.next_record(data, position)
+    except IndexError:
+        raise MalformedInput("a record runs past the end of its batch") from None
+    largest_delta: int = largest
+    return TimestampAndOffset(info.base_timestamp + largest_delta, info.base_offset + _offset_delta(data, largest_at))
+
+
+def _offset_delta(data: bytes, position: int) -> int:
+    try:
+        return walks.offset_delta_at(data, position)
+    except IndexError:
+        raise MalformedInput("a record runs past the end of its batch") from None

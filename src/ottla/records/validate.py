@@ -1,0 +1,275 @@
+"""The full check of what a producer wants stored (F18, F20-F23, W04, W07).
+
+Owns: the decision whether a batch from a client may enter the log, and what has to change in it before (timestamps, codec).
+Follows Apache Kafka's order of checks and its error codes; where Kafka would store something that contradicts itself (offset
+deltas with gaps in an uncompressed batch, unknown attribute bits, a transaction without a producer id) this refuses it.
+Never assigns offsets (`batch.stamp` does, in the log), never keeps anything of what was refused.
+
+Invariants
+1. `check` raises `RecordsRefused` and nothing else, and has then changed no byte of the caller's buffer.
+2. If nothing must change, the producer's bytes are the ones stored, compressed section included.
+3. After a pass the batch is whole: CRC right, record count, offset deltas and max timestamp are those of the records inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.records import walk as walks
+from ottla.records.batch import (
+    CODEC_MASK,
+    KNOWN_ATTRIBUTES,
+    LEGACY_LENGTH_MIN,
+    LENGTH_AT,
+    LENGTH_MIN,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MAGIC_V2,
+    RECORDS_AT,
+    BatchInfo,
+    batch_crc_ok,
+    read_batch_header,
+    write_header,
+)
+from ottla.records.compression import CODEC_NAMES, NONE, TooLarge, compress, decompress
+from ottla.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+PRODUCER: Final = -1
+"""compression.type=producer: batches keep the codec they came with."""
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+
+RECORD_ERRORS_MAX: Final = 1000
+"""Of a batch with more bad records than this the reply names the first ones only: a reply must not outgrow its request."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a topic asks of the batches it stores."""
+
+    max_message_bytes: int = 1048588
+    compacted: bool = False
+    timestamp_type: int = CREATE_TIME
+    timestamp_before_max_ms: int = walks.INT64_MAX
+    timestamp_after_max_ms: int = 3_600_000
+    compression: int = PRODUCER
+    compression_level: int | None = None
+    """None: Kafka's default for the codec."""
+    decompressed_bytes_max: int = 128 * 1024 * 1024
+
+
+class Checked:
+    """A batch that may be stored, base offset not yet assigned."""
+
+    __slots__ = ("batches", "buffer", "bytes", "log_append_time_ms", "max_timestamp", "offset_of_max_delta", "record_count")
+
+    def __init__(
+        self,
+        buffer: bytearray | memoryview,
+        batches: list[BatchInfo],
+        record_count: int,
+        max_timestamp: int,
+        offset_of_max_delta: int,
+        log_append_time_ms: int,
+    ) -> None:
+        self.buffer = buffer
+        """Writable. The producer's own memory if nothing had to change."""
+        self.batches = batches
+        self.record_count = record_count
+        self.bytes = len(buffer)
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_delta = offset_of_max_delta
+        """Offset, counted from the base offset, of the first record that has the largest timestamp."""
+        self.log_append_time_ms = log_append_time_ms
+        """-1 with CreateTime."""
+
+
+class RecordsRefused(KafkaError):
+    """Records that are not stored; names the records at fault where single ones are."""
+
+    def __init__(self, code: ErrorCode, detail: str, record_errors: list[tuple[int, str | None]] | None = None) -> None:
+        super().__init__(code, detail)
+        self.record_errors: list[tuple[int, str | None]] = record_errors if record_errors is not None else []
+
+
+def check(records: Buffer, rules: Rules, now_ms: int) -> Checked:
+    """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused."""
+    info = _only_batch(records)
+    _check_header(records, info, rules)
+    codec = info.codec
+    with memoryview(records) as whole, whole[RECORDS_AT : info.size] as packed:
+        section = _unpack(packed, codec, rules)
+    found = _check_records(section, info, rules, now_ms)
+
+    largest_delta: int = found.max_timestamp_delta
+    offset_of_max_delta: int = found.max_index
+    attributes = info.attributes
+    max_timestamp = max(NO_TIMESTAMP, info.base_timestamp + largest_delta)
+    log_append_time_ms = NO_TIMESTAMP
+    if rules.timestamp_type == LOG_APPEND_TIME:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp = log_append_time_ms = now_ms
+        offset_of_max_delta = 0
+
+    buffer: bytearray | memoryview
+    if rules.compression in (PRODUCER, codec):
+        buffer = _writable(records)
+    else:
+        attributes = attributes & ~CODEC_MASK | rules.compression
+        buffer = _repack(section, info, rules)
+    if attributes != info.attributes or max_timestamp != info.max_timestamp:
+        info.attributes = attributes
+        info.max_timestamp = max_timestamp
+        write_header(buffer, info)
+    return Checked(buffer, [info], info.record_count, max_timestamp, offset_of_max_delta, log_append_time_ms)
+
+
+def _only_batch(records: Buffer) -> BatchInfo:
+    """The one batch that a produce request may hold for a partition."""
+    size = len(records)
+    if size <= MAGIC_AT:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, "there is no record batch")
+    length = int.from_bytes(records[LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
+    magic = records[MAGIC_AT]
+    if length < LEGACY_LENGTH_MIN:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {length}")
+    if magic < MAGIC_V2:
+        raise RecordsRefused(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format v{magic} is not supported, only v{MAGIC_V2} is"
+        )
+    if magic > MAGIC_V2:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"there is no message format v{magic}")
+    if length + LOG_OVERHEAD > size:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD, f"the batch is {length + LOG_OVERHEAD} bytes long, only {size} bytes have come"
+        )
+    if length < LENGTH_MIN:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {length}")
+    if length + LOG_OVERHEAD < size:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD, f"exactly one record batch is allowed, {size - length - LOG_OVERHEAD} bytes follow it"
+        )
+    return read_batch_header(records, 0)
+
+
+def _check_header(records: Buffer, info: BatchInfo, rules: Rules) -> None:
+    if info.base_offset != 0:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset must be 0, it is {info.base_offset}")
+    if info.size > rules.max_message_bytes:
+        raise _too_large(info.size, rules)
+    if not batch_crc_ok(records, info):
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"the CRC {info.crc:#010x} is not that of the batch")
+    if info.codec >= len(CODEC_NAMES):
+        raise RecordsRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {info.codec}")
+    if info.record_count <= 0 or info.last_offset_delta != info.record_count - 1:
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"{info.record_count} records and a last offset delta of {info.last_offset_delta} do not go together",
+        )
+    if info.is_control:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if info.attributes & ~KNOWN_ATTRIBUTES or info.has_delete_horizon:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"attributes {info.attributes & 0xFFFF:#06x} are not for clients")
+    if info.producer_id < NO_PRODUCER_ID:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"there is no producer id {info.producer_id}")
+    if info.has_producer_id and (info.base_sequence < 0 or info.producer_epoch < 0):
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"producer id {info.producer_id} with epoch {info.producer_epoch} and sequence {info.base_sequence}",
+        )
+    if info.is_transactional and not info.has_producer_id:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    if info.is_log_append_time:
+        detail = "a producer may not set the timestamp type LogAppendTime"
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, detail, [(0, detail)])
+
+
+def _unpack(packed: memoryview, codec: int, rules: Rules) -> bytes:
+    if codec == NONE:
+        # max.message.bytes bounds it already
+        return bytes(packed)
+    try:
+        return decompress(codec, packed, rules.decompressed_bytes_max)
+    except MalformedInput as error:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    except TooLarge as error:
+        # the code that makes a producer split the batch and try again
+        raise RecordsRefused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
+
+
+def _check_records(section: bytes, info: BatchInfo, rules: Rules, now_ms: int) -> walks.Walk:
+    earliest = now_ms - rules.timestamp_before_max_ms
+    latest = now_ms + rules.timestamp_after_max_ms
+    delta_min = walks.INT64_MIN
+    delta_max = walks.INT64_MAX
+    if rules.timestamp_type == CREATE_TIME:
+        # as deltas, so that no record's timestamp has to be computed; cut to int64, which no sum of the two may leave
+        delta_min = min(max(max(earliest, walks.INT64_MIN) - info.base_timestamp, walks.INT64_MIN), walks.INT64_MAX)
+        delta_max = max(min(min(latest, walks.INT64_MAX) - info.base_timestamp, walks.INT64_MAX), walks.INT64_MIN)
+    try:
+        found = walks.walk(section, info.record_count, delta_min, delta_max)
+    except MalformedInput as error:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, str(error)) from None
+    if found.out_of_range or (rules.compacted and found.null_keys):
+        _refuse_records(section, info, rules, earliest, latest)
+    return found
+
+
+def _refuse_records(section: bytes, info: BatchInfo, rules: Rules, earliest: int, latest: int) -> None:
+    """Name the records at fault. The section was walked before: its structure is sound."""
+    errors: list[tuple[int, str | None]] = []
+    bad_timestamp = False
+    position: i64 = 0
+    for index in range(info.record_count):
+        delta: int = walks.timestamp_delta_at(section, position)
+        timestamp = info.base_timestamp + delta
+        message: str | None = None
+        if rules.compacted and not walks.has_key_at(section, position):
+            message = "a compacted topic takes no record without a key"
+        elif rules.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            message = f"timestamp {timestamp} is not within [{earliest}, {latest}]"
+            bad_timestamp = True
+        if message is not None:
+            errors.append((index, message))
+            if len(errors) == RECORD_ERRORS_MAX:
+                break
+        position = walks.next_record(section, position)
+    if not errors:
+        return
+    if bad_timestamp:
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp that is out of range", errors)
+    raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{len(errors)} records are not acceptable: {errors[0][1]}", errors)
+
+
+def _repack(section: bytes, info: BatchInfo, rules: Rules) -> bytearray:
+    """The records once more, in the topic's codec; `info` then has their size, and their header is yet to be written."""
+    buffer = bytearray(RECORDS_AT)
+    if rules.compression == NONE:
+        buffer += section
+    else:
+        buffer += compress(rules.compression, section, rules.compression_level)
+    if len(buffer) > rules.max_message_bytes:
+        raise _too_large(len(buffer), rules)
+    info.size = len(buffer)
+    return buffer
+
+
+def _writable(records: Buffer) -> bytearray | memoryview:
+    if isinstance(records, bytearray):
+        return records
+    if isinstance(records, memoryview) and not records.readonly:
+        return records
+    return bytearray(records)
+
+
+def _too_large(size: int, rules: Rules) -> RecordsRefused:
+    return RecordsRefused(
+        ErrorCode.MESSAGE_TOO_LARGE, f"the batch is {size} bytes long, more than the allowed {rules.max_message_bytes}"
+    )

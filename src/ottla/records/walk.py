@@ -1,0 +1,292 @@
+"""Walking over the records of a batch: the loops that run once per record.
+
+Owns: the layout of one record, read strictly. Works on the records section alone, uncompressed, as `bytes`: compiled by mypyc an
+index into `bytes` by a native integer is one comparison and one load. Never decompresses, never sees a batch header, never
+decides what a finding means.
+
+Invariants
+1. A record that is accepted ends exactly where its own length says, inside the section; what is not there raises MalformedInput.
+2. No byte of a varint is dropped: one that does not fit its type is MalformedInput, not a smaller number.
+3. Nothing is allocated per record while nothing is wrong.
+4. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import MalformedInput
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, timestamp, offset, key length, value length, header count: one byte each at least."""
+
+
+class Walk:
+    """What a walk over all records found."""
+
+    __slots__ = ("max_index", "max_timestamp_delta", "null_keys", "out_of_range")
+
+    def __init__(self) -> None:
+        self.max_timestamp_delta: i64 = 0
+        self.max_index: i64 = 0
+        """The first record that has the largest timestamp."""
+        self.null_keys: i64 = 0
+        self.out_of_range: i64 = 0
+        """Records whose timestamp delta is outside of what the caller allows."""
+
+
+def varint_at(data: bytes, position: i64) -> i64:
+    """The unsigned varint of up to 32 bits at `position`, and the bytes it takes: value * 8 + bytes."""
+    b: i64 = data[position]
+    if b < 128:
+        return b * 8 + 1
+    value: i64 = b & 127
+    b = data[position + 1]
+    if b < 128:
+        return (value | b << 7) * 8 + 2
+    value |= (b & 127) << 7
+    b = data[position + 2]
+    if b < 128:
+        return (value | b << 14) * 8 + 3
+    value |= (b & 127) << 14
+    b = data[position + 3]
+    if b < 128:
+        return (value | b << 21) * 8 + 4
+    value |= (b & 127) << 21
+    b = data[position + 4]
+    if b > 15:
+        raise MalformedInput("a varint does not fit 32 bits")
+    return (value | b << 28) * 8 + 5
+
+
+def varlong_end(data: bytes, position: i64) -> i64:
+    """The position after the varlong at `position`."""
+    end: i64 = position
+    while data[end] >= 128:
+        end += 1
+        if end - position == 9:
+            if data[end] > 1:
+                raise MalformedInput("a varlong does not fit 64 bits")
+            break
+    return end + 1
+
+
+def varlong_at(data: bytes, position: i64) -> i64:
+    """The zigzag varlong at `position`. Its last bit goes in apart: int64 is the widest native integer there is."""
+    low: i64 = 0
+    shift: i64 = 0
+    top: i64 = 0
+    b: i64 = data[position]
+    while b >= 128:
+        low |= (b & 127) << shift
+        shift += 7
+        position += 1
+        b = data[position]
+        if shift == 63:
+            if b > 1:
+                raise MalformedInput("a varlong does not fit 64 bits")
+            top = b
+            b = 0
+            break
+    if shift < 63:
+        low |= b << shift
+    half: i64 = low >> 1 | top << 62
+    if low & 1 != 0:
+        return ~half
+    return half
+
+
+def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
+    """Walk over `count` records that fill `data` and have the offset deltas 0, 1, 2 ...
+
+    `delta_min` and `delta_max` are the timestamp deltas that may pass without being counted.
+    """
+    found = Walk()
+    if count < 0:
+        raise MalformedInput(f"a batch claims {count} records")
+    end: i64 = len(data)
+    if count * RECORD_BYTES_MIN > end:
+        raise MalformedInput(f"a batch claims {count} records in {end} bytes")
+    position: i64 = 0
+    index: i64 = 0
+    largest: i64 = INT64_MIN
+    largest_at: i64 = 0
+    null_keys: i64 = 0
+    out_of_range: i64 = 0
+    b: i64 = 0
+    n: i64 = 0
+    packed: i64 = 0
+    delta: i64 = 0
+    record_end: i64 = 0
+    headers: i64 = 0
+    try:
+        while index < count:
+            # length: zigzag, never negative
+            b = data[position]
+            if b < 128:
+                n = b
+                position += 1
+            else:
+                packed = varint_at(data, position)
+                n = packed >> 3
+                position += packed & 7
+            if n & 1 != 0:
+                raise MalformedInput(f"record {index} has a negative length")
+            record_end = position + (n >> 1)
+            if record_end > end:
+                raise MalformedInput(f"record {index} is longer than its batch")
+            # attributes: a byte nobody uses yet
+            position += 1
+            # timestamp delta
+            b = data[position]
+            if b < 128:
+                position += 1
+                delta = b >> 1
+                if b & 1 != 0:
+                    delta = ~delta
+            else:
+                delta = varlong_at(data, position)
+                position = varlong_end(data, position)
+            if delta > largest:
+                largest = delta
+                largest_at = index
+            if delta < delta_min or delta > delta_max:
+                out_of_range += 1
+            # offset delta
+            b = data[position]
+            if b < 128:
+                n = b
+                position += 1
+            else:
+                packed = varint_at(data, position)
+                n = packed >> 3
+                position += packed & 7
+            if n != index * 2:
+                raise MalformedInput(f"record {index} has another offset delta than {index}")
+            # key
+            b = data[position]
+            if b < 128:
+                n = b
+                position += 1
+            else:
+                packed = varint_at(data, position)
+                n = packed >> 3
+                position += packed & 7
+            if n & 1 != 0:
+                null_keys += 1
+            else:
+                position += n >> 1
+            # value
+            b = data[position]
+            if b < 128:
+                n = b
+                position += 1
+            else:
+                packed = varint_at(data, position)
+                n = packed >> 3
+                position += packed & 7
+            if n & 1 == 0:
+                position += n >> 1
+            # headers: most records have none
+            headers = data[position]
+            position += 1
+            if headers != 0:
+                position = skip_headers(data, position - 1, record_end, index)
+            if position != record_end:
+                raise MalformedInput(f"record {index} does not end where its length says")
+            index += 1
+    except IndexError:
+        raise MalformedInput(f"record {index} runs past the end of its batch") from None
+    if position != end:
+        raise MalformedInput(f"{end - position} bytes after the last of {count} records")
+    if count > 0:
+        found.max_timestamp_delta = largest
+    found.max_index = largest_at
+    found.null_keys = null_keys
+    found.out_of_range = out_of_range
+    return found
+
+
+def skip_headers(data: bytes, position: i64, record_end: i64, index: i64) -> i64:
+    """The position after the headers whose count stands at `position`."""
+    packed: i64 = varint_at(data, position)
+    n: i64 = packed >> 3
+    position += packed & 7
+    if n & 1 != 0:
+        raise MalformedInput(f"record {index} has a negative number of headers")
+    count: i64 = n >> 1
+    # two lengths each; also the bound of this loop
+    if count * 2 > record_end - position:
+        raise MalformedInput(f"record {index} claims {count} headers, more than fit into it")
+    seen: i64 = 0
+    while seen < count:
+        packed = varint_at(data, position)
+        n = packed >> 3
+        if n & 1 != 0:
+            raise MalformedInput(f"record {index} has a header without a key")
+        position += (packed & 7) + (n >> 1)
+        packed = varint_at(data, position)
+        n = packed >> 3
+        position += packed & 7
+        if n & 1 == 0:
+            position += n >> 1
+        seen += 1
+    return position
+
+
+def next_record(data: bytes, position: i64) -> i64:
+    """The position after the record at `position`, by its length alone. For sections that were walked before."""
+    packed: i64 = varint_at(data, position)
+    n: i64 = packed >> 3
+    if n & 1 != 0:
+        raise MalformedInput("a record has a negative length")
+    after: i64 = position + (packed & 7) + (n >> 1)
+    if after > len(data):
+        raise MalformedInput("a record is longer than its batch")
+    return after
+
+
+def timestamp_delta_at(data: bytes, position: i64) -> i64:
+    """The timestamp delta of the record at `position`."""
+    packed: i64 = varint_at(data, position)
+    return varlong_at(data, position + (packed & 7) + 1)
+
+
+def offset_delta_at(data: bytes, position: i64) -> i64:
+    """The offset delta of the record at `position`. Stored batches may have gaps: compaction leaves them."""
+    packed: i64 = varint_at(data, position)
+    at: i64 = varlong_end(data, position + (packed & 7) + 1)
+    n: i64 = varint_at(data, at) >> 3
+    if n & 1 != 0:
+        raise MalformedInput("a record has a negative offset delta")
+    return n >> 1
+
+
+def has_key_at(data: bytes, position: i64) -> bool:
+    """Whether the record at `position` has a key."""
+    packed: i64 = varint_at(data, position)
+    at: i64 = varlong_end(data, position + (packed & 7) + 1)
+    at += varint_at(data, at) & 7
+    n: i64 = varint_at(data, at) >> 3
+    return n & 1 == 0
+
+
+def find_timestamp(data: bytes, count: i64, delta: i64) -> i64:
+    """The position of the first of `count` records whose timestamp delta is at least `delta`; -1 if there is none."""
+    position: i64 = 0
+    seen: i64 = 0
+    try:
+        while seen < count:
+            if timestamp_delta_at(data, position) >= delta:
+                return position
+            position = next_record(data, position)
+            seen += 1
+    except IndexError:
+        raise MalformedInput(f"record {seen} runs past the end of its batch") from None
+    return -1
