@@ -1,0 +1,237 @@
+"""The settings of one broker: what its `server.properties` says, and what was changed since while it ran.
+
+Owns: reading all settings and reporting every problem at once; the order of Kafka's synonyms (`log.retention.ms` before minutes
+before hours, `log.dirs` before `log.dir`, `node.id` for `broker.id`); the order of sources.
+
+Invariants:
+1. A `BrokerSettings` never changes; `with_dynamic` gives another one.
+2. Sources, strongest first: this broker's dynamic value, the cluster-wide dynamic value, the file, the default.
+3. Whatever is stored as a dynamic value, a broker starts: a bad one is skipped with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
+from ottla.cluster.settings.listeners import Listeners, parse_listeners
+from ottla.cluster.settings.problems import SettingsError, unknown_name
+from ottla.cluster.settings.setting import Setting, Value, table_of
+from ottla.cluster.settings.unused_table import UNUSED_BROKER_SETTINGS
+from ottla.cluster.settings.values import SettingValues
+
+BROKER_SETTINGS: Final[dict[str, Setting]] = table_of((*USED_BROKER_SETTINGS.values(), *UNUSED_BROKER_SETTINGS.values()))
+
+_RETENTION: Final = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
+_ROLL: Final = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
+_ROLL_JITTER: Final = (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000))
+_FLUSH: Final = (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    "log.retention.ms": _RETENTION,
+    "log.roll.ms": _ROLL,
+    "log.roll.jitter.ms": _ROLL_JITTER,
+    "log.flush.interval.ms": _FLUSH,
+    "log.dirs": (("log.dirs", 1), ("log.dir", 1)),
+    "broker.id": (("node.id", 1), ("broker.id", 1)),
+    "node.id": (("node.id", 1), ("broker.id", 1)),
+}
+"""Settings whose value may stand under other names, strongest first, with the factor from the other's unit."""
+
+_FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
+"""Below these, names belong to Java plug-ins; Ottla has none."""
+
+
+class BrokerSettings(SettingValues):
+    """Values by Kafka's names, typed. Build one with `parse`."""
+
+    __slots__ = ("_listeners", "_values", "dynamic_broker", "dynamic_default", "static", "warnings")
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic_default: Mapping[str, str],
+        dynamic_broker: Mapping[str, str],
+        values: Mapping[str, Value],
+        listeners: Listeners,
+        warnings: list[str],
+    ) -> None:
+        self.static = static
+        self.dynamic_default = dynamic_default
+        self.dynamic_broker = dynamic_broker
+        self.warnings = warnings
+        self._values = values
+        self._listeners = listeners
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str]) -> BrokerSettings:
+        """Read the file's settings; a SettingsError names all that is wrong with them."""
+        problems: list[str] = []
+        warnings: list[str] = []
+        values: dict[str, Value] = {}
+        for name, text in properties.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is None:
+                base = _base_of(name)
+                if base is None:
+                    problems.append(unknown_name(name, BROKER_SETTINGS))
+                else:
+                    warnings.append(f"{name} has no effect: Ottla does not use {base}")
+                continue
+            try:
+                values[name] = setting.parse(text)
+            except ValueError as error:
+                problems.append(str(error))
+                continue
+            if not setting.used:
+                warnings.append(f"{name} has no effect: Kafka knows it, Ottla does not use it ({setting.doc.rstrip('.')})")
+        problems += _check_together(values)
+        listeners = parse_listeners(lambda name: _given_or_default(values, name), problems, warnings)
+        if problems:
+            raise SettingsError(problems)
+        return cls(dict(properties), {}, {}, values, listeners, warnings)
+
+    def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str] | None = None) -> BrokerSettings:
+        """These settings under the dynamic ones: those of this broker, and those of the whole cluster."""
+        default = default or {}
+        if broker == self.dynamic_broker and default == self.dynamic_default:
+            return self
+        warnings: list[str] = []
+        values: dict[str, Value] = {}
+        for name, text in self.static.items():
+            if name in BROKER_SETTINGS:
+                values[name] = BROKER_SETTINGS[name].parse(text)
+        for overrides in (default, broker):
+            for name, text in overrides.items():
+                setting = BROKER_SETTINGS.get(name)
+                if setting is None or setting.update_mode == "read-only":
+                    continue
+                try:
+                    values[name] = setting.parse(text)
+                except ValueError as error:
+                    warnings.append(f"the dynamic setting is skipped: {error}")
+        return BrokerSettings(self.static, dict(default), dict(broker), values, self._listeners, warnings)
+
+    def value(self, name: str) -> Value:
+        return _given_or_default(self._values, name)
+
+    def listeners(self) -> Listeners:
+        return self._listeners
+
+    def log_dirs(self) -> tuple[str, ...]:
+        return self.list("log.dirs")
+
+    def broker_id(self) -> int:
+        """-1: to be generated."""
+        return self.int("broker.id")
+
+
+def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[str]:
+    """What forbids these dynamic values of a broker (or of the whole cluster)."""
+    problems: list[str] = []
+    for name, text in overrides.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None:
+            if _base_of(name) is None:
+                problems.append(unknown_name(name, BROKER_SETTINGS))
+        elif setting.update_mode == "read-only":
+            problems.append(f"{name} cannot be changed while the broker runs; set it in server.properties and restart")
+        elif setting.update_mode == "per-broker" and not per_broker:
+            problems.append(f"{name} cannot be set for the whole cluster; name a broker")
+        else:
+            try:
+                setting.parse(text)
+            except ValueError as error:
+                problems.append(str(error))
+    return problems
+
+
+def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
+    synonyms = SYNONYMS.get(name)
+    if synonyms is None:
+        value = values.get(name)
+        return BROKER_SETTINGS[name].default if value is None else value
+    for given in (True, False):
+        for synonym, factor in synonyms:
+            value = values.get(synonym) if given else BROKER_SETTINGS[synonym].default
+            if value is None:
+                continue
+            if isinstance(value, int) and factor != 1:
+                # A negative time is "for ever" in every unit.
+                return value * factor if value >= 0 else -1
+            return value
+    return None
+
+
+def _base_of(name: str) -> str | None:
+    """The setting that `listener.name.<listener>.<setting>` or a plug-in's name belongs to."""
+    if name.startswith(_FREE_PREFIXES):
+        return name.split(".", 1)[0] + " plug-ins"
+    if name.startswith("listener.name."):
+        parts = name.split(".")[3:]
+        # The mechanism of SASL may stand between the listener and the setting.
+        for start in (0, 1):
+            base = ".".join(parts[start:])
+            if base in BROKER_SETTINGS:
+                return f"a {base} of a single listener"
+    return None
+
+
+def _check_together(values: Mapping[str, Value]) -> list[str]:
+    """What the single values allow and Kafka does not."""
+    problems: list[str] = []
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = values.get(name)
+        if isinstance(value, int) and (value == 0 or value < -1):
+            problems.append(f"{name}={value} is not allowed; allowed: 1 or more, or -1 for ever")
+    for name, low in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        value = values.get(name)
+        if isinstance(value, int) and value < low:
+            problems.append(f"{name}={value} is not allowed; allowed: {low} or more")
+    for name in ("log.dirs", "log.dir"):
+        value = values.get(name)
+        if isinstance(value, tuple) and (not value or not all(value)):
+            problems.append(f"{name} must name at least one directory, and none of them may be empty")
+        elif isinstance(value, tuple) and len(set(value)) < len(value):
+            problems.append(f"{name} names a directory twice")
+    problems += _check_broker_id(values)
+    overrides = values.get("max.connections.per.ip.overrides")
+    if isinstance(overrides, str):
+        problems += connection_overrides(overrides)[1]
+    return problems
+
+
+def _check_broker_id(values: Mapping[str, Value]) -> list[str]:
+    broker_id, node_id = values.get("broker.id"), values.get("node.id")
+    if broker_id is not None and node_id is not None and broker_id != node_id:
+        return [f"broker.id={broker_id} and node.id={node_id} name the same thing and must be equal"]
+    number = _given_or_default(values, "broker.id")
+    assert isinstance(number, int)
+    if _given_or_default(values, "broker.id.generation.enable"):
+        reserved = _given_or_default(values, "reserved.broker.max.id")
+        assert isinstance(reserved, int)
+        # node.id comes from KRaft configurations, where nothing is generated and nothing is reserved.
+        if node_id is None and number > reserved:
+            return [
+                f"broker.id={number} is above reserved.broker.max.id={reserved}, where generated numbers begin; "
+                f"take a smaller one, raise reserved.broker.max.id, or set broker.id.generation.enable=false"
+            ]
+        if number < -1:
+            return [f"node.id={number} is not allowed; allowed: 0 or more, or -1 to have one generated"]
+    elif number < 0:
+        return ["broker.id must be given, 0 or more, because broker.id.generation.enable=false"]
+    return []
+
+
+def connection_overrides(text: str) -> tuple[dict[str, int], list[str]]:
+    """`max.connections.per.ip.overrides` as a mapping, and what is wrong with it."""
+    limits: dict[str, int] = {}
+    problems: list[str] = []
+    for element in filter(None, (part.strip() for part in text.split(","))):
+        host, _, count = element.rpartition(":")
+        if not host or not (count.isascii() and count.isdigit()):
+            problems.append(f"max.connections.per.ip.overrides: {element} is not allowed; allowed: host:count")
+        else:
+            limits[host.strip("[]")] = int(count[:10])
+    return limits, problems

@@ -1,0 +1,133 @@
+"""What DescribeConfigs shows of settings: value, where it comes from, and the values it hides.
+
+Owns: the order of sources and synonyms as Kafka lists them. The strongest source stands first in the list of synonyms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, BrokerSettings
+from ottla.cluster.settings.setting import Setting
+from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
+
+
+class ConfigSource(IntEnum):
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedSetting:
+    name: str
+    value: str | None
+    source: ConfigSource
+    type: int
+    doc: str
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...] = field(default=())
+
+
+def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collection[str] | None) -> list[DescribedSetting]:
+    """Settings of a topic; `names` None or empty: all of them."""
+    described: list[DescribedSetting] = []
+    for setting in _chosen(TOPIC_SETTINGS.values(), names):
+        own = topic.overrides.get(setting.name)
+        if setting.internal and own is None:
+            continue
+        synonyms: list[Synonym] = []
+        if own is not None:
+            synonyms.append(Synonym(setting.name, setting.render(topic.value(setting.name)), ConfigSource.TOPIC_CONFIG))
+        if setting.server_default is not None:
+            synonyms += _broker_synonyms(broker, setting.server_default)
+        described.append(
+            DescribedSetting(
+                setting.name,
+                setting.render(topic.value(setting.name)),
+                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+                setting.type,
+                setting.doc,
+                read_only=False,
+                sensitive=setting.sensitive,
+                synonyms=tuple(synonyms),
+            )
+        )
+    return described
+
+
+def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> list[DescribedSetting]:
+    """Settings of this broker; `names` None or empty: all of them."""
+    described: list[DescribedSetting] = []
+    given = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
+    for setting in _chosen(BROKER_SETTINGS.values(), names):
+        if setting.internal and setting.name not in given:
+            continue
+        synonyms = tuple(_broker_synonyms(broker, setting.name))
+        value = broker.value(setting.name)
+        if setting.name in SYNONYMS and synonyms and synonyms[0].name != setting.name:
+            # Kafka shows the plain value of a setting that is decided by another name: nothing, where it has none.
+            value = setting.default
+        described.append(_described_broker(setting, setting.render(value), synonyms))
+    return described
+
+
+def describe_cluster_default(broker: BrokerSettings, names: Collection[str] | None) -> list[DescribedSetting]:
+    """What is set for every broker of the cluster: only what is set, only from there."""
+    described: list[DescribedSetting] = []
+    for name, text in sorted(broker.dynamic_default.items()):
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or (names and name not in names):
+            continue
+        synonym = Synonym(name, None if setting.sensitive else text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        described.append(_described_broker(setting, synonym.value, (synonym,)))
+    return described
+
+
+def _described_broker(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedSetting:
+    return DescribedSetting(
+        setting.name,
+        value,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        setting.type,
+        setting.doc,
+        read_only=setting.update_mode == "read-only",
+        sensitive=setting.sensitive,
+        synonyms=synonyms,
+    )
+
+
+def _broker_synonyms(broker: BrokerSettings, name: str) -> Iterator[Synonym]:
+    names = [synonym for synonym, _ in SYNONYMS[name]] if name in SYNONYMS else [name]
+    for source, given in (
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.dynamic_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, broker.dynamic_default),
+        (ConfigSource.STATIC_BROKER_CONFIG, broker.static),
+    ):
+        for synonym in names:
+            if synonym in given:
+                yield Synonym(synonym, None if BROKER_SETTINGS[synonym].sensitive else given[synonym].strip(), source)
+    for synonym in names:
+        setting = BROKER_SETTINGS[synonym]
+        if setting.default is not None:
+            yield Synonym(synonym, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG)
+
+
+def _chosen(settings: Iterable[Setting], names: Collection[str] | None) -> Iterator[Setting]:
+    return (setting for setting in settings if not names or setting.name in names)

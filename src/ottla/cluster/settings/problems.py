@@ -1,0 +1,21 @@
+"""How wrong settings are told: every problem at once, each with the name, the reason, and what would be right."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used. `problems` holds one sentence for each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def unknown_name(name: str, known: Iterable[str], what: str = "setting") -> str:
+    """The sentence for a name nobody knows, with the nearest one somebody does."""
+    shown = name if len(name) <= 120 else name[:120] + "…"
+    near = difflib.get_close_matches(name[:120], list(known), n=1, cutoff=0.6)
+    return f"unknown {what} {shown}" + (f"; did you mean {near[0]}?" if near else "")

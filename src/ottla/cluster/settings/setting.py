@@ -1,0 +1,219 @@
+"""What one setting is: its name, type, default, what is allowed, when it may change, and a line of documentation.
+
+Owns: the types of values as Kafka writes them in text, and how a bad one is described to the person who wrote it.
+Never: knows a particular setting (the tables do), or where a value came from (`broker`, `topic`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Literal, Protocol
+
+Value = bool | int | float | str | tuple[str, ...] | None
+UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+
+class SettingType(IntEnum):
+    """The numbers are those of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+    @property
+    def words(self) -> str:
+        return self.name.lower()
+
+
+BOOLEAN: Final = SettingType.BOOLEAN
+STRING: Final = SettingType.STRING
+INT: Final = SettingType.INT
+SHORT: Final = SettingType.SHORT
+LONG: Final = SettingType.LONG
+DOUBLE: Final = SettingType.DOUBLE
+LIST: Final = SettingType.LIST
+CLASS: Final = SettingType.CLASS
+PASSWORD: Final = SettingType.PASSWORD
+
+_WHOLE: Final = {SHORT: 2**15, INT: 2**31, LONG: 2**63}
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+
+
+class Allowed(Protocol):
+    """What a value of the right type must satisfy besides."""
+
+    @property
+    def words(self) -> str:
+        """What is allowed, to follow the word "allowed:"."""
+        ...
+
+    def accepts(self, value: Value) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    low: float | None
+    high: float | None = None
+    also: int | None = None
+    """One value outside the range that is allowed too."""
+
+    @property
+    def words(self) -> str:
+        if self.high is None:
+            words = f"{self.low} or more"
+        elif self.low is None:
+            words = f"{self.high} or less"
+        else:
+            words = f"{self.low} to {self.high}"
+        return words if self.also is None else f"{words}, or {self.also}"
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, int | float), value
+        if self.also is not None and value == self.also:
+            return True
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of the words; of a list, each of its elements."""
+
+    choices: tuple[str, ...]
+    any_case: bool = False
+
+    @property
+    def words(self) -> str:
+        return ", ".join(self.choices)
+
+    def accepts(self, value: Value) -> bool:
+        elements = value if isinstance(value, tuple) else (str(value),)
+        if self.any_case:
+            lowered = {choice.lower() for choice in self.choices}
+            return all(element.lower() in lowered for element in elements)
+        return all(element in self.choices for element in elements)
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    words: str = "anything but nothing"
+
+    def accepts(self, value: Value) -> bool:
+        return bool(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottledReplicas:
+    """`*`, or pairs of partition and broker."""
+
+    words: str = "* or a list of partition:broker"
+
+    def accepts(self, value: Value) -> bool:
+        assert isinstance(value, tuple), value
+        return value == ("*",) or all(re.fullmatch(r"[0-9]+:[0-9]+", pair, re.ASCII) for pair in value)
+
+
+def at_least(low: float) -> Between:
+    return Between(low)
+
+
+def between(low: float, high: float) -> Between:
+    return Between(low, high)
+
+
+def one_of(*choices: str) -> OneOf:
+    return OneOf(choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    name: str
+    type: SettingType
+    default: Value
+    valid: Allowed | None
+    scope: Literal["broker", "topic"]
+    update_mode: UpdateMode
+    used: bool
+    """False: Kafka knows it, Ottla does nothing with it, and says so when it is set."""
+    doc: str
+    server_default: str | None = None
+    """Of a topic setting: the broker setting whose value holds where the topic has none of its own."""
+    internal: bool = False
+    """Not shown unless it is set: Kafka's own knobs for tests and throttles."""
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value a text stands for; a ValueError says what is wrong with it and what is allowed."""
+        value = self._typed(text.strip())
+        if self.valid is not None and value is not None and not self.valid.accepts(value):
+            raise ValueError(f"{self.name}={self.shown(text)} is not allowed; allowed: {self.valid.words}")
+        return value
+
+    def render(self, value: Value) -> str | None:
+        """A value as Kafka writes it, the inverse of `parse`; a password never leaves."""
+        if value is None or self.sensitive:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        if isinstance(value, float):
+            return _java_double(value)
+        return str(value)
+
+    def shown(self, text: str) -> str:
+        return "[hidden]" if self.sensitive else text.strip()
+
+    def _typed(self, text: str) -> Value:
+        match self.type:
+            case SettingType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise ValueError(f"{self.name}={text} is not a boolean; allowed: true, false")
+                return text.lower() == "true"
+            case SettingType.INT | SettingType.SHORT | SettingType.LONG:
+                limit = _WHOLE[self.type]
+                if not _WHOLE_NUMBER.fullmatch(text):
+                    raise ValueError(f"{self.name}={text} is not a whole number{self._allowed()}")
+                # The length is looked at first: turning a megabyte of digits into a number takes seconds.
+                if len(text) > 20 or not -limit <= int(text) < limit:
+                    raise ValueError(f"{self.name}={text[:40]} does not fit into the type {self.type.words}{self._allowed()}")
+                return int(text)
+            case SettingType.DOUBLE:
+                if not _NUMBER.fullmatch(text):
+                    raise ValueError(f"{self.name}={text} is not a number{self._allowed()}")
+                return float(text)
+            case SettingType.LIST:
+                return tuple(element.strip() for element in text.split(",")) if text else ()
+            case _:
+                return text
+
+    def _allowed(self) -> str:
+        return f"; allowed: {self.valid.words}" if self.valid is not None else ""
+
+
+def _java_double(value: float) -> str:
+    text = repr(value)
+    return text.upper().replace("E+", "E") if "e" in text else text
+
+
+def table_of(rows: Iterable[Setting]) -> dict[str, Setting]:
+    table: dict[str, Setting] = {}
+    for row in rows:
+        assert row.name not in table, row.name
+        table[row.name] = row
+    return dict(sorted(table.items()))
