@@ -1,0 +1,64 @@
+"""Compiles the hot modules with mypyc. Everything else about the package is in pyproject.toml.
+
+Where they cannot be compiled the same sources are installed as they are: slower, otherwise the same.
+OTTLA_COMPILE=0 asks for that; OTTLA_COMPILE=1 makes a failed compilation an error; unset, it is a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+HOT_MODULES = [
+    "src/ottla/records/batch.py",
+    "src/ottla/records/compression.py",
+    "src/ottla/records/control.py",
+    "src/ottla/records/record.py",
+    "src/ottla/records/validate.py",
+    "src/ottla/records/walk.py",
+    "src/ottla/wire/varint.py",
+]
+
+WISH = os.environ.get("OTTLA_COMPILE", "")
+
+
+def warn(reason: object) -> None:
+    print(f"warning: ottla's hot modules are not compiled and will run interpreted: {reason}", file=sys.stderr)
+
+
+class BuildAllOrNone(build_ext):
+    """One module that failed would leave the others importing it in vain, so what was built before goes too."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except BaseException as error:
+            if WISH == "1" or isinstance(error, KeyboardInterrupt):
+                raise
+            warn(error)
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            self.extensions = []
+
+
+def extensions() -> list[Any]:
+    if WISH == "0":
+        warn("OTTLA_COMPILE=0")
+        return []
+    try:
+        from mypyc.build import mypycify
+
+        return list(mypycify(HOT_MODULES, opt_level="3", debug_level="0", group_name="ottla"))
+    except BaseException as error:
+        if WISH == "1" or isinstance(error, KeyboardInterrupt):
+            raise
+        warn(error)
+        return []
+
+
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildAllOrNone})
