@@ -1,0 +1,46 @@
+"""DescribeAcls: access rules that match a filter.
+
+Versions
+    1       pattern type of the resource: literal, prefixed (KIP-290)
+    2       flexible
+    3       users as resources (KIP-373)
+"""
+
+from __future__ import annotations
+
+from ottla.wire.schema import list_of, message, wire
+
+
+@message(versions="0-3", flexible="2+")
+class DescribeAclsRequest:
+    resource_type_filter: int = wire("int8")
+    resource_name_filter: str | None = wire("string", nullable="0+")
+    pattern_type_filter: int = wire("int8", "1+", default=3)
+    principal_filter: str | None = wire("string", nullable="0+")
+    host_filter: str | None = wire("string", nullable="0+")
+    operation: int = wire("int8")
+    permission_type: int = wire("int8")
+
+
+@message()
+class AclDescription:
+    principal: str = wire("string")
+    host: str = wire("string")
+    operation: int = wire("int8")
+    permission_type: int = wire("int8")
+
+
+@message()
+class DescribeAclsResource:
+    resource_type: int = wire("int8")
+    resource_name: str = wire("string")
+    pattern_type: int = wire("int8", "1+", default=3)
+    acls: list[AclDescription] = wire(list_of(AclDescription))
+
+
+@message(versions="0-3", flexible="2+")
+class DescribeAclsResponse:
+    throttle_time_ms: int = wire("int32")
+    error_code: int = wire("int16")
+    error_message: str | None = wire("string", nullable="0+", default=None)
+    resources: list[DescribeAclsResource] = wire(list_of(DescribeAclsResource))
