@@ -40,7 +40,7 @@ RECORDS_AT: Final = 61
 LOG_OVERHEAD: Final = 12
 """Base offset and length: what stands before the bytes that the length counts."""
 LENGTH_MIN: Final = RECORDS_AT - LOG_OVERHEAD
-LEGACY_LENGTH_MIN: Final = 14
+LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14
 """The smallest message of format v0: below it the length field is nonsense in any format."""
 
 CODEC_MASK: Final = 0x07
@@ -171,16 +171,14 @@ def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
     remaining = len(buf) - position
     if remaining < RECORDS_AT or position < 0:
         raise MalformedInput(f"{remaining} bytes at position {position} are too few for a record batch")
-    fields = _HEADER.unpack_from(buf, position)
-    length: int = fields[1]
-    magic: int = fields[3]
-    if magic != MAGIC_V2:
-        raise MalformedInput(f"record batch of magic {magic} at position {position}")
-    if length < LENGTH_MIN:
-        raise MalformedInput(f"record batch length {length} at position {position} is less than its header")
-    if length + LOG_OVERHEAD > remaining:
-        raise MalformedInput(f"record batch of {length + LOG_OVERHEAD} bytes at position {position}, only {remaining} are there")
-    return _info(position, length, fields)
+    info = header_at(buf, position)
+    if info.magic != MAGIC_V2:
+        raise MalformedInput(f"record batch of magic {info.magic} at position {position}")
+    if info.size < RECORDS_AT:
+        raise MalformedInput(f"record batch of {info.size} bytes at position {position} is smaller than its header")
+    if info.size > remaining:
+        raise MalformedInput(f"record batch of {info.size} bytes at position {position}, only {remaining} are there")
+    return info
 
 
 def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
@@ -201,27 +199,44 @@ def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
             raise MalformedInput(f"record batch length {length} at position {position} is less than its header")
         if length + LOG_OVERHEAD > end - position:
             break
-        batches.append(_info(position, length, _HEADER.unpack_from(buf, position)))
+        batches.append(header_at(buf, position))
         position += length + LOG_OVERHEAD
     return batches, position
 
 
-def _info(position: int, length: int, fields: tuple[int, ...]) -> BatchInfo:
+def header_at(buf: Buffer, position: int) -> BatchInfo:
+    """The 61 bytes at `position`, taken for a header and not judged."""
+    fields: tuple[int, int, int, int, int, int, int, int, int, int, int, int, int] = _HEADER.unpack_from(buf, position)
+    (
+        base_offset,
+        length,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = fields
     return BatchInfo(
         position,
         length + LOG_OVERHEAD,
-        fields[0],
-        fields[2],
-        fields[3],
-        fields[4],
-        fields[5],
-        fields[6],
-        fields[7],
-        fields[8],
-        fields[9],
-        fields[10],
-        fields[11],
-        fields[12],
+        base_offset,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
 
 
@@ -263,7 +278,5 @@ def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
 
 
 def _crc_of(buf: Buffer, position: int, end: int) -> int:
-    # released at once: a bytearray with a view on it cannot be resized, and its owner would not know why
-    with memoryview(buf) as whole, whole[position + ATTRIBUTES_AT : end] as summed:
-        crc: int = crc32c(summed)
-        return crc
+    crc: int = crc32c(memoryview(buf)[position + ATTRIBUTES_AT : end])
+    return crc

@@ -26,6 +26,7 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, NONE, TooLarge, compress, decompress
 from ottla.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer, TimestampAndOffset
+from ottla.wire.varint import write_varint, write_varlong
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -76,13 +77,13 @@ class Record:
 
 def records_section(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """The records of a batch, unpacked, without the header."""
-    with memoryview(buf) as whole, whole[info.position + RECORDS_AT : info.end] as section:
-        if info.codec == NONE:
-            return bytes(section)
-        try:
-            return decompress(info.codec, section, limit_bytes)
-        except TooLarge as error:
-            raise MalformedInput(str(error)) from None
+    section = memoryview(buf)[info.position + RECORDS_AT : info.end]
+    if info.codec == NONE:
+        return bytes(section)
+    try:
+        return decompress(info.codec, section, limit_bytes)
+    except TooLarge as error:
+        raise MalformedInput(str(error)) from None
 
 
 def read_records(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
@@ -211,15 +212,15 @@ def _append_record(
     headers: Headers,
 ) -> None:
     body = bytearray(1)
-    _append_varint(body, timestamp_delta)
-    _append_varint(body, offset_delta)
+    write_varlong(body, timestamp_delta)
+    write_varint(body, offset_delta)
     _append_bytes(body, key)
     _append_bytes(body, value)
-    _append_varint(body, len(headers))
+    write_varint(body, len(headers))
     for header_key, header_value in headers:
         _append_bytes(body, header_key.encode())
         _append_bytes(body, header_value)
-    _append_varint(section, len(body))
+    write_varint(section, len(body))
     section += body
 
 
@@ -227,16 +228,8 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     if value is None:
         out.append(1)
         return
-    _append_varint(out, len(value))
+    write_varint(out, len(value))
     out += value
-
-
-def _append_varint(out: bytearray, value: int) -> None:
-    zigzag = value * 2 if value >= 0 else value * -2 - 1
-    while zigzag > 127:
-        out.append(zigzag & 127 | 128)
-        zigzag >>= 7
-    out.append(zigzag)
 
 
 def offset_of_timestamp(buf: Buffer, info: BatchInfo, target_ms: int) -> TimestampAndOffset | None:

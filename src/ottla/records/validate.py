@@ -21,17 +21,14 @@ from ottla.records import walk as walks
 from ottla.records.batch import (
     CODEC_MASK,
     KNOWN_ATTRIBUTES,
-    LEGACY_LENGTH_MIN,
-    LENGTH_AT,
-    LENGTH_MIN,
+    LEGACY_SIZE_MIN,
     LOG_APPEND_TIME_BIT,
-    LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
     RECORDS_AT,
     BatchInfo,
     batch_crc_ok,
-    read_batch_header,
+    header_at,
     write_header,
 )
 from ottla.records.compression import CODEC_NAMES, NONE, TooLarge, compress, decompress
@@ -104,8 +101,7 @@ def check(records: Buffer, rules: Rules, now_ms: int) -> Checked:
     info = _only_batch(records)
     _check_header(records, info, rules)
     codec = info.codec
-    with memoryview(records) as whole, whole[RECORDS_AT : info.size] as packed:
-        section = _unpack(packed, codec, rules)
+    section = _unpack(memoryview(records)[RECORDS_AT:], codec, rules)
     found = _check_records(section, info, rules, now_ms)
 
     largest_delta: int = found.max_timestamp_delta
@@ -136,27 +132,19 @@ def _only_batch(records: Buffer) -> BatchInfo:
     size = len(records)
     if size <= MAGIC_AT:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "there is no record batch")
-    length = int.from_bytes(records[LENGTH_AT:LOG_OVERHEAD], "big", signed=True)
-    magic = records[MAGIC_AT]
-    if length < LEGACY_LENGTH_MIN:
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {length}")
-    if magic < MAGIC_V2:
-        raise RecordsRefused(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format v{magic} is not supported, only v{MAGIC_V2} is"
-        )
-    if magic > MAGIC_V2:
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"there is no message format v{magic}")
-    if length + LOG_OVERHEAD > size:
-        raise RecordsRefused(
-            ErrorCode.INVALID_RECORD, f"the batch is {length + LOG_OVERHEAD} bytes long, only {size} bytes have come"
-        )
-    if length < LENGTH_MIN:
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch cannot have length {length}")
-    if length + LOG_OVERHEAD < size:
-        raise RecordsRefused(
-            ErrorCode.INVALID_RECORD, f"exactly one record batch is allowed, {size - length - LOG_OVERHEAD} bytes follow it"
-        )
-    return read_batch_header(records, 0)
+    # what is shorter than a header is no batch, but its first bytes tell what it wanted to be
+    info = header_at(records if size >= RECORDS_AT else bytes(records) + bytes(RECORDS_AT), 0)
+    if info.size < LEGACY_SIZE_MIN or info.magic < 0 or info.magic > MAGIC_V2:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"there is no batch of format v{info.magic} and {info.size} bytes")
+    if info.magic < MAGIC_V2:
+        raise RecordsRefused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"format v{info.magic} is not taken, only v{MAGIC_V2} is")
+    if info.size > size:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the batch is {info.size} bytes long, only {size} bytes have come")
+    if info.size < RECORDS_AT:
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {info.size} bytes is smaller than its header")
+    if info.size < size:
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"exactly one record batch is allowed, {size - info.size} bytes follow it")
+    return info
 
 
 def _check_header(records: Buffer, info: BatchInfo, rules: Rules) -> None:

@@ -127,15 +127,20 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
     headers: i64 = 0
     try:
         while index < count:
-            # length: zigzag, never negative
+            # length: zigzag, never negative. Varints of one and two bytes are read in place: nearly all are, and a call costs
+            # more than the read
             b = data[position]
-            if b < 128:
-                n = b
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
+            position += 1
+            n = b
+            if b >= 128:
+                b = data[position]
+                if b < 128:
+                    position += 1
+                    n += (b << 7) - 128
+                else:
+                    packed = varint_at(data, position - 1)
+                    n = packed >> 3
+                    position += (packed & 7) - 1
             if n & 1 != 0:
                 raise MalformedInput(f"record {index} has a negative length")
             record_end = position + (n >> 1)
@@ -160,37 +165,49 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
                 out_of_range += 1
             # offset delta
             b = data[position]
-            if b < 128:
-                n = b
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
+            position += 1
+            n = b
+            if b >= 128:
+                b = data[position]
+                if b < 128:
+                    position += 1
+                    n += (b << 7) - 128
+                else:
+                    packed = varint_at(data, position - 1)
+                    n = packed >> 3
+                    position += (packed & 7) - 1
             if n != index * 2:
                 raise MalformedInput(f"record {index} has another offset delta than {index}")
             # key
             b = data[position]
-            if b < 128:
-                n = b
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
+            position += 1
+            n = b
+            if b >= 128:
+                b = data[position]
+                if b < 128:
+                    position += 1
+                    n += (b << 7) - 128
+                else:
+                    packed = varint_at(data, position - 1)
+                    n = packed >> 3
+                    position += (packed & 7) - 1
             if n & 1 != 0:
                 null_keys += 1
             else:
                 position += n >> 1
             # value
             b = data[position]
-            if b < 128:
-                n = b
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
+            position += 1
+            n = b
+            if b >= 128:
+                b = data[position]
+                if b < 128:
+                    position += 1
+                    n += (b << 7) - 128
+                else:
+                    packed = varint_at(data, position - 1)
+                    n = packed >> 3
+                    position += (packed & 7) - 1
             if n & 1 == 0:
                 position += n >> 1
             # headers: most records have none
