@@ -1,0 +1,24 @@
+"""The `ottla` command.
+
+One module per noun (`topic`, `config`, `produce`, `consume`, `log`, `perf`), plus what they share: `connection` (to
+any Kafka), `failure` (errors in the user's words), `output` (tables and JSON), `formats` and `positions` (records and places in a
+log as people type them). Only `serve` starts a broker, and it is reached without importing any of the others: a broker must be
+up in tens of milliseconds, and the libraries that make a pleasant command line take longer than that to load.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the command `ottla` and of `python -m ottla`. Always ends in `SystemExit`."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["serve"] and not {"--help", "-h"} & set(words):
+        from ottla.cli.serve import main as serve
+
+        sys.exit(serve(words[1:]))
+    from ottla.cli.app import app
+
+    app(words, prog_name="ottla")

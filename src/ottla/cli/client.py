@@ -1,0 +1,53 @@
+"""The names of confluent-kafka that the commands use.
+
+Importing this module loads the client, so it is imported inside the functions that need it. It exists because the library's
+package does not declare its exports to type checkers: the exceptions are made here, once.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicMetadata,
+)
+
+__all__ = [
+    "AdminClient",
+    "AlterConfigOpType",
+    "ClusterMetadata",
+    "ConfigEntry",
+    "ConfigResource",
+    "ConfigSource",
+    "Consumer",
+    "IsolationLevel",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetSpec",
+    "Producer",
+    "ResourceType",
+    "TopicCollection",
+    "TopicMetadata",
+    "TopicPartition",
+]

@@ -1,0 +1,204 @@
+"""The cluster a command talks to, through confluent-kafka.
+
+Owns: building clients, finding out quickly and in plain words that nobody answers, and the look-up of topics with help for
+misspelt names. Never prints. The client library is imported when the first client is built, not before.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, explain
+
+if TYPE_CHECKING:
+    from ottla.cli.client import AdminClient, ClusterMetadata, Consumer, Producer, TopicMetadata
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 3.0
+METADATA_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 30.0
+
+# Names of the Java client that librdkafka does not have and that mean nothing to it: a shared file may hold them.
+_JAVA_ONLY = frozenset(
+    {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "partitioner.class", "max.block.ms"}
+)
+
+
+def read_client_properties(path: Path) -> dict[str, str]:
+    from ottla.cluster.properties import parse_properties
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"cannot read {path}: it is not text", exit_code=EXIT_USAGE) from None
+    return {name: value for name, value in parse_properties(text).items() if name not in _JAVA_ONLY}
+
+
+def split_servers(servers: str) -> list[tuple[str, int]]:
+    """`host:port,[v6]:port` as pairs; port 9092 where none is named."""
+    pairs = []
+    for server in filter(None, (part.strip() for part in servers.split(","))):
+        address = server.rpartition("://")[2]
+        if address.startswith("["):
+            host, _, port = address[1:].partition("]")
+            port = port.removeprefix(":")
+        elif address.count(":") > 1:
+            host, port = address, ""
+        else:
+            host, _, port = address.partition(":")
+        if not host or (port and not port.isdecimal()) or int(port or 9092) > 65535:
+            raise Failure(f"{server!r} is no address of a broker", "write it as host:port", exit_code=EXIT_USAGE)
+        pairs.append((host, int(port or 9092)))
+    if not pairs:
+        raise Failure("no bootstrap servers are named", "write them as host:port,host:port", exit_code=EXIT_USAGE)
+    return pairs
+
+
+class Connection:
+    def __init__(self, bootstrap_servers: str, command_config: Path | None = None, properties: dict[str, str] | None = None):
+        self._properties: dict[str, Any] = {}
+        if command_config is not None:
+            self._properties.update(read_client_properties(command_config))
+        self._properties.update(properties or {})
+        # A file of client properties may name the servers; the command line's default must not override it.
+        self.bootstrap_servers = str(self._properties.pop("bootstrap.servers", None) or bootstrap_servers)
+        self._last_error: Any = None
+        self._reached = False
+
+    def reach(self) -> None:
+        """Return if any of the servers accepts a connection; otherwise say what is the matter with them, at once."""
+        if self._reached:
+            return
+        problems = []
+        for host, port in split_servers(self.bootstrap_servers):
+            try:
+                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+            except socket.gaierror:
+                problems.append(f"there is no host {host}")
+            except TimeoutError:
+                problems.append(f"{host}:{port} does not answer")
+            except OSError:
+                problems.append(f"no broker answers at {host}:{port}")
+            else:
+                self._reached = True
+                return
+        raise Failure(
+            "; ".join(problems),
+            "start one with `ottla serve`, or name another with --bootstrap-servers (or OTTLA_BOOTSTRAP_SERVERS)",
+            code="BROKER_AWAY",
+        )
+
+    def _config(self, **overrides: Any) -> dict[str, Any]:
+        def on_error(error: Any) -> None:
+            self._last_error = error
+
+        config: dict[str, Any] = {
+            "client.id": "ottla-cli",
+            "log_level": 0,  # the library's own lines on stderr; what matters comes through error_cb
+            "error_cb": on_error,
+            "socket.connection.setup.timeout.ms": int(METADATA_TIMEOUT_S * 1000),
+        }
+        config.update(self._properties)
+        config.update(overrides)
+        config["bootstrap.servers"] = self.bootstrap_servers
+        return config
+
+    def _build(self, kind: type[T], **overrides: Any) -> T:
+        from ottla.cli.client import KafkaException
+
+        try:
+            return kind(self._config(**overrides))  # type: ignore[call-arg]
+        except KafkaException as exception:
+            raise Failure(f"client property refused: {exception.args[0].str()}", exit_code=EXIT_USAGE) from None
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        from ottla.cli.client import AdminClient
+
+        self.reach()
+        return self._build(AdminClient)
+
+    def producer(self, **overrides: Any) -> Producer:
+        from ottla.cli.client import Producer
+
+        # Same key, same partition as the Java client gives it; librdkafka's own default would differ.
+        self.reach()
+        partitioner = self._properties.get("partitioner", "murmur2_random")
+        return self._build(Producer, **{"partitioner": partitioner, **overrides})
+
+    def consumer(self, **overrides: Any) -> Consumer:
+        from ottla.cli.client import Consumer
+
+        # The library demands a group id; none is joined and nothing is committed, as partitions are assigned by hand.
+        fixed = {"group.id": self._properties.get("group.id", "ottla-cli"), "enable.auto.commit": False}
+        self.reach()
+        return self._build(Consumer, **{**fixed, **overrides})
+
+    def metadata(self) -> ClusterMetadata:
+        """All topics and brokers. Never asks for one topic by name: that could create it."""
+        from ottla.cli.client import KafkaError, KafkaException
+
+        try:
+            return self.admin.list_topics(timeout=METADATA_TIMEOUT_S)
+        except KafkaException as exception:
+            self.admin.poll(0)
+            error = self._last_error or exception.args[0]
+            if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION):
+                raise explain(error, self.bootstrap_servers) from None
+            raise Failure(
+                f"{self.bootstrap_servers} accepts connections but does not answer as a Kafka broker does"
+                f" ({error.str().removeprefix('Local: ')})",
+                "is it a Kafka port, and should the connection be encrypted (security.protocol in --command-config)?",
+                code=error.name(),
+            ) from None
+
+    def topics(self, names: Iterable[str]) -> list[TopicMetadata]:
+        """The topics of these names; a Failure with the nearest existing names for the first that does not exist."""
+        known = self.metadata().topics
+        found = []
+        for name in names:
+            if name not in known:
+                raise unknown_topic(name, known)
+            if known[name].error is not None:
+                raise explain(known[name].error, f"topic {name}")
+            found.append(known[name])
+        return found
+
+    def topic(self, name: str) -> TopicMetadata:
+        return self.topics([name])[0]
+
+    @property
+    def last_error(self) -> Any:
+        return self._last_error
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> Failure:
+    hint = did_you_mean(name, (topic for topic in known if not topic.startswith("__")))
+    return Failure(
+        f"there is no topic {name}",
+        f"{hint or ''} create it with `ottla topic create {name}`".strip(),
+        code="UNKNOWN_TOPIC_OR_PARTITION",
+    )
+
+
+def settled(future: Future[T], subject: str) -> T:
+    """The result of an admin call, or its error as a Failure about `subject`."""
+    from ottla.cli.client import KafkaError, KafkaException
+
+    try:
+        return future.result(REQUEST_TIMEOUT_S)
+    except KafkaException as exception:
+        error = exception.args[0]
+        if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            raise Failure(f"{subject}: the broker does not answer any more", code=error.name()) from None
+        raise explain(error, subject) from None
+    except TimeoutError:
+        raise Failure(f"{subject}: no answer within {REQUEST_TIMEOUT_S:.0f} s", code="_TIMED_OUT") from None

@@ -1,0 +1,203 @@
+"""`ottla consume`: records of topics as lines.
+
+Reads partitions by assignment, never as a member of a group: nothing is committed, nobody is disturbed. Unless told to follow,
+it ends where the log ended when it started, so that a pipeline of commands ends too.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import Connection
+from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
+from ottla.cli.formats import Format, Incoming, Writing, unescape
+from ottla.cli.offsets import partition_bounds, resolve
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.output import note
+from ottla.cli.positions import Position, parse_position
+
+if TYPE_CHECKING:
+    from ottla.cli.client import Consumer, Message
+
+_TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
+_BATCH_RECORDS = 500
+_POLL_S = 0.25
+_SILENCE_S = 15.0
+
+TopicIndex = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Bounds:
+    """Which part of which partition is wanted: [start, end), end None while following."""
+
+    start: dict[TopicIndex, int] = field(default_factory=dict)
+    end: dict[TopicIndex, int | None] = field(default_factory=dict)
+
+    def open(self) -> set[TopicIndex]:
+        """Partitions in which there may be something to read."""
+        return {key for key, end in self.end.items() if end is None or self.start[key] < end}
+
+
+def incoming(message: Message) -> Incoming:
+    kind, timestamp_ms = message.timestamp()
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    headers: Any = message.headers() or []
+    return Incoming(
+        topic,
+        partition,
+        offset,
+        timestamp_ms if kind else None,
+        _TIMESTAMP_TYPES.get(kind, "none"),
+        message.key(),
+        message.value(),
+        list(headers),
+    )
+
+
+def find_bounds(
+    connection: Connection,
+    topics: list[str],
+    partitions: list[int] | None,
+    start: Position,
+    until: Position | None,
+    *,
+    follow: bool,
+    isolation: str = "read_uncommitted",
+) -> Bounds:
+    bounds = Bounds()
+    for topic in connection.topics(topics):
+        name = topic.topic
+        assert name is not None
+        for partition in partitions or []:
+            if partition not in topic.partitions:
+                raise Failure(f"topic {name} has no partition {partition}", f"it has 0 to {len(topic.partitions) - 1}")
+        extent = partition_bounds(connection, name, sorted(partitions or topic.partitions), isolation)
+        starts = resolve(connection, name, extent, start)
+        ends = resolve(connection, name, extent, until, clamp=not follow) if until is not None else None
+        for partition, (_, end) in extent.items():
+            bounds.start[name, partition] = starts[partition]
+            bounds.end[name, partition] = ends[partition] if ends is not None else None if follow else end
+    return bounds
+
+
+@guarded
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)],
+    start: Annotated[
+        str, typer.Option("--from", metavar="PLACE", help="beginning, end, an offset, -5 (last five), 10m (ago) or an ISO time.")
+    ] = "beginning",
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="PLACE", help="Stop there (exclusive). [default: the end]")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="Wait for more, or stop at the present end.")
+    ] = False,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one (repeatable).")] = None,
+    count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="How a value is shown; json shows all of a record.")] = Format.TEXT,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="How a key is shown. [default: as --format]")] = None,
+    keys: Annotated[bool, typer.Option("--keys", "-k", help="Key, separator, value.")] = False,
+    key_separator: Annotated[str, typer.Option("--key-separator", "-K", metavar="SEP")] = "\\t",
+    null: Annotated[str, typer.Option("--null", metavar="WORD", help="What a null is shown as.")] = "null",
+    template: Annotated[
+        str | None,
+        typer.Option("--template", "-t", help="For example '{time} {partition}:{offset} {key} {value} {headers}'."),
+    ] = None,
+    isolation: Annotated[
+        str, typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="Whether open transactions are seen.")
+    ] = "read_committed",
+    properties: Properties = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Show records, from the beginning to the present end unless told otherwise."""
+    if json_output:
+        format_ = Format.JSON
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise Failure(f"--isolation {isolation!r} is neither read_committed nor read_uncommitted", exit_code=EXIT_USAGE)
+    now_ms = int(time.time() * 1000)
+    first, last = parse_position(start, now_ms), None if until is None else parse_position(until, now_ms)
+    key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
+    writing = Writing(format_, key_form, keys, unescape(key_separator), null, None if template is None else unescape(template))
+    connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
+    bounds = find_bounds(connection, topics, partition, first, last, follow=follow, isolation=isolation)
+    if not bounds.open():
+        return
+    consumer = connection.consumer(**reader_properties(isolation))
+    try:
+        _copy(connection, consumer, bounds, writing, count, follow=follow)
+    finally:
+        consumer.close()
+
+
+def reader_properties(isolation: str = "read_committed") -> dict[str, Any]:
+    return {
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "enable.auto.offset.store": False,
+        "fetch.error.backoff.ms": 100,
+    }
+
+
+def _copy(
+    connection: Connection, consumer: Consumer, bounds: Bounds, writing: Writing, count: int | None, *, follow: bool
+) -> None:
+    from ottla.cli.client import KafkaError, TopicPartition
+
+    wanted = bounds.open()
+    consumer.assign([TopicPartition(topic, index, bounds.start[topic, index]) for topic, index in sorted(wanted)])
+    out = sys.stdout.buffer
+    left = count
+    silent_since = time.monotonic()
+    warned = False
+    while wanted:
+        for message in consumer.consume(min(_BATCH_RECORDS, left or _BATCH_RECORDS), _POLL_S):
+            error = message.error()
+            key = (str(message.topic()), int(message.partition() or 0))
+            end = bounds.end.get(key)
+            if error is None:
+                silent_since = time.monotonic()
+                warned = False
+                offset = message.offset()
+                assert offset is not None
+                if key not in wanted:
+                    continue
+                if end is not None and offset >= end:
+                    wanted.discard(key)
+                    continue
+                out.write(writing.line(incoming(message)))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        out.flush()
+                        return
+                if end is not None and offset + 1 >= end:
+                    wanted.discard(key)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # Reached also where the last offsets hold no visible record (markers, aborted or compacted records).
+                silent_since = time.monotonic()
+                if (end is not None and (message.offset() or 0) >= end) or not follow:
+                    wanted.discard(key)
+            elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
+                continue
+            else:
+                out.flush()
+                raise explain(error, f"{key[0]}-{key[1]}")
+        out.flush()
+        if time.monotonic() - silent_since > _SILENCE_S and connection.last_error is not None:
+            if not follow:
+                raise Failure(f"the broker at {connection.bootstrap_servers} went away before the end", code="BROKER_AWAY")
+            if not warned and connection.last_error.code() == KafkaError._ALL_BROKERS_DOWN:
+                note(f"waiting for {connection.bootstrap_servers} to come back…")
+                warned = True

@@ -1,0 +1,106 @@
+"""`ottla log dump`: what is in the files of a log, without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.failure import EXIT_FAILED, guarded
+from ottla.cli.formats import time_text
+from ottla.cli.options import Json
+from ottla.cli.output import print_line, size_text
+
+if TYPE_CHECKING:
+    from ottla.cli.segments import Item
+
+app = typer.Typer(help="Files of a log, read without a broker.", no_args_is_help=True)
+
+
+# A group of one command would otherwise vanish, and `ottla log dump` with it.
+@app.callback()
+def root() -> None:
+    pass
+
+
+@app.command("dump")
+@guarded
+def dump(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", show_default=False)],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also the records inside the batches.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check CRCs, records, and the indexes against a scan.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only damage and the summary.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Show batches, records, indexes and checkpoints. Exit code 1 if anything is damaged."""
+    from ottla.cli.segments import read_path
+
+    counts = {"files": 0, "batches": 0, "records": 0, "damage": 0}
+    for path in paths:
+        for item in read_path(path, records=records, verify=verify):
+            counts["files"] += item.kind in ("file", "checkpoint")
+            counts["batches"] += item.kind == "batch"
+            counts["records"] += item.fields["records"] if item.kind == "batch" else 0
+            counts["damage"] += item.kind == "damage"
+            if quiet and item.kind != "damage":
+                continue
+            if json_output:
+                print_line({"type": item.kind, "file": item.path, **item.fields})
+            else:
+                print(render(item))
+    if json_output:
+        print_line({"type": "summary", "verified": verify, **counts})
+    else:
+        found = f"{counts['damage']} damaged places" if counts["damage"] else "no damage" if verify else "not verified"
+        print(f"{counts['files']} files, {counts['batches']} batches, {counts['records']} records, {found}")
+    if counts["damage"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def render(item: Item) -> str:
+    """One item as a line of text."""
+    fields = item.fields
+    if item.kind == "file":
+        return f"{item.path}: base offset {fields['base_offset']}, {size_text(fields['size'])}"
+    if item.kind == "batch":
+        return _render_batch(fields)
+    if item.kind == "record":
+        return _render_record(fields)
+    if item.kind == "offset_index_entry":
+        return f"  offset {fields['offset']} position {fields['position']}"
+    if item.kind == "time_index_entry":
+        return f"  {time_text(fields['timestamp'])} ({fields['timestamp']}) offset {fields['offset']}"
+    if item.kind == "checkpoint":
+        return "\n".join([f"{item.path}:", *(f"  {name} = {value}" for name, value in fields["entries"].items())])
+    place = " ".join(f"{name} {fields[name]}" for name in ("position", "offset") if name in fields)
+    return f"DAMAGE {item.path}{f' at {place}' if place else ''}: {fields['problem']}"
+
+
+def _render_batch(fields: dict[str, Any]) -> str:
+    words = [
+        f"  @{fields['position']}",
+        f"offsets {fields['base_offset']}..{fields['last_offset']}",
+        f"{fields['records']} records",
+        f"{fields['size']} bytes",
+        fields["codec"],
+        f"{fields['timestamp_type']} {time_text(fields['max_timestamp'])}",
+        f"epoch {fields['leader_epoch']}",
+    ]
+    if fields["producer_id"] >= 0:
+        words.append(f"producer {fields['producer_id']}/{fields['producer_epoch']}")
+        words.append(f"seq {fields['base_sequence']}..{fields['last_sequence']}")
+    words += [name for name in ("transactional", "control") if fields[name]]
+    words.append(f"crc {fields['crc']}")
+    return "  ".join(words)
+
+
+def _render_record(fields: dict[str, Any]) -> str:
+    words = [f"    | {fields['offset']}", time_text(fields["timestamp"])]
+    if "marker" in fields:
+        words.append(fields["marker"])
+    else:
+        for name in ("key", "value"):
+            words.append(f"{name}={fields[name]!r}" if name in fields else f"{name}=base64:{fields[f'{name}_base64']}")
+        words += [f"{header['name']}={header.get('value', header.get('value_base64'))!r}" for header in fields["headers"]]
+    return "  ".join(words)

@@ -1,0 +1,66 @@
+"""Places in a log as people type them: `beginning`, `end`, `120`, `-5`, `10m`, `2024-05-01T10:00`, `@1714557600000`.
+
+Pure: the present comes in as an argument. Turning a place into an offset needs a broker and is done where one is at hand.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
+_AGO_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    kind: Literal["beginning", "end", "offset", "back", "time"]
+    value: int = 0
+    """The offset, how many records back from the end, or the time in milliseconds since 1970."""
+
+
+def duration_ms(text: str) -> int | None:
+    """`90s`, `1h30m`, `500ms` as milliseconds; None if it is no duration."""
+    if not _AGO.fullmatch(text):
+        return None
+    return int(sum(float(number) * _UNITS_MS[unit] for number, unit in _AGO_PART.findall(text)))
+
+
+def parse_time_ms(text: str, now_ms: int) -> int | None:
+    """A point in time: ISO 8601 (local time unless it names a zone), `@` and milliseconds, or a duration before now."""
+    ago_ms = duration_ms(text)
+    if ago_ms is not None:
+        return now_ms - ago_ms
+    if text.startswith("@"):
+        return int(text[1:]) if text[1:].isdigit() else None
+    if "-" not in text[1:]:
+        return None
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_position(text: str, now_ms: int) -> Position:
+    word = text.strip().lower()
+    if word in ("beginning", "earliest", "start"):
+        return Position("beginning")
+    if word in ("end", "latest"):
+        return Position("end")
+    if word.isdecimal():
+        return Position("offset", int(word))
+    if word.startswith("-") and word[1:].isdecimal():
+        return Position("back", int(word[1:]))
+    time_ms = parse_time_ms(word.upper() if "t" in word and "-" in word[1:] else word, now_ms)
+    if time_ms is not None:
+        return Position("time", max(time_ms, 0))
+    raise Failure(
+        f"{text!r} is no place in a log",
+        "use beginning, end, an offset (120), the last n records (-5), a time ago (10m, 1h30m) or a time (2024-05-01T10:00)",
+        exit_code=EXIT_USAGE,
+    )

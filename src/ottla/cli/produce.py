@@ -1,0 +1,196 @@
+"""`ottla produce`: lines of stdin or a file, or words of the command line, as records of a topic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
+from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
+from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.output import note, print_document, print_line
+
+if TYPE_CHECKING:
+    from ottla.cli.client import Message, Producer
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What became of the records: counts and offsets by partition, and the first error."""
+
+    topic: str
+    each: bool = False
+    as_json: bool = False
+    records: int = 0
+    bytes: int = 0
+    partitions: dict[int, list[int]] = field(default_factory=dict)
+    failed: int = 0
+    first_error: Any = None
+
+    def delivered(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self.failed += 1
+            self.first_error = self.first_error or error
+            return
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        offset = -1 if offset is None else offset
+        self.records += 1
+        self.bytes += len(message)
+        seen = self.partitions.setdefault(partition, [0, offset, offset])
+        seen[0] += 1
+        seen[2] = max(seen[2], offset)
+        if self.each and self.as_json:
+            print_line({"topic": self.topic, "partition": partition, "offset": offset})
+        elif self.each:
+            print(f"{self.topic}-{partition} offset {offset}")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "records": self.records,
+            "failed": self.failed,
+            "value_bytes": self.bytes,
+            "partitions": [
+                {"partition": partition, "records": count, "first_offset": first, "last_offset": last}
+                for partition, (count, first, last) in sorted(self.partitions.items())
+            ],
+        }
+
+
+def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
+    """The number of partitions of the topic, created with the broker's defaults if it is missing and `create`."""
+    known = connection.metadata().topics
+    if topic in known:
+        return len(connection.topic(topic).partitions)
+    if not create:
+        failure = unknown_topic(topic, known)
+        failure.hint = f"{failure.hint}, or pass --create"
+        raise failure
+    from ottla.cli.client import NewTopic
+
+    new = NewTopic(topic, num_partitions=-1, replication_factor=-1)
+    settled(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
+    return len(connection.topic(topic).partitions)
+
+
+def _lines(source: IO[bytes]) -> Iterator[bytes]:
+    for line in source:
+        yield line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
+
+
+def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery) -> None:
+    arguments: dict[str, Any] = {}
+    if record.partition is not None:
+        arguments["partition"] = record.partition
+    if record.timestamp_ms is not None:
+        arguments["timestamp"] = record.timestamp_ms
+    if record.headers:
+        arguments["headers"] = record.headers
+    while True:
+        try:
+            producer.produce(topic, record.value, record.key, on_delivery=delivery.delivered, **arguments)
+            return
+        except BufferError:
+            producer.poll(0.1)  # the client's queue is full: wait for acknowledgements
+
+
+@guarded
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VALUE…]", help="What to send; without any, the lines of stdin.", show_default=False),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read lines from here, not stdin.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="[default: by the key's hash]")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="What a line is.")] = Format.TEXT,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="What a key is. [default: as --format]")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Lines are key, SEP, value (\\t for a tab).")
+    ] = None,
+    null: Annotated[str | None, typer.Option("--null", metavar="WORD", help="A key or value of this word is null.")] = None,
+    compression: Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")] = "none",
+    acks: Annotated[str, typer.Option("--acks", metavar="0|1|all")] = "all",
+    create: Annotated[bool, typer.Option("--create", help="Create the topic if it is missing.")] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Until a record counts as failed.")
+    ] = 30,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say where each record went.")] = False,
+    properties: Properties = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Send records. JSON lines: {"key": …, "value": …, "headers": {…}, "partition": …, "timestamp": …}."""
+    if values and file is not None:
+        raise Failure("give values or --file, not both", exit_code=EXIT_USAGE)
+    if format_ is Format.JSON and key_separator is not None:
+        raise Failure("--key-separator has no meaning with --format json", "put the key into the object", exit_code=EXIT_USAGE)
+    key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
+    reading = Reading(format_, key_form, None if key_separator is None else unescape(key_separator), null)
+    constant_key = None if key is None else decode_bytes(key.encode("utf-8", "surrogateescape"), key_form, "--key")
+    constant_headers: Headers = [parse_header(text) for text in header or []]
+    connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
+    partitions = ensure_topic(connection, topic, create=create)
+    _check_partition(topic, partition, partitions)
+    producer = connection.producer(
+        **{"acks": acks, "compression.type": compression, "message.timeout.ms": int(timeout_s * 1000)},
+    )
+    delivery = Delivery(topic, each=verbose, as_json=json_output)
+    with ExitStack() as stack:
+        source = _source(values, file, stack)
+        try:
+            for number, line in enumerate(source, 1):
+                record = reading.record(line, number)
+                record.key = constant_key if record.key is None else record.key
+                record.headers = constant_headers + record.headers
+                record.partition = partition if record.partition is None else record.partition
+                _check_partition(topic, record.partition, partitions)
+                _send(producer, topic, record, delivery)
+                producer.poll(0)
+                if delivery.failed and delivery.first_error.fatal():
+                    break
+        finally:
+            # Also after Ctrl-C or a bad line: what was read before it is sent.
+            producer.flush(timeout_s + 1)
+    if delivery.failed:
+        failure = explain(
+            delivery.first_error, f"{delivery.failed} of {delivery.failed + delivery.records} records were not written"
+        )
+        if failure.code in ("_MSG_TIMED_OUT", "_TRANSPORT"):
+            failure.hint = f"no acknowledgement within {timeout_s:g} s; is the broker at {connection.bootstrap_servers} up?"
+        raise failure
+    if json_output and not verbose:
+        print_document(delivery.document())
+    elif not json_output and not verbose:
+        note(f"{delivery.records} record{'' if delivery.records == 1 else 's'} to {topic}")
+
+
+def _check_partition(topic: str, partition: int | None, partitions: int) -> None:
+    if partition is not None and not 0 <= partition < partitions:
+        raise Failure(f"topic {topic} has no partition {partition}", f"it has 0 to {partitions - 1}", code="_UNKNOWN_PARTITION")
+
+
+def _source(values: list[str] | None, file: Path | None, stack: ExitStack) -> Iterator[bytes]:
+    if values:
+        return iter([value.encode("utf-8", "surrogateescape") for value in values])
+    if file is not None and str(file) != "-":
+        try:
+            return _lines(stack.enter_context(file.open("rb")))
+        except OSError as error:
+            raise Failure(f"cannot read {file}: {error.strerror}") from None
+    if sys.stdin.isatty():
+        note("One record a line; Ctrl-D ends.")
+    return _lines(sys.stdin.buffer)

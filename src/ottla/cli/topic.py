@@ -1,0 +1,279 @@
+"""`ottla topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
+from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
+from ottla.cli.output import note, print_document, print_table
+
+if TYPE_CHECKING:
+    from ottla.cli.client import TopicMetadata
+
+app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)]
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """`0:1,1:2` as [[0, 1], [1, 2]]: for each partition the brokers of its copies, the preferred leader first."""
+    try:
+        assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
+    except ValueError:
+        assignment = []
+    if not assignment or len({len(brokers) for brokers in assignment}) != 1:
+        raise Failure(
+            f"{text!r} is no replica assignment",
+            "for each partition the broker ids, joined by ':', partitions by ',', as in 0:1,1:0",
+            exit_code=EXIT_USAGE,
+        )
+    return assignment
+
+
+@app.command("create")
+@guarded
+def create(
+    names: Names,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="[default: the broker's num.partitions]")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies. [default: the broker's]")
+    ] = None,
+    replica_assignment: Annotated[
+        str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="Which brokers hold which partition.")
+    ] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, create nothing.")] = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Create topics."""
+    from ottla.cli.client import KafkaError, NewTopic
+
+    settings = parse_pairs(config, "--config")
+    layout: dict[str, Any] = {"num_partitions": partitions or -1}
+    if replica_assignment is not None:
+        if partitions is not None or replication_factor is not None:
+            raise Failure("--replica-assignment already says how many partitions and copies", exit_code=EXIT_USAGE)
+        layout["replica_assignment"] = parse_assignment(replica_assignment)
+        layout["num_partitions"] = len(layout["replica_assignment"])
+    else:
+        layout["replication_factor"] = replication_factor or -1
+    connection = Connection(bootstrap_servers, command_config)
+    connection.metadata()
+    futures = connection.admin.create_topics(
+        [NewTopic(name, config=settings, **layout) for name in names],
+        operation_timeout=REQUEST_TIMEOUT_S,
+        request_timeout=REQUEST_TIMEOUT_S,
+        validate_only=dry_run,
+    )
+    results, failures = [], []
+    for name, future in futures.items():
+        try:
+            settled(future, f"topic {name}")
+        except Failure as failure:
+            if if_not_exists and failure.code == KafkaError(KafkaError.TOPIC_ALREADY_EXISTS).name():
+                results.append({"topic": name, "created": False})
+            else:
+                failures.append(failure)
+        else:
+            results.append({"topic": name, "created": not dry_run})
+    if json_output and (results or not failures):
+        print_document(results)
+    elif not json_output:
+        for result in results:
+            word = "created" if result["created"] else "could be created" if dry_run else "exists already"
+            print(f"topic {result['topic']} {word}")
+    _raise_together(failures)
+
+
+def _raise_together(failures: list[Failure]) -> None:
+    if failures:
+        hints = [failure.hint for failure in failures if failure.hint]
+        raise Failure("; ".join(failure.message for failure in failures), hints[0] if hints else None, code=failures[0].code)
+
+
+@app.command("list")
+@guarded
+def list_topics(
+    internal: Annotated[bool, typer.Option("--internal", help="Also the cluster's own topics (__…).")] = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """List topics."""
+    known = Connection(bootstrap_servers, command_config).metadata().topics
+    shown = [known[name] for name in sorted(known) if internal or not name.startswith("__")]
+    rows = [
+        {
+            "topic": topic.topic,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(partition.replicas) for partition in topic.partitions.values()), default=0),
+        }
+        for topic in shown
+    ]
+    if json_output:
+        print_document(rows)
+    elif rows:
+        print_table(["TOPIC", "PARTITIONS", "REPLICAS"], [list(row.values()) for row in rows], right=["PARTITIONS", "REPLICAS"])
+    else:
+        note("no topics yet; create one with `ottla topic create NAME`")
+
+
+@app.command("describe")
+@guarded
+def describe(
+    names: Names,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Show partitions, leaders, copies, offsets and the settings that differ from the defaults."""
+    connection = Connection(bootstrap_servers, command_config)
+    documents = [_describe(connection, topic) for topic in connection.topics(names)]
+    if json_output:
+        print_document(documents)
+        return
+    for index, document in enumerate(documents):
+        if index:
+            print()
+        print(
+            f"{document['topic']}  id {document['topic_id']}  {len(document['partitions'])} partitions,"
+            f" {document['replication_factor']} replicas, {document['records']} offsets kept"
+        )
+        for name, value in document["config"].items():
+            print(f"  {name}={value}")
+        print_table(
+            ["PARTITION", "LEADER", "REPLICAS", "ISR", "START", "END"],
+            [
+                (
+                    row["partition"],
+                    row["leader"] if row["leader"] >= 0 else "none",
+                    ",".join(map(str, row["replicas"])),
+                    ",".join(map(str, row["isr"])),
+                    row["start_offset"],
+                    row["end_offset"],
+                )
+                for row in document["partitions"]
+            ],
+            right=["PARTITION", "LEADER", "START", "END"],
+        )
+
+
+def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
+    from ottla.cli.client import ConfigResource, ConfigSource, ResourceType, TopicCollection
+    from ottla.cli.offsets import partition_bounds
+
+    name = topic.topic
+    assert name is not None
+    description = settled(connection.admin.describe_topics(TopicCollection([name]))[name], f"topic {name}")
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    settings = settled(connection.admin.describe_configs([resource])[resource], f"settings of {name}")
+    bounds = partition_bounds(connection, name, [index for index, part in topic.partitions.items() if part.leader >= 0])
+    rows: list[dict[str, Any]] = []
+    for index, partition in sorted(topic.partitions.items()):
+        start, end = bounds.get(index, (None, None))
+        rows.append(
+            {
+                "partition": index,
+                "leader": partition.leader,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isrs),
+                "start_offset": start,
+                "end_offset": end,
+            }
+        )
+    return {
+        "topic": name,
+        "topic_id": str(description.topic_id),
+        "internal": bool(description.is_internal),
+        "replication_factor": max((len(row["replicas"]) for row in rows), default=0),
+        "records": sum(end - start for start, end in bounds.values()),
+        "config": {
+            entry.name: entry.value
+            for entry in sorted(settings.values(), key=lambda entry: str(entry.name))
+            if ConfigSource(entry.source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        },
+        "partitions": rows,
+    }
+
+
+@app.command("alter")
+@guarded
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="The new number; it can only grow.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A topic setting.")] = None,
+    unset: Annotated[list[str] | None, typer.Option("--unset", "-u", metavar="KEY", help="Back to the default.")] = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Add partitions, change settings."""
+    from ottla.cli.client import NewPartitions
+    from ottla.cli.config import alter_settings
+
+    if partitions is None and not set_ and not unset:
+        raise Failure("nothing to alter", "pass --partitions, --set or --unset", exit_code=EXIT_USAGE)
+    connection = Connection(bootstrap_servers, command_config)
+    present = len(connection.topic(name).partitions)
+    if set_ or unset:
+        alter_settings(connection, "topic", name, parse_pairs(set_, "--set"), unset or [])
+    if partitions is not None and partitions != present:
+        if partitions < present:
+            raise Failure(
+                f"topic {name} has {present} partitions; they cannot become {partitions}", "partitions can only be added"
+            )
+        future = connection.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)[name]
+        settled(future, f"topic {name}")
+    if json_output:
+        print_document(
+            {"topic": name, "partitions": partitions or present, "set": parse_pairs(set_, "--set"), "unset": unset or []}
+        )
+    else:
+        print(f"topic {name} altered")
+
+
+@app.command("delete")
+@guarded
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Delete topics and all their records."""
+    connection = Connection(bootstrap_servers, command_config)
+    known = connection.metadata().topics
+    present = [name for name in names if name in known]
+    for name in names:
+        if name not in known and not if_exists:
+            raise unknown_topic(name, known)
+    if present and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm(f"Delete {', '.join(present)} and all records in it?", abort=True, err=True)
+    failures = []
+    deleted = []
+    if present:
+        futures = connection.admin.delete_topics(present, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
+        for name, future in futures.items():
+            try:
+                settled(future, f"topic {name}")
+                deleted.append(name)
+            except Failure as failure:
+                failures.append(failure)
+    if json_output:
+        print_document([{"topic": name, "deleted": name in deleted} for name in names])
+    else:
+        for name in deleted:
+            print(f"topic {name} deleted")
+    _raise_together(failures)
