@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import cramjam
@@ -52,6 +53,9 @@ _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
 """What zstd's own streaming reader allows, and so Java's."""
+
+_OUT_OF_SPACE: Final = "failed to write whole buffer"
+"""How cramjam says that its output does not fit."""
 
 _UINT32: Final = struct.Struct("<I")
 _UINT64: Final = struct.Struct("<Q")
@@ -129,59 +133,71 @@ def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
 
 def _snappy_compress(data: Buffer) -> bytes:
     parts: list[bytes] = [_SNAPPY_HEADER]
-    with memoryview(data) as view:
-        for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
-            block = bytes(cramjam.snappy.compress_raw(view[start : start + _SNAPPY_BLOCK_BYTES]))
-            parts.append(_INT32_BE.pack(len(block)))
-            parts.append(block)
+    view = memoryview(data)
+    for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _SNAPPY_BLOCK_BYTES]))
+        parts.append(_INT32_BE.pack(len(block)))
+        parts.append(block)
     return b"".join(parts)
 
 
 def _snappy_decompress(data: Buffer, limit_bytes: int) -> bytes:
-    packed = bytes(data)
-    if len(packed) < len(_SNAPPY_HEADER) or not packed.startswith(_SNAPPY_MAGIC):
-        return _snappy_block(packed, limit_bytes)
-    parts: list[bytes] = []
-    size = 0
+    blocks: list[tuple[int, int, int]] = []
+    if len(data) < len(_SNAPPY_HEADER) or data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
+        blocks.append((0, len(data), _snappy_block_size(data)))
+    else:
+        _find_snappy_blocks(data, blocks)
+    total = 0
+    for _, _, size in blocks:
+        total += size
+    if total > limit_bytes:
+        raise TooLarge(limit_bytes)
+    packed = memoryview(data)
+    out = bytearray(total)
+    unpacked = memoryview(out)
+    filled = 0
+    for position, length, size in blocks:
+        cramjam.snappy.decompress_raw_into(packed[position : position + length], unpacked[filled : filled + size])
+        filled += size
+    return bytes(out)
+
+
+def _find_snappy_blocks(data: Buffer, blocks: list[tuple[int, int, int]]) -> None:
+    """Position, length and unpacked size of each block of Java's framing."""
+    packed = memoryview(data)
     position = 0
-    end = len(packed)
+    end = len(data)
+    # fewer than four bytes at the end are nothing to Java either
     while end - position >= 4:
-        if packed.startswith(_SNAPPY_MAGIC[:4], position):
+        if packed[position : position + 4] == _SNAPPY_MAGIC[:4]:
             # a header may come again where streams were joined
-            if not packed.startswith(_SNAPPY_MAGIC, position) or end - position < len(_SNAPPY_HEADER):
+            if packed[position : position + 8] != _SNAPPY_MAGIC or end - position < len(_SNAPPY_HEADER):
                 raise MalformedInput("snappy header is broken")
-            version = _INT32_BE.unpack_from(packed, position + 8)[0]
+            version: int = _INT32_BE.unpack_from(data, position + 8)[0]
             if version < 1:
                 raise MalformedInput(f"snappy framing of version {version}")
             position += len(_SNAPPY_HEADER)
             continue
-        length = _INT32_BE.unpack_from(packed, position)[0]
+        length: int = _INT32_BE.unpack_from(data, position)[0]
         position += 4
         if length < 0 or length > end - position:
             raise MalformedInput("snappy block is longer than its stream")
-        if length:
-            part = _snappy_block(packed[position : position + length], limit_bytes - size)
-            size += len(part)
-            parts.append(part)
+        if length > 0:
+            blocks.append((position, length, _snappy_block_size(packed[position : position + length])))
         position += length
-    return b"".join(parts)
 
 
-def _snappy_block(block: bytes, limit_bytes: int) -> bytes:
+def _snappy_block_size(block: Buffer) -> int:
     size: int = cramjam.snappy.decompress_raw_len(block)
     # no element of the format gives more than 64 bytes for the two it takes at least
     if size > 64 * len(block):
         raise MalformedInput("snappy block claims more than it can hold")
-    if size > limit_bytes:
-        raise TooLarge(limit_bytes)
-    return bytes(cramjam.snappy.decompress_raw(block))
+    return size
 
 
 def _lz4_decompress(data: Buffer, limit_bytes: int) -> bytes:
     frame_end, size_max = _lz4_frame(data)
-    with memoryview(data) as view, view[:frame_end] as frame:
-        out = bytearray(min(size_max, limit_bytes + 1))
-        return _unpack_into(cramjam.lz4.decompress_into, frame, out, size_max, limit_bytes)
+    return _unpack_into(cramjam.lz4.decompress_into, memoryview(data)[:frame_end], size_max, limit_bytes)
 
 
 def _lz4_frame(data: Buffer) -> tuple[int, int]:
@@ -218,9 +234,7 @@ def _lz4_frame(data: Buffer) -> tuple[int, int]:
 
 
 def _zstd_decompress(data: Buffer, limit_bytes: int) -> bytes:
-    size_max = _zstd_size_max(data)
-    out = bytearray(min(size_max, limit_bytes + 1))
-    return _unpack_into(cramjam.zstd.decompress_into, data, out, size_max, limit_bytes)
+    return _unpack_into(cramjam.zstd.decompress_into, data, _zstd_size_max(data), limit_bytes)
 
 
 def _zstd_size_max(data: Buffer) -> int:
@@ -286,17 +300,19 @@ def _zstd_size_max(data: Buffer) -> int:
     return total
 
 
-def _unpack_into(unpack: object, data: Buffer, out: bytearray, size_max: int, limit_bytes: int) -> bytes:
-    """Unpack into memory of a size that was bounded before. `out` is one byte larger than the limit when more could come."""
-    assert callable(unpack)
-    try:
-        size = int(unpack(data, out))
-    except cramjam.DecompressionError:
-        # an honest frame overflows only what is cut at the limit; which of the two it was does not matter to who sent it
-        if size_max > limit_bytes and out[limit_bytes:] != b"\x00":
-            raise TooLarge(limit_bytes) from None
-        raise
-    if size > limit_bytes:
-        raise TooLarge(limit_bytes)
-    with memoryview(out) as view:
-        return bytes(view[:size])
+def _unpack_into(unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, limit_bytes: int) -> bytes:
+    """Unpack into memory of a size that was bounded before; fresh memory costs nothing until it is written to."""
+    if size_max <= limit_bytes:
+        out = bytearray(size_max)
+        size = unpack(data, out)
+    else:
+        out = bytearray(limit_bytes + 1)
+        try:
+            size = unpack(data, out)
+        except cramjam.DecompressionError as error:
+            if _OUT_OF_SPACE in str(error):
+                raise TooLarge(limit_bytes) from None
+            raise
+        if size > limit_bytes:
+            raise TooLarge(limit_bytes)
+    return bytes(memoryview(out)[:size])
