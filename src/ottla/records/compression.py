@@ -143,7 +143,7 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 def _snappy_decompress(data: Buffer, limit_bytes: int) -> bytes:
     blocks: list[tuple[int, int, int]] = []
-    if len(data) < len(_SNAPPY_HEADER) or data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
+    if len(data) < len(_SNAPPY_HEADER) or bytes(data[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
         blocks.append((0, len(data), _snappy_block_size(data)))
     else:
         _find_snappy_blocks(data, blocks)
@@ -169,9 +169,9 @@ def _find_snappy_blocks(data: Buffer, blocks: list[tuple[int, int, int]]) -> Non
     end = len(data)
     # fewer than four bytes at the end are nothing to Java either
     while end - position >= 4:
-        if packed[position : position + 4] == _SNAPPY_MAGIC[:4]:
+        if bytes(packed[position : position + 4]) == _SNAPPY_MAGIC[:4]:
             # a header may come again where streams were joined
-            if packed[position : position + 8] != _SNAPPY_MAGIC or end - position < len(_SNAPPY_HEADER):
+            if bytes(packed[position : position + 8]) != _SNAPPY_MAGIC or end - position < len(_SNAPPY_HEADER):
                 raise MalformedInput("snappy header is broken")
             version: int = _INT32_BE.unpack_from(data, position + 8)[0]
             if version < 1:
