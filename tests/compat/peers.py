@@ -158,7 +158,8 @@ TOOLS: Mapping[str, tuple[str, str]] = {
 def tool_class(version: str, name: str) -> str:
     if "." in name:
         return name
-    for candidate in (*TOOLS.get(name, ()), f"org.apache.kafka.tools.{name}"):
+    candidates: list[str] = [*TOOLS.get(name, ()), f"org.apache.kafka.tools.{name}"]
+    for candidate in candidates:
         if _has_class(version, candidate):
             return candidate
     raise MissingCounterpart(f"no tool {name} in the jars of Apache Kafka {version}")
@@ -330,12 +331,14 @@ class ApacheKafka(Service):
         data_dir: str | Path | None = None,
         jvm: Sequence[str] = BROKER_JVM,
         zookeeper: str | None = None,
+        broker_id: int = 1,
         **settings: object,
     ) -> None:
         super().__init__()
         kafka_jars(version)
         self.version = version
         self.jvm = jvm
+        self.broker_id = broker_id
         self.data_dir = Path(data_dir) if data_dir is not None else self.dir / "data"
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
         self.kraft = int(version.split(".")[0]) >= 4
@@ -357,7 +360,7 @@ class ApacheKafka(Service):
             controller = f"127.0.0.1:{self._controller_port}"
             base |= {
                 "process.roles": "broker,controller",
-                "node.id": "1",
+                "node.id": str(self.broker_id),
                 "controller.quorum.bootstrap.servers": controller,
                 "listeners": f"{plain},CONTROLLER://{controller}",
                 "advertised.listeners": f"{plain},CONTROLLER://{controller}",
@@ -366,7 +369,7 @@ class ApacheKafka(Service):
                 "share.coordinator.state.topic.min.isr": "1",
             }
         else:
-            base |= {"broker.id": "1", "listeners": plain, "zookeeper.connect": str(self.zookeeper_connect)}
+            base |= {"broker.id": str(self.broker_id), "listeners": plain, "zookeeper.connect": str(self.zookeeper_connect)}
         return base | self.settings
 
     def start(self) -> None:

@@ -1,0 +1,97 @@
+"""franz-go's kgo suite against the chosen broker (`make compat CLIENT=franz_go`).
+
+The module is downloaded with Go, copied out of the (read-only) module cache, and its test binary is built once; after that
+no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--records 50000].
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from peers import MissingCounterpart, fetching, program  # noqa: E402
+from ratchet import allowed, judge  # noqa: E402
+from subject import running  # noqa: E402
+
+VERSION = "v1.22.2"
+MODULE = f"github.com/twmb/franz-go@{VERSION}"
+INSTALL_GO = "install Go 1.26 or newer (the suite is written in it)"
+
+
+def suite() -> Path:
+    """The folder in the cache with the sources and the built test binary `kgo.test`."""
+    name = f"franz-go-{VERSION}"
+    with fetching(name) as path:
+        if not (path / "kgo.test").exists():
+            go = program("go", INSTALL_GO)
+            found = subprocess.run([go, "mod", "download", "-json", MODULE], capture_output=True, text=True, cwd="/")
+            if found.returncode:
+                raise MissingCounterpart(f"{MODULE} could not be downloaded (no network?):\n{found.stdout}{found.stderr}")
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{name}.") as scratch:
+                copy = Path(scratch, "suite")
+                shutil.copytree(json.loads(found.stdout)["Dir"], copy)
+                subprocess.run(["chmod", "-R", "u+w", str(copy)], check=True)
+                built = subprocess.run(
+                    [go, "test", "-c", "-o", "kgo.test", "./pkg/kgo"], cwd=copy, capture_output=True, text=True
+                )
+                if built.returncode:
+                    raise MissingCounterpart(f"the kgo suite did not build:\n{built.stderr[-2000:]}")
+                if path.exists():
+                    shutil.rmtree(path)
+                copy.rename(path)
+        return path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", dest="run", help="Go's -test.run; default: the tests of tests.allow")
+    parser.add_argument("--all", action="store_true", help="every test of the suite, also those that need groups")
+    parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
+    parser.add_argument("--records", type=int, default=50_000)
+    parser.add_argument("--timeout", default="14m")
+    options = parser.parse_args()
+    must = allowed(HERE / "tests.allow")
+    pattern = options.run or ("" if options.all else "^(" + "|".join(sorted({name.split("/")[0] for name in must})) + ")$")
+    root = suite()
+    outcomes: dict[str, str] = {}
+    with running(options.broker) as broker:
+        environment = {
+            **os.environ,
+            "KGO_SEEDS": broker.bootstrap_servers,
+            "KGO_TEST_RF": "1",
+            "KGO_TEST_RECORDS": str(options.records),
+        }
+        binary = [str(root / "kgo.test"), "-test.v=test2json", f"-test.timeout={options.timeout}", f"-test.run={pattern}"]
+        command = [program("go", INSTALL_GO), "tool", "test2json", "-t", *binary]
+        process = subprocess.Popen(command, cwd=root / "pkg" / "kgo", env=environment, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        said: dict[str, list[str]] = {}
+        for line in process.stdout:
+            event = json.loads(line)
+            test = event.get("Test")
+            if test is None:
+                continue
+            said.setdefault(test, []).append(event.get("Output", ""))
+            outcome = {"pass": "passed", "fail": "failed", "skip": "skipped"}.get(event["Action"])
+            if outcome:
+                outcomes[test] = outcome
+                print(f"{outcome:7} {event.get('Elapsed', 0):6.1f} s  {test}", flush=True)
+                if outcome == "failed":
+                    print("        " + "        ".join("".join(said[test])[-3000:].splitlines(keepends=True)), flush=True)
+        process.wait()
+        for test in said:
+            outcomes.setdefault(test, "failed")  # it was cut off: a panic or the time limit
+    return judge(outcomes, HERE / "tests.allow", only=None if options.run is None else options.run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

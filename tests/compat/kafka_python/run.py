@@ -1,0 +1,113 @@
+"""kafka-python's own integration suite, from its sdist, against the chosen broker (`make compat CLIENT=kafka_python`).
+
+Usage: run.py [-k PART] [--broker ottla|kafka-4.3.0|host:port]. SASL and TLS tests start brokers of their own: not for us yet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from peers import MissingCounterpart, fetching  # noqa: E402
+from ratchet import judge  # noqa: E402
+from subject import running  # noqa: E402
+
+VERSION = "3.0.12"
+FILES = ["test_admin_integration.py", "test_consumer_integration.py", "test_producer_integration.py"]
+# The sdist leaves these two out. `test` must be a package to win over the standard library's, and with an external
+# broker (KAFKA_URI) all that is asked of `service` is to exist.
+MISSING = {
+    "test/__init__.py": "",
+    "test/service.py": """
+class ExternalService:
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+    def open(self): pass
+    def close(self): pass
+    def stop(self): pass
+    def dump_logs(self): pass
+
+class SpawnedService:
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("this runner uses a broker that runs already")
+""",
+}
+
+
+def suite() -> Path:
+    """The unpacked sdist in the cache, fetched once."""
+    name = f"kafka_python-{VERSION}"
+    with fetching(name) as path:
+        if not (path / "test" / "service.py").exists():
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=f"{name}.") as scratch:
+                command = [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "-q",
+                    "--no-deps",
+                    "--no-binary",
+                    ":all:",
+                    f"kafka-python=={VERSION}",
+                ]
+                done = subprocess.run([*command, "-d", scratch], capture_output=True, text=True)
+                if done.returncode:
+                    raise MissingCounterpart(
+                        f"the sdist of kafka-python {VERSION} could not be fetched with pip:\n{done.stderr[-2000:]}"
+                    )
+                with tarfile.open(next(Path(scratch).glob("*.tar.gz"))) as archive:
+                    archive.extractall(scratch, filter="data")
+                unpacked = Path(scratch, name)
+                for missing, text in MISSING.items():
+                    (unpacked / missing).write_text(text)
+                if path.exists():
+                    subprocess.run(["rm", "-rf", str(path)], check=True)
+                unpacked.rename(path)
+        return path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-k", dest="only", help="only tests whose name contains this")
+    parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
+    parser.add_argument("--test-timeout", type=int, default=60)
+    options = parser.parse_args()
+    root = suite()
+    with tempfile.TemporaryDirectory() as scratch, running(options.broker, broker_id=0, num_partitions=4) as broker:
+        report = Path(scratch, "report.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider", "-p", "no:ottla"]
+        command += ["-o", "addopts=", "-o", "log_level=WARNING", f"--timeout={options.test_timeout}", f"--junitxml={report}"]
+        if options.only:
+            command += ["-k", options.only]
+        command += [f"test/integration/{file}" for file in FILES]
+        environment = {
+            **os.environ,
+            "KAFKA_URI": f"kafka://{broker.bootstrap_servers}",
+            "KAFKA_ROOT": scratch,
+            "KAFKA_VERSION": os.environ.get("KAFKA_VERSION", "4.3.0"),
+            "PYTHONPATH": str(root),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        subprocess.run(command, cwd=root, env=environment)
+        outcomes = {}
+        for case in xml.parse(report).iter("testcase"):
+            kind = {"failure": "failed", "error": "failed", "skipped": "skipped"}.get(
+                next((child.tag for child in case), ""), "passed"
+            )
+            module = (case.get("classname") or "").removeprefix("test.integration.")
+            outcomes[f"{module}::{case.get('name')}"] = kind
+    return judge(outcomes, HERE / "tests.allow", only=options.only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The broker under test: Ottla, or, for the reference result, a real Apache Kafka.
+
+`OTTLA_COMPAT_BROKER` chooses: `ottla` (default), `kafka-4.3.0`, `kafka-3.9.2`, or `host:port` of one that runs already.
+What passes on Apache Kafka must pass on Ottla; a test that fails on both is a bad test.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from peers import ApacheKafka
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    name: str
+    bootstrap_servers: str
+
+    @property
+    def host(self) -> str:
+        return self.bootstrap_servers.rsplit(":", 1)[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rsplit(":", 1)[1])
+
+    @property
+    def is_ottla(self) -> bool:
+        return self.name == "ottla"
+
+
+def chosen() -> str:
+    return os.environ.get("OTTLA_COMPAT_BROKER") or "ottla"
+
+
+@contextmanager
+def running(name: str | None = None, *, broker_id: int = 1, **settings: object) -> Iterator[Subject]:
+    """The chosen broker with these settings (Kafka's names, `_` for `.`), stopped at the end."""
+    name = name or chosen()
+    if name == "ottla":
+        from ottla.testing import Broker
+
+        properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        with Broker(settings={"broker.id": str(broker_id)} | properties) as broker:
+            yield Subject(name, broker.bootstrap_servers)
+    elif name.startswith("kafka-"):
+        with ApacheKafka(name.removeprefix("kafka-"), broker_id=broker_id, **settings) as kafka:
+            yield Subject(name, kafka.bootstrap_servers)
+    else:
+        yield Subject("external", name)
+
+
+def soon(condition: Callable[[], bool], within_s: float = 10) -> bool:
+    """Whether it comes true. Ottla answers an admin call when all of it is done; KRaft's brokers learn of it a moment later."""
+    deadline = time.monotonic() + (0 if chosen() == "ottla" else within_s)
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
