@@ -1,0 +1,138 @@
+"""`ports.Disk` on the operating system's files.
+
+Owns: descriptors. A file closes with `close()` or when nobody refers to it any more, so that a range of a removed file that is
+still being sent stays readable until it is sent.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from ottla.types import Buffer
+
+_PARTS_MAX = 1024
+"""IOV_MAX of Linux and macOS."""
+
+
+class OsFile:
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, position: int, count: int) -> bytes:
+        data = os.pread(self._fd, count, position)
+        if len(data) == count or not data:
+            return data
+        parts = [data]
+        missing = count - len(data)
+        while missing:  # a signal, or a read beyond what the kernel gives at once
+            position += len(data)
+            data = os.pread(self._fd, missing, position)
+            if not data:
+                break
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        if len(parts) == 1:
+            part = parts[0]
+            written = os.pwrite(self._fd, part, position)
+            if written == len(part):
+                return
+            rest: list[Buffer] = [memoryview(part)[written:]]
+        else:
+            rest = list(parts)
+            written = 0
+        position += written
+        while rest:
+            written = os.pwritev(self._fd, rest[:_PARTS_MAX], position)
+            position += written
+            while rest and written >= len(rest[0]):
+                written -= len(rest[0])
+                del rest[0]
+            if written:
+                rest[0] = memoryview(rest[0])[written:]
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def flush(self) -> None:
+        os.fsync(self._fd)
+
+    def fileno(self) -> int:
+        if self._fd < 0:
+            raise OSError(f"{self.path} is closed")
+        return self._fd
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class OsDisk:
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def flush_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsFile:
+        file = self.open(path, create=True)
+        try:
+            # A record lock keeps a Java broker out (it takes the same kind), but not a second broker in this process; flock does.
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def usage(self, path: str) -> tuple[int, int]:
+        stats = os.statvfs(path)
+        return stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize

@@ -1,0 +1,139 @@
+"""Small text files that must be whole or not there: checkpoints, partition.metadata, meta.properties, the clean-shutdown mark.
+
+Owns: their text, and the one way they are replaced (temporary file, flush, rename, flush of the directory), so that a crash at
+any step leaves the old file or the new one. Reading raises `CorruptCheckpoint` for a file that is not what it should be; what
+follows from that (mostly: assume nothing, recover everything) is decided by the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from ottla.ports import Disk
+from ottla.storage.names import parse_uuid, uuid_text
+from ottla.types import TopicPartition
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint file that cannot be believed."""
+
+
+def read_text(disk: Disk, path: str) -> str | None:
+    """The content, or None where there is no such file."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise CorruptCheckpoint(f"{path} is not text") from None
+
+
+def replace_text(disk: Disk, path: str, text: str) -> None:
+    """Write the file so that a crash at any moment leaves the old content or the new."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write(0, [text.encode()])
+        file.flush()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.flush_dir(path.rpartition("/")[0])
+
+
+def _write_entries(disk: Disk, path: str, entries: Iterable[str]) -> None:
+    lines = list(entries)
+    replace_text(disk, path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]))
+
+
+def _read_entries(disk: Disk, path: str, fields: int) -> list[list[str]]:
+    """The lines of a version 0 checkpoint, split; empty where the file is missing or empty, as Kafka takes it."""
+    text = read_text(disk, path)
+    if not text:
+        return []
+    lines = text.splitlines()
+    if lines[0].strip() != "0":
+        raise CorruptCheckpoint(f"{path} has version {lines[0]!r}, 0 is known")
+    if len(lines) == 1:
+        return []
+    entries = [line.split() for line in lines[2:]]
+    if not lines[1].strip().isdecimal() or int(lines[1]) != len(entries):
+        raise CorruptCheckpoint(f"{path} should have {lines[1]!r} entries and has {len(entries)}")
+    for entry in entries:
+        if len(entry) != fields:
+            raise CorruptCheckpoint(f"{path} has the malformed line {' '.join(entry)!r}")
+    return entries
+
+
+def _number(text: str, path: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CorruptCheckpoint(f"{path} has {text!r} where a number should be") from None
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    _write_entries(disk, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()))
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, _number(partition, path)): _number(offset, path)
+        for topic, partition, offset in _read_entries(disk, path, fields=3)
+    }
+
+
+def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    """(leader epoch, its first offset), ascending."""
+    _write_entries(disk, path, (f"{epoch} {offset}" for epoch, offset in epochs))
+
+
+def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
+    return [(_number(epoch, path), _number(offset, path)) for epoch, offset in _read_entries(disk, path, fields=2)]
+
+
+def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
+    replace_text(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}")
+
+
+def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
+    """The topic id, or None where the file is missing."""
+    text = read_text(disk, path)
+    if text is None:
+        return None
+    fields = _fields(text, ":")
+    try:
+        if fields["version"] != "0":
+            raise CorruptCheckpoint(f"{path} has version {fields['version']!r}, 0 is known")
+        return parse_uuid(fields["topic_id"])
+    except (KeyError, ValueError):
+        raise CorruptCheckpoint(f"{path} names no topic id") from None
+
+
+def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> None:
+    """A Java properties file. Kafka puts the date in a comment; there is no clock here, and nobody reads it."""
+    lines = ["#", *(f"{key}={value}" for key, value in properties.items())]
+    replace_text(disk, path, "".join(f"{line}\n" for line in lines))
+
+
+def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
+    text = read_text(disk, path)
+    return None if text is None else _fields(text, "=")
+
+
+def _fields(text: str, separator: str) -> dict[str, str]:
+    lines = (line.strip() for line in text.splitlines())
+    parts = (line.partition(separator) for line in lines if line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def write_clean_shutdown(disk: Disk, path: str, broker_epoch: int) -> None:
+    replace_text(disk, path, json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")))

@@ -1,0 +1,251 @@
+"""One of `log.dirs`: its lock, its identity, its checkpoints, and the logs in it.
+
+Owns: the files that stand directly in the directory. The directory is either online, or it failed once and stays offline until
+the broker starts again: after a failed write or flush nobody can say what the disk holds. Other directories go on.
+
+Invariants
+1. Only one process has a directory open (`.lock`).
+2. `.kafka_cleanshutdown` exists only while the files are as `close` left them: it goes before anything is changed.
+3. A recovery point in the checkpoint never exceeds what was flushed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Disk, File, Random
+from ottla.storage.checkpoint import (
+    CorruptCheckpoint,
+    read_offsets,
+    read_properties,
+    write_clean_shutdown,
+    write_offsets,
+    write_partition_metadata,
+    write_properties,
+)
+from ottla.storage.config import LogConfig
+from ottla.storage.log import Log
+from ottla.storage.names import (
+    CLEAN_SHUTDOWN,
+    DELETE_DIR,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    META_PROPERTIES,
+    METADATA_DIR,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    parse_partition_dir,
+    partition_dir,
+)
+from ottla.storage.recovery import Found, open_log
+from ottla.storage.segment import SegmentCache
+from ottla.types import ZERO_UUID, TopicPartition
+
+
+class DataDirRefused(Exception):
+    """A directory that belongs to another broker or cluster, or that cannot be understood. The sentence is for the user."""
+
+
+class DataDir:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        lock: File,
+        random: Random,
+        broker_id: int | None,
+        cluster_id: str | None,
+        cache: SegmentCache,
+    ) -> None:
+        self._disk = disk
+        self._lock = lock
+        self._random = random
+        self._cache = cache
+        self.path = path
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.logs: dict[TopicPartition, Log] = {}
+        self.error: OSError | None = None
+        """Why the directory is offline."""
+        self.was_clean = False
+        """Whether the broker before us stopped cleanly; known after `load`."""
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        broker_id: int | None,
+        cluster_id: str | None,
+        random: Random,
+        cache: SegmentCache | None = None,
+    ) -> DataDir:
+        """Make the directory if need be, lock it, and see whose it is. What is not known yet is taken from what stands there.
+
+        BlockingIOError: another process has it. DataDirRefused: it is another broker's or cluster's.
+        """
+        disk.make_dirs(path)
+        lock = disk.lock(f"{path}/{LOCK}")
+        try:
+            known_broker_id, known_cluster_id = _read_identity(disk, path)
+            if known_broker_id is not None and broker_id is not None and known_broker_id != broker_id:
+                raise DataDirRefused(f"{path} belongs to broker {known_broker_id}, this is broker {broker_id}")
+            if known_cluster_id is not None and cluster_id is not None and known_cluster_id != cluster_id:
+                raise DataDirRefused(f"{path} belongs to cluster {known_cluster_id}, this is cluster {cluster_id}")
+            broker_id = known_broker_id if broker_id is None else broker_id
+            cluster_id = known_cluster_id if cluster_id is None else cluster_id
+            data_dir = cls(disk, path, lock, random, broker_id, cluster_id, cache if cache is not None else SegmentCache())
+            if known_broker_id is None or known_cluster_id is None:
+                data_dir.write_identity()
+            return data_dir
+        except BaseException:
+            lock.close()
+            raise
+
+    def write_identity(self) -> None:
+        """Write meta.properties once broker and cluster are known; a no-op before."""
+        if self.broker_id is None or self.cluster_id is None:
+            return
+        path = f"{self.path}/{META_PROPERTIES}"
+        properties = read_properties(self._disk, path) or {"version": "0"}
+        id_key = "node.id" if properties.get("version") == "1" else "broker.id"
+        write_properties(self._disk, path, {**properties, "cluster.id": self.cluster_id, id_key: str(self.broker_id)})
+
+    # --- logs
+
+    def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> list[Log]:
+        """Open every partition found. `config_of` gives the settings of a topic."""
+        marker = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.was_clean = self._disk.exists(marker)
+        if self.was_clean:
+            self._disk.remove(marker)
+            self._disk.flush_dir(self.path)
+        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
+        log_starts = self._read_checkpoint(LOG_STARTS)
+        high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        for name in self._disk.list(self.path):
+            path = f"{self.path}/{name}"
+            if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
+                self._disk.remove_tree(path)
+                continue
+            partition = parse_partition_dir(name)
+            if partition is None or name == METADATA_DIR or not self._disk.is_dir(path):
+                continue
+            found = Found(self.was_clean, recovery_points.get(partition, 0), log_starts.get(partition, 0))
+            log = open_log(self._disk, self._random, path, partition, config_of(partition.topic), found, self._cache, now_ms)
+            log.high_watermark = high_watermarks.get(partition, 0)
+            self.logs[partition] = log
+        return list(self.logs.values())
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint that cannot be believed counts as empty: then everything is recovered, from the first segment on."""
+        try:
+            return read_offsets(self._disk, f"{self.path}/{name}")
+        except CorruptCheckpoint:
+            return {}
+
+    def create_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """A new, empty log; or the one that is here already, if its topic id is not another."""
+        self.check_online()
+        log = self.logs.get(topic_partition)
+        if log is not None and not log.closed:
+            if ZERO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
+                )
+            return log
+        path = f"{self.path}/{partition_dir(topic_partition)}"
+        self._disk.make_dirs(path)
+        if topic_id != ZERO_UUID:
+            write_partition_metadata(self._disk, f"{path}/{PARTITION_METADATA}", topic_id)
+        log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), self._cache, now_ms)
+        self.logs[topic_partition] = log
+        return log
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give its topic's id to a log that was found without one."""
+        write_partition_metadata(self._disk, f"{log.dir}/{PARTITION_METADATA}", topic_id)
+        log.topic_id = topic_id
+
+    def delete_log(self, topic_partition: TopicPartition) -> str:
+        """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
+        return self.logs.pop(topic_partition).delete()
+
+    # --- checkpoints
+
+    def write_checkpoints(self, logs: Iterable[Log] | None = None) -> None:
+        """Recovery points, log starts and high watermarks of all logs of this directory (`logs` names them; None: all known)."""
+        self.check_online()
+        alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
+        for log in alive:
+            log.epochs.write()
+        self._write_recovery_points(alive)
+        write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", {log.topic_partition: log.high_watermark for log in alive})
+
+    def write_high_watermarks(self) -> None:
+        self.check_online()
+        marks = {log.topic_partition: log.high_watermark for log in self.logs.values() if not log.closed}
+        write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
+
+    def _write_recovery_points(self, logs: list[Log]) -> None:
+        write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
+        starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
+        write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)
+
+    # --- failing and ending
+
+    @property
+    def online(self) -> bool:
+        return self.error is None
+
+    def mark_offline(self, error: OSError) -> None:
+        """A call to the disk failed. From now on this directory is not written; its logs are out of service."""
+        if self.error is None:
+            self.error = error
+
+    def check_online(self) -> None:
+        if self.error is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory {self.path} is offline: {self.error}")
+
+    def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
+        """Flush and close all logs, write the checkpoints and the mark of a clean stop; unless unclean or offline."""
+        try:
+            if clean and self.error is None:
+                logs = [log for log in self.logs.values() if not log.closed]
+                for log in logs:
+                    log.flush()
+                marks = {log.topic_partition: log.high_watermark for log in logs}
+                for log in logs:
+                    log.close()
+                self._write_recovery_points(logs)
+                write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
+                write_clean_shutdown(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
+        finally:
+            self._lock.close()
+
+
+def least_used(dirs: Iterable[DataDir]) -> DataDir:
+    """The directory for the next partition: of those online, the one with the fewest."""
+    online = [data_dir for data_dir in dirs if data_dir.online]
+    if not online:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+    return min(online, key=lambda data_dir: len(data_dir.logs))
+
+
+def _read_identity(disk: Disk, path: str) -> tuple[int | None, str | None]:
+    """(broker id, cluster id) of meta.properties, version 0 (ZooKeeper) or 1 (KRaft)."""
+    try:
+        properties = read_properties(disk, f"{path}/{META_PROPERTIES}")
+    except CorruptCheckpoint as error:
+        raise DataDirRefused(str(error)) from error
+    if not properties:
+        return None, None
+    version = properties.get("version")
+    if version not in ("0", "1"):
+        raise DataDirRefused(f"{path}/{META_PROPERTIES} has version {version!r}; 0 and 1 are known")
+    number = properties.get("broker.id" if version == "0" else "node.id")
+    if number is not None and not number.lstrip("-").isdecimal():
+        raise DataDirRefused(f"{path}/{META_PROPERTIES} names the broker {number!r}, which is no number")
+    return (int(number) if number is not None else None), properties.get("cluster.id")

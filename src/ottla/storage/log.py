@@ -1,0 +1,707 @@
+"""One partition's log: an ordered row of segments, appended at its end, cut at its start, read anywhere.
+
+Owns: offsets. It gives them, finds them, forgets them. Never judges records (`records.validate` did), never decides who may read
+how far (the caller names an end), never waits: flushing is a plan that others run, removed files are handed out for removal.
+
+Invariants
+1. log_start_offset <= high_watermark <= log_end_offset, and 0 <= recovery_point <= log_end_offset.
+2. Segments are disjoint and ascending; there is always one, the last is the active one, and only it is written.
+3. An offset, once given to a record that was acknowledged, is never given again, except below a truncation.
+4. A failed write leaves the log as it was; its torn bytes are cut off, or overwritten by the next append.
+5. The work of an append or a read does not depend on how long the log is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.ports import Disk, File, FileRange, Random
+from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
+from ottla.records.record import offset_of_max_timestamp, offset_of_timestamp, read_records
+from ottla.records.validate import Checked
+from ottla.storage.config import LogConfig
+from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, delete_dir, parse_offset_file
+from ottla.storage.offset_index import INT32_MAX
+from ottla.storage.segment import Segment, SegmentCache
+from ottla.types import NO_TIMESTAMP, Buffer, OffsetAndEpoch, TimestampAndOffset, TopicPartition
+
+_PLACES_MAX: Final = 64
+
+
+class UnexpectedOffset(Exception):
+    """Records from a leader that do not continue this log."""
+
+    def __init__(self, detail: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(detail)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+@dataclass(slots=True)
+class AppendInfo:
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """NO_TIMESTAMP where the producer's own timestamps are kept."""
+    log_start_offset: int
+    size_bytes: int
+    rolled: bool = False
+    """The former active segment is sealed now, and waits for a flush."""
+
+
+@dataclass(slots=True)
+class ReadInfo:
+    ranges: list[FileRange]
+    """At most one range, of whole batches, in one segment."""
+    size: int
+    records_end_offset: int
+    """Behind the last record of the ranges; of an empty answer: the offset asked for."""
+    first_batch_too_large: bool = False
+    """Empty because the first batch alone exceeds the bytes allowed."""
+
+
+class OffsetByTime(NamedTuple):
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class FlushPlan:
+    """What has to reach the disk before the recovery point may move. `run` touches no state of the log: any thread may."""
+
+    end_offset: int
+    truncations: int
+    disk: Disk
+    files: list[File]
+    index_paths: list[str]
+    dirs: list[str]
+
+    def run(self) -> None:
+        for file in self.files:
+            file.flush()
+        for path in self.index_paths:
+            try:
+                file = self.disk.open(path)
+            except FileNotFoundError:
+                continue  # retention was faster
+            try:
+                file.flush()
+            finally:
+                file.close()
+        for path in self.dirs:
+            self.disk.flush_dir(path)
+
+
+@dataclass(slots=True)
+class _Deleted:
+    paths: list[str]
+    due_ms: int | None = None
+    keeps: list[Segment] = field(default_factory=list)
+    """The segments, so that their descriptors live until the files go."""
+
+
+class Log:
+    __slots__ = (
+        "_bases",
+        "_cache",
+        "_config",
+        "_deleted",
+        "_dirs_dirty",
+        "_disk",
+        "_high_watermark",
+        "_places",
+        "_random",
+        "_segments",
+        "_truncations",
+        "active",
+        "closed",
+        "dir",
+        "epochs",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "size_bytes",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        random: Random,
+        dir: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        epochs: EpochCache,
+        segments: list[Segment],
+        log_start_offset: int,
+        recovery_point: int,
+        cache: SegmentCache,
+        now_ms: int,
+    ) -> None:
+        """Of segments that recovery found in order; the last one becomes the active one."""
+        self._disk = disk
+        self._random = random
+        self.dir = dir
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._config = config
+        self.epochs = epochs
+        self._cache = cache
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self.active = segments[-1]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = self.active.end_offset
+        self.recovery_point = min(recovery_point, self.log_end_offset)
+        self._high_watermark = log_start_offset
+        self.size_bytes = sum(segment.size for segment in segments)
+        self.last_flush_ms = now_ms
+        self.closed = False
+        self._deleted: list[_Deleted] = []
+        self._dirs_dirty = True
+        self._truncations = 0
+        self._places: dict[int, tuple[Segment, int]] = {}
+        """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
+
+    # --- what it is
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        for segment in self._segments:
+            segment.index_interval_bytes = config.index_interval_bytes
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.epochs.latest
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first_base_offset(self) -> int:
+        return self._bases[0]
+
+    @property
+    def segment_bases(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def unflushed_messages(self) -> int:
+        return self.log_end_offset - self.recovery_point
+
+    def due_to_flush(self, now_ms: int) -> bool:
+        """`flush.messages` or `flush.ms` is reached."""
+        return self.unflushed_messages > 0 and (
+            self.unflushed_messages >= self._config.flush_messages or now_ms - self.last_flush_ms >= self._config.flush_ms
+        )
+
+    # --- append
+
+    def append(self, checked: Checked, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """As leader: give the batches their offsets and write them."""
+        buffer = checked.buffer
+        batches = checked.batches
+        first_offset = offset = self.log_end_offset
+        for batch in batches:
+            stamp(buffer, batch, offset, leader_epoch)
+            offset += batch.last_offset_delta + 1
+        rolled = self._write(buffer, batches, checked.max_timestamp, now_ms, leader_epoch)
+        return AppendInfo(
+            first_offset,
+            offset - 1,
+            checked.log_append_time_ms,
+            self.log_start_offset,
+            len(buffer),
+            rolled,
+        )
+
+    def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
+        """Batches as the leader gave them, offsets and epochs included. A cut-off batch at the end is left out.
+
+        UnexpectedOffset where they do not continue the log; CORRUPT_MESSAGE where a batch is damaged. Nothing is kept then.
+        """
+        try:
+            batches, end = scan_batches(records)
+        except MalformedInput as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        if not batches:
+            end_offset = self.log_end_offset
+            return AppendInfo(end_offset, end_offset - 1, NO_TIMESTAMP, self.log_start_offset, 0)
+        first_offset, next_offset = batches[0].base_offset, self.log_end_offset
+        max_timestamp = NO_TIMESTAMP
+        for batch in batches:
+            if batch.base_offset < next_offset:
+                raise UnexpectedOffset(
+                    f"{self.topic_partition} ends at {self.log_end_offset}, but was to continue with offset {batch.base_offset}",
+                    first_offset,
+                    batches[-1].last_offset,
+                )
+            if not batch_crc_ok(records, batch):
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"batch at offset {batch.base_offset} of {self.topic_partition} is damaged"
+                )
+            next_offset = batch.next_offset
+            max_timestamp = max(max_timestamp, batch.max_timestamp)
+        if end < len(records):
+            records = memoryview(records)[:end]
+        rolled = self._write(records, batches, max_timestamp, now_ms, None)
+        return AppendInfo(first_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, end, rolled)
+
+    def _write(self, data: Buffer, batches: list[BatchInfo], max_timestamp: int, now_ms: int, leader_epoch: int | None) -> bool:
+        """One write for all batches. On OSError the log is as before; an epoch noted for them is taken back."""
+        size = len(data)
+        config = self._config
+        if size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{size} bytes of records exceed segment.bytes={config.segment_bytes} of {self.topic_partition}",
+            )
+        last_offset = batches[-1].last_offset
+        rolled = self._due_to_roll(size, max_timestamp, last_offset, now_ms)
+        if rolled:
+            self._roll(batches[0].base_offset, now_ms)
+        known_epochs = self._note_epochs(batches, leader_epoch)
+        segment = self.active
+        position = segment.size
+        try:
+            segment.file.write(position, (data,))
+        except OSError:
+            if known_epochs is not None:
+                self.epochs.restore(known_epochs)
+            try:
+                segment.file.truncate(position)
+            except OSError:
+                pass  # the directory is lost anyway, and recovery cuts it off
+            raise
+        if position == 0:
+            segment.first_timestamp = max_timestamp
+        for batch in batches:
+            segment.added(batch.base_offset + batch.last_offset_delta, batch.max_timestamp, batch.size)
+        self.size_bytes += size
+        self.log_end_offset = last_offset + 1
+        self._remember(last_offset + 1, segment, segment.size)
+        return rolled
+
+    def _note_epochs(self, batches: list[BatchInfo], leader_epoch: int | None) -> list[tuple[int, int]] | None:
+        """Tell the epoch cache of new epochs. Returns what it knew before, None if there was nothing new."""
+        latest = self.epochs.latest
+        if leader_epoch is not None:
+            if leader_epoch == latest or leader_epoch < 0:
+                return None
+        elif all(batch.leader_epoch == latest or batch.leader_epoch < 0 for batch in batches):
+            return None
+        known = self.epochs.entries()
+        for batch in batches:
+            if batch.leader_epoch >= 0:
+                self.epochs.assign(batch.leader_epoch, batch.base_offset)
+        return known
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        places = self._places
+        if len(places) >= _PLACES_MAX:
+            places.clear()
+        places[offset] = (segment, position)
+
+    # --- roll
+
+    def _due_to_roll(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+        segment = self.active
+        if segment.size == 0:
+            return last_offset - segment.base_offset > INT32_MAX
+        config = self._config
+        if segment.size + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
+            return True
+        base_ms = segment.first_timestamp
+        if base_ms is None:
+            base_ms = segment.age_base()
+        waited_ms = max_timestamp - base_ms if base_ms >= 0 else now_ms - segment.created_ms
+        return waited_ms > config.segment_ms - segment.jitter_ms or not segment.has_room(config.index_bytes_max)
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin a new one at the log end. Nothing to do while the active one is empty."""
+        if self.active.size:
+            self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        former = self.active
+        segment = self._new_segment(base_offset, now_ms)
+        former.seal()
+        former.end_offset = base_offset
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        self.active = segment
+        self._dirs_dirty = True
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        config = self._config
+        jitter_limit = min(config.segment_jitter_ms, config.segment_ms)
+        return Segment.create(
+            self._disk,
+            self.dir,
+            base_offset,
+            index_interval_bytes=config.index_interval_bytes,
+            jitter_ms=self._random.below(jitter_limit) if jitter_limit > 0 else 0,
+            now_ms=now_ms,
+            cache=self._cache,
+        )
+
+    # --- read
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
+        """Whole batches from the one that holds `offset` up to `end_offset` (exclusive) or `max_bytes`, within one segment.
+
+        With `min_one_batch` the first batch comes also if it is larger than `max_bytes`. A batch that reaches beyond
+        `end_offset` is not visible yet.
+        """
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is outside of {self.log_start_offset} to {log_end_offset}",
+            )
+        if offset >= end_offset or offset == log_end_offset:
+            return ReadInfo([], 0, offset)
+        segment, start = self._locate(offset)
+        if end_offset >= segment.end_offset:
+            limit, limit_offset = segment.size, segment.end_offset
+        else:
+            place = self._places.get(end_offset)
+            if place is None or place[0] is not segment:
+                limit = segment.find(end_offset)
+                self._remember(end_offset, segment, limit)
+            else:
+                limit = place[1]
+            limit_offset = end_offset
+        if limit - start > max_bytes:
+            cut, cut_offset = segment.cut(start, start + max_bytes)
+            if cut == start:
+                if not min_one_batch:
+                    return ReadInfo([], 0, offset, first_batch_too_large=True)
+                cut, cut_offset = segment.boundary_behind(start)
+            if cut < limit:
+                limit, limit_offset = cut, cut_offset
+        if limit <= start:
+            return ReadInfo([], 0, offset)
+        if limit_offset not in self._places:
+            self._remember(limit_offset, segment, limit)
+        size = limit - start
+        return ReadInfo([FileRange(segment.file, start, size)], size, limit_offset)
+
+    def _locate(self, offset: int) -> tuple[Segment, int]:
+        """The batch of an offset below the log end, or the first behind it: its segment and position."""
+        place = self._places.get(offset)
+        if place is not None and place[1] < place[0].size:
+            return place
+        slot = bisect_right(self._bases, offset) - 1
+        while True:
+            segment = self._segments[slot]
+            position = 0 if offset <= segment.base_offset else segment.find(offset)
+            if position < segment.size or slot + 1 == len(self._segments):
+                return segment, position
+            slot += 1  # the rest of the segment was compacted away
+
+    # --- by time
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> OffsetByTime | None:
+        """The first record whose timestamp is at least this one; None where there is none."""
+        for segment in self._segments:
+            if segment.size and segment.max_timestamp >= timestamp_ms and segment.end_offset > self.log_start_offset:
+                found = self._search_timestamp(segment, timestamp_ms)
+                if found is not None:
+                    return found
+        return None
+
+    def _search_timestamp(self, segment: Segment, timestamp_ms: int) -> OffsetByTime | None:
+        start_offset = max(segment.time_index.offset_before(timestamp_ms), self.log_start_offset)
+        for batch, read in segment.batches(segment.index.position_of(start_offset)):
+            if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
+                continue
+            data = read()
+            batch.position = 0
+            found = offset_of_timestamp(data, batch, timestamp_ms)
+            if found is not None and found.offset < self.log_start_offset:  # deleted, though its batch is still there
+                later = (record for record in read_records(data, batch) if record.offset >= self.log_start_offset)
+                late = next((record for record in later if record.timestamp >= timestamp_ms), None)
+                found = TimestampAndOffset(late.timestamp, late.offset) if late is not None else None
+            if found is not None:
+                return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
+        return None
+
+    def offset_of_max_timestamp(self) -> OffsetByTime | None:
+        """The first record that has the largest timestamp of the log; None where no record has one."""
+        latest = max(self._segments, key=lambda segment: segment.max_timestamp)
+        if latest.max_timestamp < 0:
+            return None
+        for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
+            if batch.max_timestamp == latest.max_timestamp:
+                data = read()
+                batch.position = 0
+                found = offset_of_max_timestamp(data, batch)
+                return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
+        return None
+
+    # --- epochs
+
+    def start_epoch(self, epoch: int, start_offset: int) -> None:
+        """This broker leads from here on."""
+        self.epochs.assign(epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        return self.epochs.epoch_at(offset)
+
+    # --- flush
+
+    def flush_plan(self) -> FlushPlan | None:
+        """All that was appended since the last flush. None if that is nothing.
+
+        Index entries go to their files here (a small write), the epochs too: a recovery point beyond data vouches for both.
+        """
+        if self.recovery_point >= self.log_end_offset and not self._dirs_dirty:
+            return None
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
+        for segment in segments:
+            segment.write_indexes()
+        self.epochs.write()
+        plan = FlushPlan(
+            end_offset=self.log_end_offset,
+            truncations=self._truncations,
+            disk=self._disk,
+            files=[segment.file for segment in segments],
+            index_paths=[segment.path(suffix) for segment in segments for suffix in (OFFSET_INDEX, TIME_INDEX)],
+            dirs=[self.dir, self.dir.rpartition("/")[0]] if self._dirs_dirty else [],
+        )
+        self._dirs_dirty = False
+        return plan
+
+    def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
+        """The plan ran to its end. If the log was cut meanwhile, what the plan promised may be gone: nothing moves then."""
+        if now_ms is not None:
+            self.last_flush_ms = now_ms
+        if plan.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+
+    def flush(self, now_ms: int | None = None) -> None:
+        """Plan, run and note it, in this thread."""
+        plan = self.flush_plan()
+        if plan is not None:
+            plan.run()
+            self.flushed(plan, now_ms)
+
+    # --- cutting at the start
+
+    def apply_retention(self, now_ms: int) -> list[int]:
+        """Let go of whole segments: below the log start, by size, by time. Returns their base offsets.
+
+        Nothing at or above the high watermark goes. The active segment goes only after a roll has put a new one behind it.
+        """
+        removed = self._delete_from_start(
+            lambda segment, follower: follower is not None and follower <= self.log_start_offset, now_ms
+        )
+        config = self._config
+        if not config.deletes:
+            return removed
+        if config.retention_bytes >= 0 and self.size_bytes > config.retention_bytes:
+            excess = self.size_bytes - config.retention_bytes
+
+            def too_much(segment: Segment, follower: int | None) -> bool:
+                nonlocal excess
+                if excess < segment.size:
+                    return False
+                excess -= segment.size
+                return True
+
+            removed += self._delete_from_start(too_much, now_ms)
+        if config.retention_ms >= 0:
+            removed += self._delete_from_start(lambda segment, _: now_ms - _last_ms(segment) > config.retention_ms, now_ms)
+        return removed
+
+    def _below_start(self, segment: Segment, follower: int | None) -> bool:
+        return follower is not None and follower <= self.log_start_offset
+
+    def _delete_from_start(self, doomed: Callable[[Segment, int | None], bool], now_ms: int) -> list[int]:
+        """Delete segments from the first on while `doomed(segment, base of the next one)`."""
+        count = 0
+        for slot, segment in enumerate(self._segments):
+            follower = self._bases[slot + 1] if slot + 1 < len(self._bases) else None
+            upper = self.log_end_offset if follower is None else follower
+            if self._high_watermark < upper or (follower is None and segment.size == 0) or not doomed(segment, follower):
+                break
+            count += 1
+        if count == 0:
+            return []
+        if count == len(self._segments):
+            self._roll(self.log_end_offset, now_ms)
+        self._move_start(max(self.log_start_offset, self._bases[count]))
+        return self._drop_segments(0, count)
+
+    def _drop_segments(self, first: int, end: int) -> list[int]:
+        """Take segments out of the row and mark their files. They stay readable for those who read them already."""
+        gone = self._segments[first:end]
+        bases = self._bases[first:end]
+        del self._segments[first:end]
+        del self._bases[first:end]
+        self._places.clear()
+        self._dirs_dirty = True
+        for segment in gone:
+            self.size_bytes -= segment.size
+            self._deleted.append(_Deleted(segment.mark_deleted(), None, [segment]))
+        return bases
+
+    def _move_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self._high_watermark = max(self._high_watermark, offset)
+        self.recovery_point = max(self.recovery_point, offset)
+        self.epochs.truncate_start(offset)
+
+    def advance_log_start(self, offset: int) -> None:
+        """Records below are gone for readers (DeleteRecords); whole segments below go from the disk.
+
+        An offset at or below the present start changes nothing; one above the high watermark is OFFSET_OUT_OF_RANGE.
+        """
+        if offset > self._high_watermark or offset < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"cannot delete up to offset {offset} of {self.topic_partition}: the high watermark is {self._high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            self._move_start(offset)
+            self._delete_from_start(self._below_start, now_ms=0)  # never the active one: no roll, no time needed
+
+    def take_deleted(self, now_ms: int) -> list[str]:
+        """Paths of files whose time to be removed has come: `file.delete.delay.ms` after the first call that saw them."""
+        due: list[str] = []
+        waiting: list[_Deleted] = []
+        for deleted in self._deleted:
+            if deleted.due_ms is None:
+                deleted.due_ms = now_ms + self._config.file_delete_delay_ms
+            if deleted.due_ms <= now_ms:
+                due += deleted.paths
+            else:
+                waiting.append(deleted)
+        self._deleted = waiting
+        return due
+
+    # --- cutting at the end
+
+    def truncate_to(self, offset: int, now_ms: int | None = None) -> bool:
+        """Forget all from `offset` on, whole batches: the log ends there. False if it did not reach so far.
+
+        The recovery point goes back too; the caller writes the checkpoints before it appends again, or a crash would trust
+        bytes that were never flushed.
+        """
+        assert offset >= 0
+        if offset >= self.log_end_offset:
+            self.epochs.truncate_end(self.log_end_offset)
+            return False
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return True
+        self._truncations += 1
+        self._places.clear()
+        keep = max(bisect_right(self._bases, offset), 1)
+        if keep < len(self._segments):
+            self._drop_segments(keep, len(self._segments))
+        segment = self._segments[-1]
+        segment.activate()
+        self.active = segment
+        self.size_bytes -= segment.truncate(offset, now_ms)
+        self.log_end_offset = offset
+        self.epochs.truncate_end(offset)
+        self._cut_marks(offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int | None = None) -> None:
+        """Forget everything; the next record has `offset`."""
+        self._truncations += 1
+        self._places.clear()
+        self._drop_segments(0, len(self._segments))
+        segment = self._new_segment(offset, now_ms if now_ms is not None else 0)
+        self._segments.append(segment)
+        self._bases.append(offset)
+        self.active = segment
+        self.size_bytes = 0
+        self.log_end_offset = offset
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self._cut_marks(offset)
+
+    def _cut_marks(self, offset: int) -> None:
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._high_watermark = max(min(self._high_watermark, offset), self.log_start_offset)
+        for name in self._disk.list(self.dir):  # snapshots of producers whose records are gone
+            parsed = parse_offset_file(name)
+            if parsed is not None and parsed[1] == SNAPSHOT and parsed[0] > offset:
+                self._disk.remove(f"{self.dir}/{name}")
+
+    # --- the end
+
+    def write_metadata(self) -> None:
+        """Bring the epoch file up to date (part of each round of checkpoints)."""
+        self.epochs.write()
+
+    def close(self) -> None:
+        """Leave the files as a clean stop has them. Flush first, if a recovery point is to vouch for it."""
+        if self.closed:
+            return
+        self.closed = True
+        self.epochs.write()
+        for segment in self._segments:
+            segment.close()
+        self._places.clear()
+        self._remove_marked()
+
+    def _remove_marked(self) -> None:
+        for deleted in self._deleted:
+            for path in deleted.paths:
+                try:
+                    self._disk.remove(path)
+                except FileNotFoundError:
+                    pass  # two segments of one name, one after the other
+        self._deleted.clear()
+
+    def delete(self) -> str:
+        """Rename the directory so that it is no partition's any more. Returns its path, for `remove_tree` later."""
+        self.closed = True
+        parent = self.dir.rpartition("/")[0]
+        path = f"{parent}/{delete_dir(self.topic_partition, self._random.bytes(16))}"
+        self._disk.rename(self.dir, path)
+        self._disk.flush_dir(parent)
+        self._deleted.clear()
+        self._places.clear()
+        for segment in self._segments:
+            segment.let_go_for_good()
+        return path
+
+
+def _last_ms(segment: Segment) -> int:
+    """How old a segment is for retention: its largest timestamp, or its creation where no record has one."""
+    timestamp_ms = segment.max_timestamp
+    return timestamp_ms if timestamp_ms >= 0 else segment.created_ms

@@ -1,0 +1,80 @@
+"""What files and directories are called, and back: Kafka's names, to the letter."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Final
+
+from ottla.types import TopicPartition
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+"""The files that come and go with a segment. A producer `.snapshot` also carries an offset, but it is one of the log."""
+
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+
+DELETE_DIR: Final = "-delete"
+FUTURE_DIR: Final = "-future"
+STRAY_DIR: Final = "-stray"
+METADATA_DIR: Final = "__cluster_metadata-0"
+
+EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+META_PROPERTIES: Final = "meta.properties"
+LOCK: Final = ".lock"
+
+_NAME_LENGTH_MAX = 255
+_PARTITION_DIR = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\..+)")
+
+
+def offset_file(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+def parse_offset_file(name: str) -> tuple[int, str] | None:
+    """The offset and the suffix of a file named after an offset; None for other files."""
+    match = _OFFSET_FILE.fullmatch(name)
+    return (int(match["offset"]), match["suffix"]) if match else None
+
+
+def partition_dir(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """The partition a directory holds; None for a directory that is no living partition."""
+    if name.endswith((DELETE_DIR, FUTURE_DIR, STRAY_DIR)):
+        return None
+    match = _PARTITION_DIR.fullmatch(name)
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+
+
+def delete_dir(partition: TopicPartition, unique: bytes) -> str:
+    """The name under which a deleted log waits for its removal; the topic is shortened where the file system needs it."""
+    tail = f"-{partition.partition}.{unique.hex()}{DELETE_DIR}"
+    return partition.topic[: _NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def uuid_text(uuid: bytes) -> str:
+    """A uuid as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
+
+
+def parse_uuid(text: str) -> bytes:
+    """ValueError if it is none."""
+    uuid = base64.urlsafe_b64decode(text.encode() + b"==")
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is not a uuid")
+    return uuid

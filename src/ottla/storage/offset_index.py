@@ -1,0 +1,108 @@
+"""The sparse index of one segment from offset to position in the `.log` file.
+
+Owns: the 8-byte entries of an `.index` file (offset relative to the segment's base, position; both int32, big-endian) as two
+arrays in memory. Entry (o, p) says: at position p begins a batch, and o is the last offset of what was appended there.
+
+Invariants
+1. Relative offsets and positions both grow strictly.
+2. The first `persisted` entries are in the file; `pending_bytes` gives the others to whoever writes them.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+ENTRY_BYTES: Final = 8
+INT32_MAX: Final = (1 << 31) - 1
+
+
+class CorruptIndex(Exception):
+    """An index file that cannot be the index of its segment. It can be built again from the log."""
+
+
+class OffsetIndex:
+    __slots__ = ("_offsets", "_positions", "base_offset", "persisted")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._offsets = array("i")
+        self._positions = array("i")
+        self.persisted = 0
+
+    @classmethod
+    def parse(cls, base_offset: int, data: bytes, log_size: int) -> OffsetIndex:
+        """The entries of a file. Zeros at its end are space that Kafka allocated and did not use before it died."""
+        if len(data) % ENTRY_BYTES:
+            raise CorruptIndex(f"offset index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
+        both = array("i", data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        index = cls(base_offset)
+        index._offsets = both[0::2]
+        index._positions = both[1::2]
+        while index._positions and index._positions[-1] == 0 == index._offsets[-1]:
+            index._positions.pop()
+            index._offsets.pop()
+        index.persisted = len(index)
+        _check_growth(index._offsets, "offsets", -1)
+        _check_growth(index._positions, "positions", -1)
+        if index._positions and index._positions[-1] >= log_size:
+            raise CorruptIndex(f"offset index points to {index._positions[-1]}, the log has {log_size} bytes")
+        return index
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, offset: int, position: int) -> None:
+        """Entries at or below the last are skipped: they say nothing new."""
+        relative = offset - self.base_offset
+        if not self._offsets or relative > self._offsets[-1]:
+            self._offsets.append(relative)
+            self._positions.append(position)
+
+    def position_of(self, offset: int) -> int:
+        """From where to scan for an offset: no batch before this position can hold it."""
+        relative = offset - self.base_offset
+        if relative > INT32_MAX:
+            relative = INT32_MAX
+        slot = bisect_right(self._offsets, relative)
+        return self._positions[slot - 1] if slot else 0
+
+    def position_before(self, position: int) -> int:
+        """The last known beginning of a batch at or before a position."""
+        slot = bisect_right(self._positions, position)
+        return self._positions[slot - 1] if slot else 0
+
+    def last_position(self) -> int:
+        return self._positions[-1] if self._positions else 0
+
+    def truncate(self, offset: int) -> None:
+        """Forget entries at and beyond an offset."""
+        keep = bisect_left(self._offsets, offset - self.base_offset) if offset - self.base_offset <= INT32_MAX else len(self)
+        del self._offsets[keep:]
+        del self._positions[keep:]
+        self.persisted = min(self.persisted, keep)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(offset, position) of each entry."""
+        return [(self.base_offset + offset, position) for offset, position in zip(self._offsets, self._positions, strict=True)]
+
+    def pending_bytes(self) -> bytes:
+        """The entries behind the first `persisted`, as they stand in the file."""
+        start = self.persisted
+        both = array("i", bytes(ENTRY_BYTES * (len(self) - start)))
+        both[0::2] = self._offsets[start:]
+        both[1::2] = self._positions[start:]
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both.tobytes()
+
+
+def _check_growth(values: array[int], name: str, previous: int) -> None:
+    for value in values:
+        if value <= previous:
+            raise CorruptIndex(f"{name} in an index do not grow: {value} after {previous}")
+        previous = value

@@ -1,0 +1,299 @@
+"""Opening a partition's directory: which files count, and how much of them can be believed.
+
+Owns: the order of things at load. Remains of interrupted work are finished or thrown away; after a clean stop the segments are
+taken as they are, otherwise every segment from the recovery point on is read through and the log ends before the first batch
+that is wrong; indexes that are missing or cannot be right are built again; the epoch cache is cut to what is left.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ottla.errors import MalformedInput
+from ottla.ports import Disk, Random
+from ottla.records.batch import BatchInfo
+from ottla.storage.checkpoint import CorruptCheckpoint, read_partition_metadata
+from ottla.storage.config import INT64_MAX, LogConfig
+from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.log import Log
+from ottla.storage.names import (
+    CLEANED,
+    DELETED,
+    EPOCH_CHECKPOINT,
+    LOG,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    TXN_INDEX,
+    parse_offset_file,
+)
+from ottla.storage.scan import scan_file
+from ottla.storage.segment import Segment, SegmentCache
+from ottla.types import ZERO_UUID, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was known of a log before it was opened."""
+
+    clean: bool
+    recovery_point: int = 0
+    log_start_offset: int = 0
+
+
+def open_log(
+    disk: Disk,
+    random: Random,
+    dir: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    found: Found,
+    cache: SegmentCache,
+    now_ms: int,
+) -> Log:
+    """The log in a directory. OSError if the disk fails; damage is repaired, at the price of what was damaged."""
+    _finish_swaps(disk, dir)
+    new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
+    segments = _find_segments(disk, dir, new_segment)
+    epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
+
+    if found.clean and not _ends_whole(segments):
+        found = Found(False, 0, found.log_start_offset)
+    if not found.clean:
+        segments = _recover(segments, found.recovery_point, epochs, disk)
+
+    if segments and segments[-1].end_offset < found.log_start_offset:
+        # all that is left lies before the start of the log: somebody took files away
+        for segment in segments:
+            _remove_segment(disk, segment)
+        segments = []
+        epochs.clear()
+    if not segments:
+        segments = [new_segment.create(found.log_start_offset)]
+    active = segments[-1]
+    active.activate()
+    _remove_snapshots_behind(disk, dir, active.end_offset)
+
+    log_start_offset = max(found.log_start_offset, segments[0].base_offset)
+    epochs.truncate_end(active.end_offset)
+    epochs.truncate_start(log_start_offset)
+    return Log(
+        disk,
+        random,
+        dir,
+        topic_partition,
+        _topic_id(disk, dir),
+        config,
+        epochs,
+        segments,
+        log_start_offset,
+        active.end_offset if found.clean else found.recovery_point,
+        cache,
+        now_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SegmentMaker:
+    disk: Disk
+    random: Random
+    dir: str
+    config: LogConfig
+    cache: SegmentCache
+    now_ms: int
+
+    def existing(self, base_offset: int) -> Segment:
+        segment = Segment(
+            self.disk,
+            self.dir,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            jitter_ms=self._jitter_ms(),
+            now_ms=self.now_ms,
+            cache=self.cache,
+        )
+        segment.size = self.disk.size(segment.path(LOG))
+        return segment
+
+    def create(self, base_offset: int) -> Segment:
+        return Segment.create(
+            self.disk,
+            self.dir,
+            base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            jitter_ms=self._jitter_ms(),
+            now_ms=self.now_ms,
+            cache=self.cache,
+        )
+
+    def _jitter_ms(self) -> int:
+        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return self.random.below(limit) if limit > 0 else 0
+
+
+def _finish_swaps(disk: Disk, dir: str) -> None:
+    """Remains of work that replaces segments (compaction): `.cleaned` was not ready, `.swap` was and only lacked its name.
+
+    A `.swap` at or behind the first `.cleaned` belongs to a replacement of which parts are missing: it goes too.
+    """
+    cleaned: list[tuple[int, str]] = []
+    swaps: list[tuple[int, str]] = []
+    for name in disk.list(dir):
+        parsed = parse_offset_file(name)
+        if parsed is None:
+            continue
+        if name.endswith(DELETED):
+            disk.remove(f"{dir}/{name}")
+        elif name.endswith(CLEANED):
+            cleaned.append((parsed[0], name))
+        elif name.endswith(SWAP):
+            swaps.append((parsed[0], name))
+    first_cleaned = min((offset for offset, _ in cleaned), default=INT64_MAX)
+    for _, name in [swap for swap in swaps if swap[0] >= first_cleaned] + cleaned:
+        disk.remove(f"{dir}/{name}")
+    swaps = [swap for swap in swaps if swap[0] < first_cleaned]
+    if not swaps:
+        return
+    # The replaced segments lie between the first offset and the end of what replaces them.
+    replacing = [(offset, name) for offset, name in swaps if name.endswith(LOG + SWAP)]
+    if replacing:
+        start = min(offset for offset, _ in replacing)
+        end = max(_end_of_swap(disk, f"{dir}/{name}", offset) for offset, name in replacing)
+        for name in disk.list(dir):
+            parsed = parse_offset_file(name)
+            if parsed is not None and start <= parsed[0] < end and parsed[1] in (*SEGMENT_SUFFIXES, SNAPSHOT):
+                disk.remove(f"{dir}/{name}")
+    for _, name in swaps:
+        disk.rename(f"{dir}/{name}", f"{dir}/{name.removesuffix(SWAP)}")
+    disk.flush_dir(dir)
+
+
+def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
+    end_offset = base_offset
+
+    def note(info: BatchInfo) -> None:
+        nonlocal end_offset
+        end_offset = info.next_offset
+
+    file = disk.open(path)
+    try:
+        scan_file(file, file.size(), base_offset, INT64_MAX, False, note)
+    finally:
+        file.close()
+    return end_offset
+
+
+def _find_segments(disk: Disk, dir: str, make: _SegmentMaker) -> list[Segment]:
+    """The segments by their `.log` files, ascending; indexes without a log go. End offsets are set, except of the last."""
+    bases: list[int] = []
+    sidecars: list[tuple[int, str]] = []
+    for name in disk.list(dir):
+        parsed = parse_offset_file(name)
+        if parsed is None:
+            continue
+        if parsed[1] == LOG:
+            bases.append(parsed[0])
+        elif parsed[1] in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+            sidecars.append((parsed[0], name))
+    known = set(bases)
+    for offset, name in sidecars:
+        if offset not in known:
+            disk.remove(f"{dir}/{name}")
+    segments = [make.existing(base) for base in sorted(bases)]
+    for segment, follower in pairwise(segments):
+        segment.end_offset = follower.base_offset
+    return segments
+
+
+def _ends_whole(segments: list[Segment]) -> bool:
+    """After a clean stop: note the log end, and see that indexes are there. False if the stop cannot have been clean."""
+    for segment in segments:
+        if not segment.indexes_plausible():
+            segment.rebuild_indexes()
+    if segments:
+        last = segments[-1]
+        try:
+            last.end_offset = last.find_end_offset()
+        except MalformedInput:
+            last.rebuild_indexes()
+            try:
+                last.end_offset = last.find_end_offset()
+            except MalformedInput:
+                return False
+    return True
+
+
+def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk) -> list[Segment]:
+    """Check every batch from the segment of the recovery point on. Returns the segments that are left."""
+    first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+    for segment in segments[:first]:
+        if not segment.indexes_plausible():
+            segment.rebuild_indexes()
+    if segments:
+        epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
+    for slot in range(first, len(segments)):
+        segment = segments[slot]
+        follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
+        end_offset, cut_bytes = _recover_segment(segment, follower, epochs)
+        if cut_bytes or slot + 1 == len(segments):
+            segment.end_offset = end_offset
+            for later in segments[slot + 1 :]:
+                _remove_segment(disk, later)
+            return segments[: slot + 1]
+    return segments
+
+
+def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) -> tuple[int, int]:
+    """Read through one segment, cut it before the first wrong batch. Returns its end offset and the bytes cut off."""
+    end_offset = segment.base_offset
+
+    def note(info: BatchInfo) -> None:
+        nonlocal end_offset
+        end_offset = info.next_offset
+        if info.leader_epoch > epochs.latest:
+            epochs.assign(info.leader_epoch, info.base_offset)
+
+    good = segment.rebuild_indexes(check_crc=True, offset_limit=offset_limit, on_batch=note)
+    cut_bytes = segment.size - good
+    if cut_bytes:
+        _refuse_legacy(segment, good)
+        segment.cut_off(good)
+    return end_offset, cut_bytes
+
+
+def _refuse_legacy(segment: Segment, position: int) -> None:
+    """Message formats v0 and v1 are data, not damage: rather fail to open a log than cut them off."""
+    head = segment.file.read(position, 17)
+    if len(head) == 17 and head[16] in (0, 1):
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        if 14 <= length <= segment.size - position - 12:
+            message = segment.file.read(position + 12, length)
+            if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
+                raise OSError(f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported")
+
+
+def _remove_segment(disk: Disk, segment: Segment) -> None:
+    segment.close()
+    for suffix in SEGMENT_SUFFIXES:
+        if disk.exists(segment.path(suffix)):
+            disk.remove(segment.path(suffix))
+
+
+def _remove_snapshots_behind(disk: Disk, dir: str, end_offset: int) -> None:
+    for name in disk.list(dir):
+        parsed = parse_offset_file(name)
+        if parsed is not None and parsed[1] == SNAPSHOT and parsed[0] > end_offset:
+            disk.remove(f"{dir}/{name}")
+
+
+def _topic_id(disk: Disk, dir: str) -> bytes:
+    """Unknown where the file is missing or damaged: the metadata know it too."""
+    try:
+        return read_partition_metadata(disk, f"{dir}/{PARTITION_METADATA}") or ZERO_UUID
+    except CorruptCheckpoint:
+        return ZERO_UUID

@@ -1,0 +1,532 @@
+"""One segment of a log: a `.log` file of record batches with its two sparse indexes.
+
+Owns: the files that carry one base offset, and finding a batch in them. Never decides when to roll, what to delete or how far a
+reader may see; never checks a CRC except while it rebuilds its indexes.
+
+Invariants
+1. `size` is the bytes of whole batches; the file may be longer only between a failed write and its clean-up.
+2. Only the active segment has index entries that are not in their files yet.
+3. A sealed segment holds neither descriptor nor index until somebody reads it, and gives them back when `SegmentCache` asks. A
+   descriptor is never closed under a reader: dropping the last reference closes it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.ports import Disk, File
+from ottla.records.batch import BatchInfo
+from ottla.storage.config import INT64_MAX
+from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, offset_file
+from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from ottla.storage.offset_index import CorruptIndex, OffsetIndex
+from ottla.storage.scan import scan_file
+from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from ottla.storage.time_index import TimeIndex
+from ottla.types import NO_TIMESTAMP
+
+HEADER_BYTES: Final = 61
+LENGTH_MIN: Final = HEADER_BYTES - 12
+SCAN_BYTES: Final = 8192
+"""Read at once while looking for a batch: a bit more than what usually lies between two index entries."""
+_OFFSET_AND_LENGTH = struct.Struct(">qi")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+class SegmentCache:
+    """Which sealed segments may keep their descriptor and their index: those read last, up to two limits."""
+
+    __slots__ = ("_entries", "_entries_max", "_segments", "_segments_max")
+
+    def __init__(self, segments_max: int = 512, index_entries_max: int = 4 << 20) -> None:
+        self._segments: OrderedDict[Segment, int] = OrderedDict()
+        self._segments_max = segments_max
+        self._entries_max = index_entries_max
+        self._entries = 0
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def touch(self, segment: Segment) -> None:
+        """A sealed segment was used."""
+        known = self._segments.get(segment)
+        held = segment.index_entries_held
+        if known == held:
+            self._segments.move_to_end(segment)
+            return
+        self._entries += held - (known or 0)
+        self._segments[segment] = held
+        self._segments.move_to_end(segment)
+        while len(self._segments) > 1 and (len(self._segments) > self._segments_max or self._entries > self._entries_max):
+            oldest, entries = self._segments.popitem(last=False)
+            self._entries -= entries
+            oldest.let_go()
+
+    def forget(self, segment: Segment) -> None:
+        self._entries -= self._segments.pop(segment, 0)
+
+
+class Segment:
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_file",
+        "_index",
+        "_max_timestamp",
+        "_offset_of_max",
+        "_time_index",
+        "active",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "dir",
+        "end_offset",
+        "first_timestamp",
+        "index_interval_bytes",
+        "jitter_ms",
+        "size",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        dir: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        jitter_ms: int,
+        now_ms: int,
+        cache: SegmentCache,
+    ) -> None:
+        self._disk = disk
+        self._cache = cache
+        self.dir = dir
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        """Exclusive. Of a sealed segment: the base of the next one."""
+        self.size = 0
+        self.active = False
+        self.created_ms = now_ms
+        self.index_interval_bytes = index_interval_bytes
+        self.jitter_ms = jitter_ms
+        self.bytes_since_entry = 0
+        self.first_timestamp: int | None = None
+        """The largest timestamp of the first append, from which the segment's age counts. None: not looked up yet."""
+        self._max_timestamp: int | None = None
+        self._offset_of_max = base_offset
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+
+    @classmethod
+    def create(
+        cls,
+        disk: Disk,
+        dir: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        jitter_ms: int,
+        now_ms: int,
+        cache: SegmentCache,
+    ) -> Segment:
+        """A new, empty, active segment. Files of that name are remains of something that failed, and are emptied."""
+        segment = cls(
+            disk, dir, base_offset, index_interval_bytes=index_interval_bytes, jitter_ms=jitter_ms, now_ms=now_ms, cache=cache
+        )
+        if disk.exists(segment.path(TXN_INDEX)):
+            disk.remove(segment.path(TXN_INDEX))
+        for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log last: its name is what makes a segment
+            file = disk.open(segment.path(suffix), create=True)
+            if file.size():
+                file.truncate(0)
+            if suffix == LOG:
+                segment._file = file
+            else:
+                file.close()
+        segment._start_empty()
+        segment.active = True
+        return segment
+
+    def _start_empty(self) -> None:
+        self._index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._max_timestamp = NO_TIMESTAMP
+        self._offset_of_max = self.base_offset
+        self.bytes_since_entry = 0
+
+    # --- files
+
+    def path(self, suffix: str) -> str:
+        return f"{self.dir}/{offset_file(self.base_offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path(LOG))
+        if not self.active:
+            self._cache.touch(self)
+        return file
+
+    @property
+    def index(self) -> OffsetIndex:
+        index = self._index
+        if index is None:
+            index = self._load_indexes()[0]
+        elif not self.active:
+            self._cache.touch(self)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            index = self._load_indexes()[1]
+        elif not self.active:
+            self._cache.touch(self)
+        return index
+
+    @property
+    def index_entries_held(self) -> int:
+        return (len(self._index) if self._index is not None else 0) + (
+            len(self._time_index) if self._time_index is not None else 0
+        )
+
+    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Read both index files; build them again from the log where they cannot be right or are not there."""
+        try:
+            index = OffsetIndex.parse(self.base_offset, self._read_file(OFFSET_INDEX), self.size)
+            time_index = TimeIndex.parse(self.base_offset, self._read_file(TIME_INDEX))
+            self._index, self._time_index = index, time_index
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild_indexes()
+            assert self._index is not None
+            assert self._time_index is not None
+            index, time_index = self._index, self._time_index
+        if not self.active:
+            self._cache.touch(self)
+        return index, time_index
+
+    def _read_file(self, suffix: str) -> bytes:
+        file = self._disk.open(self.path(suffix))
+        try:
+            return file.read(0, file.size())
+        finally:
+            file.close()
+
+    def indexes_plausible(self) -> bool:
+        """What can be said of the index files without reading them."""
+        try:
+            return (
+                self._disk.size(self.path(OFFSET_INDEX)) % OFFSET_ENTRY_BYTES == 0
+                and self._disk.size(self.path(TIME_INDEX)) % TIME_ENTRY_BYTES == 0
+            )
+        except FileNotFoundError:
+            return False
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to what is in memory."""
+        index, time_index = self._index, self._time_index
+        if index is not None and index.persisted < len(index):
+            self._write_pending(OFFSET_INDEX, index.persisted * OFFSET_ENTRY_BYTES, index.pending_bytes())
+            index.persisted = len(index)
+        if time_index is not None and time_index.persisted < len(time_index):
+            self._write_pending(TIME_INDEX, time_index.persisted * TIME_ENTRY_BYTES, time_index.pending_bytes())
+            time_index.persisted = len(time_index)
+
+    def _write_pending(self, suffix: str, position: int, data: bytes) -> None:
+        file = self._disk.open(self.path(suffix), create=True)
+        try:
+            file.write(position, [data])
+            file.truncate(position + len(data))
+        finally:
+            file.close()
+
+    def let_go(self) -> None:
+        """Give back descriptor and indexes; all of them can be had again."""
+        if not self.active:
+            self._file = None
+            self._index = None
+            self._time_index = None
+
+    def let_go_for_good(self) -> None:
+        """The log is no more: readers keep their descriptors, this segment opens nothing again."""
+        self.active = False
+        self._cache.forget(self)
+        self.let_go()
+
+    def activate(self) -> None:
+        """Become the one that is appended to (again)."""
+        self._cache.forget(self)
+        self.active = True
+
+    def seal(self) -> None:
+        """No append comes any more: the largest timestamp goes into the time index, both indexes into their files."""
+        self.time_index.append(self.max_timestamp, self._offset_of_max)
+        self.write_indexes()
+        self.active = False
+        self._cache.touch(self)
+
+    def close(self) -> None:
+        """The files as a sealed segment has them, descriptors closed."""
+        if self.active and self._index is not None:
+            self.time_index.append(self.max_timestamp, self._offset_of_max)
+            self.write_indexes()
+        self._cache.forget(self)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+        self._index = None
+        self._time_index = None
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to `.deleted`; returns what is to be removed later. Readers keep what they have."""
+        marked = []
+        for suffix in SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED)
+                marked.append(path + DELETED)
+        self._cache.forget(self)
+        return marked
+
+    # --- appending
+
+    def added(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """One batch was written behind the others: the account of it."""
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max = last_offset
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self.index.append(last_offset, self.size)
+            self.time_index.append(self.max_timestamp, self._offset_of_max)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += size
+        self.size += size
+        self.end_offset = last_offset + 1
+
+    def has_room(self, index_bytes_max: int) -> bool:
+        """Whether the indexes may take another entry; one of the time index is kept free for the seal."""
+        if self._index is None or self._time_index is None:
+            self._load_indexes()
+            assert self._index is not None
+            assert self._time_index is not None
+        return (
+            len(self._index) < index_bytes_max // OFFSET_ENTRY_BYTES
+            and len(self._time_index) < index_bytes_max // TIME_ENTRY_BYTES - 1
+        )
+
+    # --- reading
+
+    def find(self, offset: int) -> int:
+        """The position of the first batch that ends at or behind an offset; `size` if there is none."""
+        for attempt in (0, 1):
+            start = self.index.position_of(offset)
+            try:
+                return self._walk(start, lambda base, last, end: last >= offset)[0]
+            except MalformedInput as error:
+                self._mistrust_index(attempt, error)
+        raise AssertionError
+
+    def cut(self, start: int, limit: int) -> tuple[int, int]:
+        """The last boundary between batches in [start, limit], and the base offset of the batch behind it."""
+        for attempt in (0, 1):
+            position = max(start, self.index.position_before(limit))
+            try:
+                return self._walk(position, lambda base, last, end: end > limit)
+            except MalformedInput as error:
+                self._mistrust_index(attempt, error)
+        raise AssertionError
+
+    def boundary_behind(self, start: int) -> tuple[int, int]:
+        """Where the batch at `start` ends, and the offset behind it."""
+        header = self.file.read(start, HEADER_BYTES)
+        if len(header) < HEADER_BYTES:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {start} of {self.path(LOG)}")
+        base, length = _OFFSET_AND_LENGTH.unpack_from(header)
+        return start + 12 + length, base + _LAST_OFFSET_DELTA.unpack_from(header, 23)[0] + 1
+
+    def find_end_offset(self) -> int:
+        """The offset behind the last batch, from the file. MalformedInput where the file does not end with a whole batch."""
+        end_offset = self.base_offset
+
+        def note(base: int, last: int, end: int) -> bool:
+            nonlocal end_offset
+            end_offset = last + 1
+            return False
+
+        self._walk(self.index.last_position(), note)
+        return end_offset
+
+    def _walk(self, position: int, stop: Callable[[int, int, int], bool]) -> tuple[int, int]:
+        """Step over batch headers until `stop(base offset, last offset, end position)`: that batch's position and base offset."""
+        file = self.file
+        size = self.size
+        while position < size:
+            chunk = file.read(position, min(SCAN_BYTES, size - position))
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                base, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)
+                last = base + _LAST_OFFSET_DELTA.unpack_from(chunk, at + 23)[0]
+                end = position + at + 12 + length
+                if length < LENGTH_MIN or end > size or chunk[at + 16] != 2 or not self.base_offset <= base <= last:
+                    raise MalformedInput(f"no record batch at position {position + at} of {self.path(LOG)}")
+                if stop(base, last, end):
+                    return position + at, base
+                at += 12 + length
+            if at == 0:
+                raise MalformedInput(f"no record batch at position {position} of {self.path(LOG)}")
+            position += at
+        return size, self.end_offset
+
+    def _mistrust_index(self, attempt: int, error: MalformedInput) -> None:
+        """An index led to bytes that are no batch. Build it again, once; if that does not help, the log itself is broken."""
+        if attempt:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        self.rebuild_indexes()
+
+    def batches(self, position: int) -> Iterator[tuple[BatchInfo, Callable[[], bytes]]]:
+        """Batch by batch from a position: its header, and a way to get its bytes (then at position 0 of them)."""
+        file = self.file
+        size = self.size
+        while position < size:
+            chunk = file.read(position, min(SCAN_BYTES, size - position))
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)[1]
+                if length < LENGTH_MIN or position + at + 12 + length > size or chunk[at + 16] != 2:
+                    raise KafkaError(
+                        ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {position + at} of {self.path(LOG)}"
+                    )
+                info = _header(chunk, at, position + at, 12 + length)
+                yield info, lambda info=info: file.read(info.position, info.size)  # type: ignore[misc]
+                at += 12 + length
+            if at == 0:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {position} of {self.path(LOG)}")
+            position += at
+
+    # --- timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, NO_TIMESTAMP where no record has one."""
+        if self._max_timestamp is None:
+            self._find_max_timestamp()
+            assert self._max_timestamp is not None
+        return self._max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has the largest timestamp."""
+        assert self.max_timestamp is not None
+        return self._offset_of_max
+
+    def _find_max_timestamp(self) -> None:
+        """The time index's last entry, unless a batch behind it is newer: then the index was cut short, and is built again."""
+        last = self.time_index.last()
+        self._max_timestamp, self._offset_of_max = last.timestamp_ms, last.offset
+        newer = False
+        for info, _ in self.batches(self.index.position_of(last.offset)):
+            if info.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._offset_of_max = info.max_timestamp, info.last_offset
+                newer = True
+        if newer and not self.active:
+            self.rebuild_indexes()
+
+    def age_base(self) -> int:
+        """The timestamp from which `segment.ms` counts; NO_TIMESTAMP: count from the creation."""
+        if self.first_timestamp is None:
+            self.first_timestamp = NO_TIMESTAMP
+            for info, _ in self.batches(0):
+                self.first_timestamp = info.max_timestamp
+                break
+        return self.first_timestamp
+
+    # --- changing what is there
+
+    def truncate(self, offset: int, now_ms: int | None = None) -> int:
+        """Cut before the batch that holds `offset`. Returns the bytes cut off."""
+        position = self.find(offset)
+        index, time_index = self.index, self.time_index
+        index.truncate(offset)
+        time_index.truncate(offset)
+        self._shrink_index_files()
+        cut_bytes = self.size - position
+        if cut_bytes:
+            self.file.truncate(position)
+            self.size = position
+        if position == 0:
+            self.first_timestamp = None
+            if now_ms is not None:
+                self.created_ms = now_ms
+        self.bytes_since_entry = 0
+        self.end_offset = max(self.base_offset, offset)
+        self._max_timestamp = None
+        return cut_bytes
+
+    def cut_off(self, position: int) -> None:
+        """Drop the bytes behind a position. The indexes know nothing of them: `rebuild_indexes` gave the position."""
+        self.file.truncate(position)
+        self.size = position
+
+    def _shrink_index_files(self) -> None:
+        assert self._index is not None
+        assert self._time_index is not None
+        sizes = (
+            (OFFSET_INDEX, self._index.persisted * OFFSET_ENTRY_BYTES),
+            (TIME_INDEX, self._time_index.persisted * TIME_ENTRY_BYTES),
+        )
+        for suffix, size in sizes:
+            file = self._disk.open(self.path(suffix), create=True)
+            try:
+                if file.size() > size:
+                    file.truncate(size)
+            finally:
+                file.close()
+
+    def rebuild_indexes(
+        self, *, check_crc: bool = False, offset_limit: int = INT64_MAX, on_batch: Callable[[BatchInfo], None] | None = None
+    ) -> int:
+        """Go through the whole log file and build both indexes from it. Returns the bytes of the batches that hold.
+
+        `size` and `end_offset` are left alone: what follows from the answer is the caller's.
+        """
+        index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
+        max_timestamp, offset_of_max = NO_TIMESTAMP, self.base_offset
+        position = entry_at = 0
+
+        def account(info: BatchInfo) -> None:
+            nonlocal max_timestamp, offset_of_max, position, entry_at
+            if info.max_timestamp > max_timestamp:
+                max_timestamp, offset_of_max = info.max_timestamp, info.last_offset
+            if position - entry_at > self.index_interval_bytes:
+                index.append(info.last_offset, position)
+                time_index.append(max_timestamp, offset_of_max)
+                entry_at = position
+            position += info.size
+            if on_batch is not None:
+                on_batch(info)
+
+        good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
+        time_index.append(max_timestamp, offset_of_max)
+        self._index, self._time_index = index, time_index
+        self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max
+        self.bytes_since_entry = good - entry_at
+        self._shrink_index_files()
+        self.write_indexes()
+        if not self.active:
+            self._cache.touch(self)
+        return good
+
+
+def _header(chunk: bytes, at: int, position: int, size: int) -> BatchInfo:
+    """A batch's header, though the chunk may end before the batch does."""
+    fields = _HEADER.unpack_from(chunk, at)
+    base_offset, _, leader_epoch, magic, crc, *rest = fields
+    return BatchInfo(position, size, base_offset, leader_epoch, magic, crc, *rest)

@@ -1,0 +1,86 @@
+"""The sparse index of one segment from timestamp to offset.
+
+Owns: the 12-byte entries of a `.timeindex` file (timestamp int64, offset relative to the base int32; big-endian) as two arrays.
+Entry (t, o) says: no batch up to the one that ends in offset o has a timestamp above t, and that one has t.
+
+Invariants
+1. Timestamps grow strictly, relative offsets do not shrink.
+2. The last entry of a sealed segment holds the segment's largest timestamp.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+from ottla.storage.offset_index import INT32_MAX, CorruptIndex
+from ottla.types import NO_TIMESTAMP, TimestampAndOffset
+
+ENTRY_BYTES: Final = 12
+_ENTRY = struct.Struct(">qi")
+
+
+class TimeIndex:
+    __slots__ = ("_offsets", "_timestamps", "base_offset", "persisted")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._timestamps = array("q")
+        self._offsets = array("i")
+        self.persisted = 0
+
+    @classmethod
+    def parse(cls, base_offset: int, data: bytes) -> TimeIndex:
+        """The entries of a file, without the zeros of space that was allocated and not used."""
+        if len(data) % ENTRY_BYTES:
+            raise CorruptIndex(f"time index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
+        index = cls(base_offset)
+        timestamp, offset = NO_TIMESTAMP, -1
+        for next_timestamp, next_offset in _ENTRY.iter_unpack(data):
+            if next_timestamp <= timestamp or next_offset < max(offset, 0):
+                if next_timestamp == 0 == next_offset and not any(data[len(index) * ENTRY_BYTES :]):
+                    break
+                raise CorruptIndex(f"time index goes from {timestamp} at {offset} to {next_timestamp} at {next_offset}")
+            timestamp, offset = next_timestamp, next_offset
+            index._timestamps.append(timestamp)
+            index._offsets.append(offset)
+        index.persisted = len(index)
+        return index
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def append(self, timestamp_ms: int, offset: int) -> None:
+        """Only a timestamp above all before says something new."""
+        if timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
+            self._timestamps.append(timestamp_ms)
+            self._offsets.append(offset - self.base_offset)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """From which offset on to look for a timestamp: no batch before holds one as large."""
+        slot = bisect_left(self._timestamps, timestamp_ms)
+        return self.base_offset + (self._offsets[slot - 1] if slot else 0)
+
+    def last(self) -> TimestampAndOffset:
+        if not self._timestamps:
+            return TimestampAndOffset(NO_TIMESTAMP, self.base_offset)
+        return TimestampAndOffset(self._timestamps[-1], self.base_offset + self._offsets[-1])
+
+    def truncate(self, offset: int) -> None:
+        """Forget entries at and beyond an offset."""
+        relative = offset - self.base_offset
+        keep = bisect_right(self._offsets, relative - 1) if relative <= INT32_MAX else len(self)
+        del self._timestamps[keep:]
+        del self._offsets[keep:]
+        self.persisted = min(self.persisted, keep)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(timestamp, offset) of each entry."""
+        return [(timestamp, self.base_offset + offset) for timestamp, offset in zip(self._timestamps, self._offsets, strict=True)]
+
+    def pending_bytes(self) -> bytes:
+        """The entries behind the first `persisted`, as they stand in the file."""
+        start = self.persisted
+        return b"".join(map(_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
