@@ -86,7 +86,7 @@ class DataDir:
 
         BlockingIOError: another process has it. DataDirRefused: it is another broker's or cluster's.
         """
-        disk.make_dirs(path)
+        _make_durable_dir(disk, path)
         lock = disk.lock(f"{path}/{LOCK}")
         try:
             known_broker_id, known_cluster_id = _read_identity(disk, path)
@@ -232,6 +232,17 @@ def least_used(dirs: Iterable[DataDir]) -> DataDir:
     if not online:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
     return min(online, key=lambda data_dir: len(data_dir.logs))
+
+
+def _make_durable_dir(disk: Disk, path: str) -> None:
+    """Make a directory, and its name durable in the one above: without that a crash takes all that is in it."""
+    made: list[str] = []
+    while path and not disk.exists(path):
+        made.append(path)
+        path = path.rstrip("/").rpartition("/")[0]
+    for missing in reversed(made):
+        disk.make_dirs(missing)
+        disk.flush_dir(missing.rstrip("/").rpartition("/")[0] or ("/" if missing.startswith("/") else "."))
 
 
 def _read_identity(disk: Disk, path: str) -> tuple[int | None, str | None]:
