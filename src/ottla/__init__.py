@@ -1,3 +1,14 @@
 """Ottla: a Kafka-compatible streaming platform in Python. `ARCHITECTURE.md` is the map of this package."""
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """`import ottla; ottla.testing.Broker()` works, and `import ottla` alone loads nothing."""
+    if name == "testing":
+        import importlib
+
+        return importlib.import_module("ottla.testing")
+    raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -1,0 +1,159 @@
+"""`ottla serve`: a broker in this process, until SIGTERM or Ctrl-C.
+
+Owns: its few options, the layers of settings, the log's form, and the words of a start that failed. Never imports what the other
+commands need: from the first byte of Python to the first client takes tens of milliseconds, and this module keeps it so.
+
+Layers, strongest first: `--set` and `--data-dir` in the order given, the environment (`OTTLA_*`), `--config`, the defaults here
+(127.0.0.1:9092, ./ottla-data), Kafka's defaults.
+
+Exit codes: 0 stopped as asked; 1 could not start or broke; 2 the command line or the settings are wrong.
+
+`--supervisor-fd N` is for programs that start a broker (`ottla.testing` does): N is one end of a socket pair. One JSON line
+goes out when the broker serves; when the other end closes, and be it because its process was killed, the broker stops.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.cluster.settings import BrokerSettings
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
+NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS",)
+"""Variables with the prefix of settings that belong to other commands."""
+
+_OPTIONS = {
+    "--config": "config",
+    "-c": "config",
+    "--data-dir": "data_dir",
+    "-d": "data_dir",
+    "--set": "set",
+    "-s": "set",
+    "--supervisor-fd": "supervisor_fd",
+}
+
+
+class UsageError(Exception):
+    """A command line that cannot be followed."""
+
+
+class Options:
+    def __init__(self) -> None:
+        self.config: str | None = None
+        self.overrides: dict[str, str] = {}
+        self.supervisor_fd: int | None = None
+
+
+def parse_arguments(words: Sequence[str]) -> Options:
+    options = Options()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        option = _OPTIONS.get(name)
+        if option is None:
+            raise UsageError(f"unknown option {word}" if word.startswith("-") else f"unexpected argument {word!r}")
+        if not equals:
+            if not rest:
+                raise UsageError(f"{name} needs a value")
+            value = rest.pop(0)
+        if option == "config":
+            options.config = value
+        elif option == "data_dir":
+            _override(options.overrides, "log.dirs", value)
+        elif option == "set":
+            key, equals, setting = value.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(f"--set {value!r} is not key=value")
+            _override(options.overrides, key.strip(), setting.strip())
+        elif not value.isdecimal():
+            raise UsageError(f"{name} {value!r} is no file descriptor")
+        else:
+            options.supervisor_fd = int(value)
+    return options
+
+
+def _override(properties: dict[str, str], name: str, value: str) -> None:
+    """Lay one setting over others. `log.dir` over `log.dirs` must win too, although Kafka would prefer the latter."""
+    if name == "log.dir":
+        properties.pop("log.dirs", None)
+    properties[name] = value
+
+
+def gather(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
+    """All layers as one `server.properties`. OSError: the file cannot be read; ValueError: it or the environment is wrong."""
+    from ottla.cluster.properties import parse_properties
+    from ottla.cluster.settings import settings_from_environment
+
+    properties: dict[str, str] = dict(DEFAULTS)
+    if options.config is not None:
+        with open(options.config, encoding="utf-8") as file:
+            text = file.read()
+        for name, value in parse_properties(text).items():
+            _override(properties, name, value)
+    for name, value in settings_from_environment(environment, NOT_SETTINGS).items():
+        _override(properties, name, value)
+    for name, value in options.overrides.items():
+        _override(properties, name, value)
+    return properties
+
+
+def compiled() -> bool:
+    """Whether the hot modules run as machine code."""
+    from ottla.records import batch
+
+    return not str(batch.__file__).endswith(".py")
+
+
+def since_process_start_ms() -> int:
+    """Milliseconds since this process began, the interpreter's own start included, where the system tells."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            started_ticks = int(file.read().rpartition(b")")[2].split()[19])
+        started_s = started_ticks / os.sysconf("SC_CLK_TCK")
+        return max(0, round((time.clock_gettime(time.CLOCK_BOOTTIME) - started_s) * 1000))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return round(time.process_time() * 1000)
+
+
+def main(words: Sequence[str]) -> int:
+    try:
+        options = parse_arguments(words)
+    except UsageError as error:
+        return _fail(EXIT_USAGE, f"{error}; `ottla serve --help` lists the options")
+    from ottla.cluster.settings import BrokerSettings, SettingsError
+
+    try:
+        settings = BrokerSettings.parse(gather(options, os.environ))
+    except SettingsError as error:
+        return _fail(EXIT_USAGE, *error.problems)
+    except OSError as error:
+        return _fail(EXIT_USAGE, f"cannot read {options.config}: {error.strerror}")
+    except ValueError as error:
+        return _fail(EXIT_USAGE, f"{options.config}: {error}")
+    _set_up_logging()
+    return _run(settings, options)
+
+
+def _fail(code: int, *problems: str) -> int:
+    for problem in problems:
+        print(f"ottla serve: {problem}", file=sys.stderr)
+    return code
+
+
+def _set_up_logging() -> None:
+    import logging
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+
+
+def _run(settings: BrokerSettings, options: Options) -> int:
+    raise NotImplementedError

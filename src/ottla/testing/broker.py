@@ -1,0 +1,244 @@
+"""A broker as a child process.
+
+Invariants
+1. When `start` returns the broker answers clients: the child says so over a socket pair; nothing is polled, nobody sleeps.
+2. The child ends when this process does, however it ends: it watches the other end of the same socket pair.
+3. A restart keeps address and data. The port is taken from below the system's ephemeral range, where no outgoing connection can
+   occupy it while the broker is away (a client that retries could even connect to itself there).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import site
+import socket
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_PORTS = range(15_000, 32_000)
+_PORT_TRIES = 100
+_STOP_TIMEOUT_S = 30.0
+_IN_USE = "in use"
+
+Value = str | int | float | bool | Iterable[str]
+
+
+class BrokerFailed(Exception):
+    """The broker did not start, or ended by itself. The message holds what it logged."""
+
+
+class Broker:
+    """`ottla serve` with settings by Kafka's names (`{"num.partitions": 3}`) or as keywords (`num_partitions=3`).
+
+    `data_dir` keeps the data after the end; without it a temporary directory is made and removed.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Value] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        start_timeout_s: float = 30.0,
+        **settings: Value,
+    ) -> None:
+        self.settings = {name: _text(value) for name, value in (config or {}).items()}
+        self.settings.update({name.replace("_", "."): _text(value) for name, value in settings.items()})
+        self.start_timeout_s = start_timeout_s
+        self.process: subprocess.Popen[bytes] | None = None
+        self.data_dir = Path(data_dir) if data_dir is not None else None
+        self._listeners: list[str] = []
+        self._lifeline: socket.socket | None = None
+        self._scratch: Path | None = None
+        self._remove_scratch: weakref.finalize[[str], Broker] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients. Known once the broker was started, and the same after a restart."""
+        if not self._listeners:
+            raise RuntimeError("the broker was not started")
+        return ",".join(listener.rpartition("://")[2] for listener in self._listeners)
+
+    @property
+    def log(self) -> str:
+        """What the broker logged since it was first started."""
+        if self._scratch is None or not (self._scratch / "log").exists():
+            return ""
+        return (self._scratch / "log").read_text(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> Broker:
+        """Start, and return when clients are served. BrokerFailed if it cannot."""
+        if self.running:
+            return self
+        if self._scratch is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="ottla-"))
+            self._remove_scratch = weakref.finalize(self, _remove, str(self._scratch))
+        if self.data_dir is None:
+            self.data_dir = self._scratch / "data"
+        given = bool(self._listeners) or "listeners" in self.settings
+        for attempt in range(_PORT_TRIES):
+            try:
+                self._start_once()
+                return self
+            except BrokerFailed as failure:
+                # Somebody took the port between our look at it and the broker's bind: look for another.
+                if given or _IN_USE not in str(failure) or attempt == _PORT_TRIES - 1:
+                    raise
+        raise AssertionError
+
+    def _start_once(self) -> None:
+        assert self._scratch is not None
+        ours, theirs = socket.socketpair()
+        settings = {"log.dirs": str(self.data_dir), **self.settings}
+        if self._listeners:
+            settings["listeners"] = ",".join(self._listeners)
+        else:
+            settings.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{_free_port()}")
+        words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        # -P: the directory the tests run in must not lend its modules to the broker.
+        command = [sys.executable, "-P", "-m", "ottla", "serve", "--supervisor-fd", str(theirs.fileno()), *words]
+        logged_before = len(self.log)
+        with theirs, (self._scratch / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], env=_environment()
+            )
+        self._lifeline = ours
+        try:
+            ready = self._wait_until_ready(ours)
+        except BaseException as error:
+            self.kill()
+            if isinstance(error, BrokerFailed):
+                raise BrokerFailed(f"{error}\n{self.log[logged_before:].rstrip()}") from None
+            raise
+        self._listeners = list(ready["listeners"])
+
+    def _wait_until_ready(self, channel: socket.socket) -> dict[str, Any]:
+        channel.settimeout(self.start_timeout_s)
+        line = b""
+        while not line.endswith(b"\n"):
+            try:
+                received = channel.recv(65536)
+            except TimeoutError:
+                raise BrokerFailed(f"the broker was not ready within {self.start_timeout_s:g} s; it logged:") from None
+            except ConnectionError:
+                received = b""
+            if not received:
+                assert self.process is not None
+                code = self.process.wait(_STOP_TIMEOUT_S)
+                raise BrokerFailed(f"the broker did not start (exit code {code}); it logged:")
+            line += received
+        document: dict[str, Any] = json.loads(line)
+        return document
+
+    def stop(self) -> None:
+        """A clean stop, as by SIGTERM. Nothing happens if it is not running."""
+        if self.process is not None and self.running:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise BrokerFailed(f"the broker did not stop within {_STOP_TIMEOUT_S:g} s; it logged:\n{self.log}") from None
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash of the process leaves behind."""
+        if self.process is not None and self.running:
+            self.process.kill()
+            self.process.wait()
+        self._forget()
+
+    def restart(self) -> Broker:
+        """Stop cleanly if it still runs, and start again at the same address with the same data."""
+        self.stop()
+        return self.start()
+
+    def _forget(self) -> None:
+        if self.process is not None:
+            self.process.wait()
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+
+    def close(self) -> None:
+        """Stop, and remove the data unless its directory was given."""
+        try:
+            self.stop()
+        finally:
+            if self._remove_scratch is not None:
+                self._remove_scratch()
+                self._scratch = self._remove_scratch = None
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        AdminClient(self._client()).create_topics([topic], operation_timeout=30)[name].result(30)
+
+    def delete_topic(self, name: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        AdminClient(self._client()).delete_topics([name], operation_timeout=30)[name].result(30)
+
+    def _client(self) -> dict[str, str | int | float | bool]:
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+
+    def __enter__(self) -> Broker:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.bootstrap_servers if self._listeners else 'not started'}{'' if self.running else ', not running'}>"
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    return ",".join(value)
+
+
+def _free_port() -> int:
+    for port in random.sample(_PORTS, _PORT_TRIES):
+        with socket.socket() as probe:
+            # As the broker does it: a port with old connections in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise BrokerFailed(f"no free port found between {_PORTS.start} and {_PORTS.stop - 1}")
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment without settings for brokers, and with the Ottla this process runs."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
+    root = str(Path(__file__).resolve().parents[2])
+    if root not in site.getsitepackages():
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return environment
+
+
+def _remove(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,56 @@
+"""The pytest plugin: a broker for the session, a topic for each test.
+
+Override `ottla_broker_settings` in a conftest to give the broker settings:
+
+    @pytest.fixture(scope="session")
+    def ottla_broker_settings():
+        return {"num.partitions": 3}
+
+Loaded into every pytest run where Ottla is installed, so it imports nothing until a fixture is used.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import Broker
+
+_TOPIC_LENGTH_MAX = 249
+
+
+@pytest.fixture(scope="session")
+def ottla_broker_settings() -> Mapping[str, Any]:
+    """Settings of the session's broker, by Kafka's names."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def ottla_broker(ottla_broker_settings: Mapping[str, Any]) -> Iterator[Broker]:
+    """A running broker for the whole session; `.bootstrap_servers` is its address."""
+    from ottla.testing.broker import Broker
+
+    with Broker(ottla_broker_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a topic with one partition that exists for this test only."""
+    name = topic_name(request.node.name)
+    ottla_broker.create_topic(name)
+    yield name
+    if ottla_broker.running:
+        ottla_broker.delete_topic(name)
+
+
+def topic_name(test: str) -> str:
+    """A legal topic name nobody used before that still says which test it belongs to."""
+    unique = uuid.uuid4().hex[:8]
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")[: _TOPIC_LENGTH_MAX - len(unique) - 1]
+    return f"{readable}-{unique}" if readable else unique

@@ -1,0 +1,66 @@
+"""Finding the cluster, and saying quickly that it is not there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.connection import Connection, read_client_properties, split_servers, unknown_topic
+from ottla.cli.failure import Failure
+from ottla.cli.options import parse_pairs
+
+
+@pytest.mark.parametrize(
+    ("servers", "pairs"),
+    [
+        ("a:1", [("a", 1)]),
+        ("a, b:2 ,", [("a", 9092), ("b", 2)]),
+        ("[::1]:3", [("::1", 3)]),
+        ("::1", [("::1", 9092)]),
+        ("PLAINTEXT://a:1", [("a", 1)]),
+    ],
+)
+def test_servers_are_split(servers: str, pairs: list[tuple[str, int]]) -> None:
+    assert split_servers(servers) == pairs
+
+
+@pytest.mark.parametrize("servers", ["", ",", "a:b", ":1", "a:70000"])
+def test_bad_servers_are_told(servers: str) -> None:
+    with pytest.raises(Failure) as caught:
+        split_servers(servers)
+    assert caught.value.exit_code == 2
+
+
+def test_nobody_there_is_told_at_once() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused, and nobody else can take it
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(Failure, match=f"no broker answers at {address}") as caught:
+            Connection(address).reach()
+    assert "ottla serve" in str(caught.value.hint)
+
+
+def test_servers_of_the_property_file_count(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=elsewhere:1\nkey.serializer=x\nsasl.mechanism=PLAIN\n")
+    assert Connection("here:1", file).bootstrap_servers == "elsewhere:1"
+    assert read_client_properties(file) == {"bootstrap.servers": "elsewhere:1", "sasl.mechanism": "PLAIN"}
+
+
+def test_missing_property_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"cannot read .*nope: No such file"):
+        Connection("here:1", tmp_path / "nope")
+
+
+def test_unknown_topic_offers_the_nearest_but_no_internal_one() -> None:
+    failure = unknown_topic("order", ["orders", "__order"])
+    assert failure.message == "there is no topic order"
+    assert failure.hint == "did you mean orders? create it with `ottla topic create order`"
+
+
+def test_pairs() -> None:
+    assert parse_pairs(["a=b=c", " x = y "], "--set") == {"a": "b=c", "x": "y"}
+    with pytest.raises(Failure, match="--set 'a' is not key=value"):
+        parse_pairs(["a"], "--set")

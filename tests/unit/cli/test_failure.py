@@ -1,0 +1,67 @@
+"""Errors in the user's words, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+from confluent_kafka import KafkaError, KafkaException
+
+from ottla.cli.failure import Failure, did_you_mean, explain, guarded, nearest
+
+
+def test_nearest_names_come_first() -> None:
+    assert nearest("ordres", ["payments", "orders", "orders-eu"])[0] == "orders"
+    assert nearest("Orders", ["orders"]) == ["orders"]
+    assert nearest("eu", ["orders-eu"]) == []
+    assert "orders-eu-west" in nearest("orders", ["orders-eu-west", "x"])
+    assert did_you_mean("zzz", ["orders"]) is None
+
+
+def test_a_kafka_error_becomes_a_sentence_with_advice() -> None:
+    failure = explain(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists."), "topic a")
+    assert failure.message == "topic a: topic 'a' already exists"
+    assert failure.code == "TOPIC_ALREADY_EXISTS"
+    assert failure.hint is not None
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (Failure("it failed", "do this"), 1, "error: it failed\n  do this\n"),
+        (Failure("wrong", exit_code=2), 2, "error: wrong\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (KafkaException(KafkaError(KafkaError.REQUEST_TIMED_OUT, "Timed out")), 1, "error: timed out\n"),
+    ],
+)
+def test_guarded_turns_exceptions_into_exit_codes(
+    raised: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @guarded
+    def command(json_output: bool = False) -> None:
+        raise raised
+
+    with pytest.raises(typer.Exit) as caught:
+        command()
+    assert caught.value.exit_code == code
+    assert capsys.readouterr().err == words
+
+
+def test_errors_are_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    @guarded
+    def command(json_output: bool = False) -> None:
+        raise Failure("it failed", "do this", code="X")
+
+    with pytest.raises(typer.Exit):
+        command(json_output=True)
+    assert json.loads(capsys.readouterr().err) == {"error": {"message": "it failed", "code": "X", "hint": "do this"}}
+
+
+def test_a_bug_stays_a_bug() -> None:
+    @guarded
+    def command() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        command()

@@ -1,0 +1,80 @@
+"""`ottla serve`: its options, and the layers of settings (F67)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.serve import UsageError, gather, main, parse_arguments
+
+
+def test_defaults_are_a_local_broker() -> None:
+    assert gather(parse_arguments([]), {}) == {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
+
+
+def test_set_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=1\nlog.segment.bytes=1000000\nlog.retention.ms=5\nlisteners=PLAINTEXT://:1\n")
+    words = ["--config", str(file), "--set", "num.partitions=3"]
+    gathered = gather(parse_arguments(words), {"OTTLA_NUM_PARTITIONS": "2", "OTTLA_LOG_SEGMENT_BYTES": "2000000", "HOME": "/"})
+    assert gathered == {
+        "listeners": "PLAINTEXT://:1",
+        "log.dirs": "./ottla-data",
+        "num.partitions": "3",
+        "log.segment.bytes": "2000000",
+        "log.retention.ms": "5",
+    }
+
+
+def test_data_dir_is_log_dirs_and_the_last_word_counts() -> None:
+    assert gather(parse_arguments(["-d", "/a"]), {"OTTLA_LOG_DIRS": "/b"})["log.dirs"] == "/a"
+    assert gather(parse_arguments(["--data-dir=/a", "-s", "log.dirs=/c"]), {})["log.dirs"] == "/c"
+
+
+def test_log_dir_displaces_the_default_of_log_dirs() -> None:
+    gathered = gather(parse_arguments(["--set=log.dir=/x"]), {})
+    assert gathered["log.dir"] == "/x"
+    assert "log.dirs" not in gathered
+
+
+def test_the_clients_variable_is_no_setting() -> None:
+    assert "bootstrap.servers" not in gather(parse_arguments([]), {"OTTLA_BOOTSTRAP_SERVERS": "x:1"})
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--nope"], "unknown option --nope"),
+        (["here"], "unexpected argument 'here'"),
+        (["--config"], "--config needs a value"),
+        (["--set", "x"], "--set 'x' is not key=value"),
+        (["--set", "=x"], "not key=value"),
+        (["--supervisor-fd", "x"], "no file descriptor"),
+    ],
+)
+def test_a_wrong_command_line_is_told(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match=problem):
+        parse_arguments(words)
+    assert main(words) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_every_bad_setting_gets_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--set", "num.partitons=3", "--set", "log.segment.bytes=tiny"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert "num.partitons" in lines[0]
+    assert "num.partitions" in lines[0]
+    assert "log.segment.bytes" in lines[1]
+
+
+def test_missing_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--config", str(tmp_path / "nope")]) == 2
+    assert capsys.readouterr().err == f"ottla serve: cannot read {tmp_path / 'nope'}: No such file or directory\n"
+
+
+def test_file_that_is_no_text_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_bytes(b"\xff\xfe\x00")
+    assert main(["--config", str(tmp_path / "x")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
