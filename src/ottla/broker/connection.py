@@ -1,0 +1,370 @@
+"""One client connection: frames in, replies out, in order.
+
+Owns the bytes of one connection between the socket and `dispatch`. Never looks inside a request.
+
+1. One request at a time: the next frame is not looked at before the reply of this one has been handed to the socket (W01).
+   So a connection holds at most one request, one reply, and one read's worth of what was sent ahead.
+2. A length is checked against `socket.request.max.bytes` before anything is done with it, and memory is taken as bytes arrive.
+3. A reply goes out as its parts lie: buffers through the transport, file ranges by the network's file sender, which is used only
+   when the transport has nothing left to write.
+4. Whatever a peer sends ends at worst in its own connection being closed.
+
+Reading is paused only if bytes arrive while a request is being answered: a quiet long poll costs no system calls, and its end is
+noticed when the peer goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from ottla.broker.request_memory import HEAD_ROOM, RequestMemory
+from ottla.errors import MalformedInput
+from ottla.ports import FileRange, FileSender, Part
+
+if TYPE_CHECKING:
+    from ottla.broker.dispatch import PendingReply
+    from ottla.broker.socket_server import ListenerLimits, SocketServer
+
+_read_size = Struct(">i").unpack_from
+
+
+class Connection(asyncio.BufferedProtocol):
+    __slots__ = (
+        "_ahead",
+        "_answering",
+        "_closed",
+        "_dispatch",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_head",
+        "_loop",
+        "_memory",
+        "_outgoing",
+        "_paused_reading",
+        "_pending",
+        "_request_bytes_max",
+        "_sender",
+        "_sending_file",
+        "_server",
+        "_waits_for_memory",
+        "_writable",
+        "client_host",
+        "last_used",
+        "limits",
+        "listener_name",
+        "transport",
+    )
+
+    def __init__(self, server: SocketServer, limits: ListenerLimits) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._memory: RequestMemory = server.memory
+        self._dispatch = server.dispatch
+        self._request_bytes_max = server.request_bytes_max
+        self.limits = limits
+        self.listener_name = limits.name
+        self.client_host = ""
+        self.last_used = 0.0
+        self.transport: asyncio.Transport | None = None
+        self._sender: FileSender | None = None
+        self._head = b""
+        """The first bytes of a length prefix that is not here whole."""
+        self._frame: bytearray | None = None
+        """A frame that did not arrive whole: its own buffer, `_filled` of `_frame_size` bytes in it."""
+        self._frame_size = 0
+        self._filled = 0
+        self._ahead: bytearray | None = None
+        """What the peer sent beyond the request that is being answered."""
+        self._answering = False
+        """A request is being handled, or its reply is not yet with the socket."""
+        self._pending: PendingReply | None = None
+        """The reply, while its handler is waited for."""
+        self._outgoing: deque[Part] = deque()
+        self._sending_file = False
+        self._writable = True
+        self._paused_reading = False
+        self._waits_for_memory = False
+        self._closed = False
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio.Transport in all but name.
+        self.transport = transport = cast(asyncio.Transport, transport)
+        # With a limit of 0, resume_writing says that the transport's buffer is empty: the moment a file may follow.
+        transport.set_write_buffer_limits(high=0)
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.client_host = host[7:] if host.startswith("::ffff:") else host
+        if not self._server.admit(self):
+            self._closed = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        if self._sender is not None:
+            self._sender.close()
+        if self._pending is not None:
+            self._pending.future.cancel()
+            self._pending = None
+        if self._waits_for_memory:
+            self._memory.forget(self._memory_available)
+        self._drop_input()
+        self._outgoing.clear()
+        self._server.forget(self)
+
+    def eof_received(self) -> bool | None:
+        return None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None or self._answering:
+            return self._memory.shared_tail
+        return memoryview(frame)[self._filled : self._frame_size]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closed:
+            return
+        self._server.used(self)
+        memory = self._memory
+        if self._answering:
+            self._keep_ahead(memory.shared[HEAD_ROOM : HEAD_ROOM + nbytes])
+            return
+        frame = self._frame
+        if frame is None:
+            start = HEAD_ROOM
+            if self._head:
+                start -= len(self._head)
+                memory.shared[start:HEAD_ROOM] = self._head
+                self._head = b""
+            self._take(memory.shared, start, HEAD_ROOM + nbytes)
+            return
+        self._filled += nbytes
+        if self._filled == self._frame_size:
+            self._frame = None
+            self._request(memoryview(frame)[: self._frame_size])
+            memory.give_back(frame)
+        elif self._filled == len(frame):
+            self._continue_frame(frame)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._outgoing or self._answering:
+            self._send()
+
+    # For the server and for handlers
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is owed to this peer by a handler."""
+        return self._pending is None
+
+    def close(self) -> None:
+        """Close now; what was not sent yet is not sent."""
+        if not self._closed:
+            self._closed = True
+            if self.transport is not None:
+                self.transport.abort()
+
+    # Frames
+
+    def _take(self, view: memoryview, position: int, end: int) -> None:
+        """Handle the whole frames in `view[position:end]` and keep the rest."""
+        request_bytes_max = self._request_bytes_max
+        while end - position >= 4:
+            size: int = _read_size(view, position)[0]
+            if not 0 < size <= request_bytes_max:
+                self._malformed(f"a request of {size} bytes, allowed are 1 to {request_bytes_max}")
+                return
+            position += 4
+            if end - position < size:
+                self._begin_frame(view[position:end], size)
+                return
+            self._request(view[position : position + size])
+            position += size
+            if self._closed:
+                return
+            if self._answering:
+                if position < end:
+                    self._keep_ahead(view[position:end])
+                return
+        if position < end:
+            self._head = bytes(view[position:end])
+
+    def _begin_frame(self, have: memoryview, size: int) -> None:
+        count = len(have)
+        frame = self._memory.take(size, count)
+        frame[:count] = have
+        self._frame = frame
+        self._frame_size = size
+        self._filled = count
+        if self._memory.exhausted and size > len(frame):
+            self._wait_for_memory()
+
+    def _continue_frame(self, frame: bytearray) -> None:
+        if self._memory.exhausted:
+            self._wait_for_memory()
+        else:
+            self._frame = self._memory.grow(frame, self._frame_size)
+
+    def _wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        self._pause_reading()
+        self._memory.when_available(self._memory_available)
+
+    def _memory_available(self) -> None:
+        self._waits_for_memory = False
+        if self._closed or self._frame is None:
+            return
+        if self._filled == len(self._frame):
+            self._frame = self._memory.grow(self._frame, self._frame_size)
+        self._resume_reading()
+
+    def _keep_ahead(self, data: memoryview) -> None:
+        self._memory.hold(len(data))
+        if self._ahead is None:
+            self._ahead = bytearray(data)
+        else:
+            self._ahead += data
+        self._pause_reading()
+
+    def _drop_input(self) -> None:
+        frame, self._frame = self._frame, None
+        ahead, self._ahead = self._ahead, None
+        if frame is not None:
+            self._memory.give_back(frame)
+        if ahead is not None:
+            self._memory.release(len(ahead))
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and self.transport is not None:
+            self._paused_reading = True
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused_reading and self.transport is not None and not self._waits_for_memory:
+            self._paused_reading = False
+            self.transport.resume_reading()
+
+    def _malformed(self, reason: str) -> None:
+        self._server.malformed(self, reason)
+        self.close()
+
+    # Requests and replies
+
+    def _request(self, frame: memoryview) -> None:
+        """Have one request answered. Afterwards `_answering` says whether that is still going on."""
+        try:
+            reply = self._dispatch(frame, self)
+        except MalformedInput as error:
+            self._malformed(str(error))
+            return
+        if reply is None:
+            return
+        self._answering = True
+        if isinstance(reply, list):
+            self._reply(reply)
+        else:
+            self._pending = reply
+            reply.future.add_done_callback(self._answered)
+
+    def _answered(self, done: asyncio.Future[object]) -> None:
+        pending, self._pending = self._pending, None
+        if self._closed or pending is None or done.cancelled():
+            self.close()
+            return
+        try:
+            reply = pending.parts()
+        except MalformedInput as error:
+            self._malformed(str(error))
+            return
+        self._server.used(self)
+        if reply is not None:
+            self._reply(reply)
+        else:
+            self._answering = False
+        self._go_on()
+
+    def _reply(self, parts: list[Part]) -> None:
+        transport = self.transport
+        assert transport is not None
+        if len(parts) == 1 and self._writable:
+            part = parts[0]
+            if not isinstance(part, FileRange):
+                transport.write(part)
+                self._answering = not self._writable
+                return
+        self._outgoing.extend(parts)
+        self._send_parts()
+
+    def _send(self) -> None:
+        """The socket takes more: go on with the reply, then with what came meanwhile."""
+        self._send_parts()
+        self._go_on()
+
+    def _send_parts(self) -> None:
+        transport = self.transport
+        assert transport is not None
+        outgoing = self._outgoing
+        while outgoing and not self._closed:
+            if self._sending_file or not self._writable:
+                return
+            part = outgoing[0]
+            if isinstance(part, FileRange):
+                if part.size:
+                    if self._sender is None:
+                        self._sender = self._server.file_sender(transport)
+                    try:
+                        sending = self._sender.send(part)
+                    except OSError as error:
+                        self._broken_reply(error)
+                        return
+                    outgoing.popleft()
+                    if sending is not None:
+                        self._sending_file = True
+                        sending.add_done_callback(self._file_sent)
+                        return
+                else:
+                    outgoing.popleft()
+            else:
+                buffers = [part]
+                outgoing.popleft()
+                while outgoing and not isinstance(outgoing[0], FileRange):
+                    buffers.append(outgoing.popleft())  # type: ignore[arg-type]
+                transport.writelines(buffers)
+        self._answering = not self._writable
+
+    def _file_sent(self, done: asyncio.Future[None]) -> None:
+        self._sending_file = False
+        if self._closed or done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._broken_reply(error)
+            return
+        self._server.used(self)
+        self._send()
+
+    def _broken_reply(self, error: BaseException) -> None:
+        """A reply that has begun cannot be taken back: only closing tells the peer that it is not whole."""
+        if not isinstance(error, ConnectionError):
+            self._server.failed(self, error)
+        self.close()
+
+    def _go_on(self) -> None:
+        """If the reply is with the socket, turn to what the peer sent ahead."""
+        if self._answering or self._closed:
+            return
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._memory.release(len(ahead))
+            self._take(memoryview(ahead), 0, len(ahead))
+        if not self._answering and not self._closed:
+            self._resume_reading()

@@ -1,0 +1,175 @@
+"""From a frame to the handler of its API, and from the handler's answer to the parts of a reply.
+
+Owns the routes (API and version -> decoder, handler), and what becomes of errors:
+a `KafkaError` becomes the reply; `MalformedInput` and `CloseConnection` close the connection; anything else is our bug, logged
+once with its traceback, answered as UNKNOWN_SERVER_ERROR where the reply has room for it, and else the connection is closed.
+
+A handler that answers at once costs no task; one that returns a future none either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.context import CloseConnection, RequestContext
+from ottla.broker.handlers import HANDLERS
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.ports import Part
+from ottla.protocol.headers import RequestHeader, decode_request_header, encode_response
+from ottla.protocol.registry import API_BY_KEY, Api
+from ottla.wire.codec import decoder
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+_API_VERSIONS = 18
+
+
+class Route:
+    """One API in one version."""
+
+    __slots__ = ("api", "decode", "handle", "refuse", "response_class", "served", "version")
+
+    def __init__(
+        self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.decode = decoder(api.request, version)
+        self.handle = handle
+        self.refuse = refuse
+        self.response_class = api.response
+        self.served = 0
+
+
+class PendingReply:
+    """A reply whose handler has to wait."""
+
+    __slots__ = ("_correlation_id", "_dispatcher", "_request", "_route", "future")
+
+    def __init__(
+        self, dispatcher: Dispatcher, route: Route, correlation_id: int, request: object, future: asyncio.Future[Any]
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._route = route
+        self._correlation_id = correlation_id
+        self._request = request
+        self.future = future
+
+    def parts(self) -> list[Part] | None:
+        """The reply, once the future is done (and was not cancelled). MalformedInput: close the connection."""
+        error = self.future.exception()
+        try:
+            if error is not None:
+                raise error
+            response = self.future.result()
+            return (
+                None
+                if response is None
+                else encode_response(self._route.api, self._route.version, self._correlation_id, response)
+            )
+        except Exception as failure:
+            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure)
+
+
+class Dispatcher:
+    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._routes: dict[int, Route] = {}
+        self._seen_bugs: set[tuple[str, str]] = set()
+
+    def dispatch(self, frame: memoryview, connection: Connection) -> list[Part] | PendingReply | None:
+        """Answer one request. None: it gets no reply. MalformedInput: close the connection."""
+        header, position = decode_request_header(frame)
+        route = self._routes.get(header.api_key << 16 | header.api_version)
+        if route is None:
+            found = self._find(header)
+            if not isinstance(found, Route):
+                return found
+            route = found
+        request, _ = route.decode(frame, position)
+        route.served += 1
+        try:
+            response = route.handle(
+                request,
+                RequestContext(
+                    self._broker,
+                    header.api_version,
+                    header.api_key,
+                    header.client_id,
+                    connection.listener_name,
+                    connection.client_host,
+                    connection,
+                ),
+            )
+            if type(response) is route.response_class:
+                return encode_response(route.api, header.api_version, header.correlation_id, response)
+        except Exception as error:
+            return self.failure(route, header.correlation_id, request, error)
+        if response is None:
+            return None
+        future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
+        return PendingReply(self, route, header.correlation_id, request, future)
+
+    def requests_served(self) -> dict[str, int]:
+        """How many requests of each API were dispatched."""
+        served: dict[str, int] = {}
+        for route in self._routes.values():
+            served[route.api.name] = served.get(route.api.name, 0) + route.served
+        return served
+
+    def failure(self, route: Route, correlation_id: int, request: object, error: BaseException) -> list[Part]:
+        if isinstance(error, (MalformedInput, CloseConnection)):
+            raise MalformedInput(str(error)) from error
+        if not isinstance(error, KafkaError):
+            self._log_bug(route, error)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker failed to handle the request; its log says why.")
+        response = None
+        if route.refuse is not None:
+            response = route.refuse(request, error)
+        elif hasattr(route.response_class, "error_code"):
+            response = route.response_class(error_code=error.code)
+            if hasattr(response, "error_message"):
+                response.error_message = error.detail
+        if response is None:
+            raise MalformedInput(f"a {route.api.name} request that cannot be answered: {error}") from error
+        return encode_response(route.api, route.version, correlation_id, response)
+
+    def _find(self, header: RequestHeader) -> Route | list[Part]:
+        handler = HANDLERS.get(header.api_key)
+        version = header.api_version
+        if handler is None:
+            known = API_BY_KEY.get(header.api_key)
+            raise MalformedInput(f"an API this broker does not serve: {header.api_key}" + (f" ({known.name})" if known else ""))
+        if not handler.min_version <= version <= handler.max_version:
+            if header.api_key == _API_VERSIONS:
+                from ottla.broker.handlers.api_versions import unsupported_version
+
+                return encode_response(handler.api, 0, header.correlation_id, unsupported_version())
+            raise MalformedInput(
+                f"version {version} of {handler.api.name}, served are {handler.min_version} to {handler.max_version}"
+            )
+        module = handler.module
+        route = Route(handler.api, version, module.handle, getattr(module, "refuse", None))
+        self._routes[header.api_key << 16 | version] = route
+        return route
+
+    def _log_bug(self, route: Route, error: BaseException) -> None:
+        # The same bug met by every request of a client is one traceback and not one per request.
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else ""
+        bug = (route.api.name, f"{type(error).__name__} {where}")
+        if bug in self._seen_bugs:
+            logger.error("%s v%d failed again: %s: %s", route.api.name, route.version, type(error).__name__, error)
+        else:
+            self._seen_bugs.add(bug)
+            logger.error("%s v%d failed", route.api.name, route.version, exc_info=error)

@@ -1,0 +1,188 @@
+"""Reading for one fetch request: what its partitions have to give, and the reply that says so.
+
+Owns the rules of how a fetch's bytes are shared out. Waiting is the handler's; what must be told of an unchanged partition is the
+session's (`replication.fetch_session`).
+
+1. The first partition with data gives at least one batch, however large; from then on the limits hold (W03).
+2. An error or a divergence in any partition means that there is nothing to wait for.
+3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.replication.fetch_session import FetchContext, FetchPartition
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+
+READ_COMMITTED = 1
+_TOPIC_IDS_FROM = 13
+_ZSTD_FROM = 10
+_ZSTD = 4
+_FOLLOWER_FROM = 0
+
+
+class FetchRead:
+    """One fetch request on its way."""
+
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_found",
+        "_isolation_level",
+        "_max_bytes",
+        "_replica_id",
+        "_version",
+        "keys",
+        "must_answer",
+        "size",
+    )
+
+    def __init__(
+        self, broker: Broker, context: FetchContext, *, version: int, max_bytes: int, isolation_level: int, replica_id: int
+    ) -> None:
+        self._broker = broker
+        self._context = context
+        self._version = version
+        self._max_bytes = max_bytes
+        self._isolation_level = isolation_level
+        self._replica_id = replica_id
+        self._found: list[tuple[FetchPartition, PartitionData, int]] = []
+        self.size = 0
+        self.must_answer = False
+        self.keys: list[TopicPartition] = []
+        """The partitions read, for those who wait for more."""
+
+    def read(self) -> None:
+        """Look at every partition, afresh."""
+        context = self._context
+        incremental = context.incremental
+        committed = self._isolation_level == READ_COMMITTED
+        partitions = self._broker.partitions
+        left = self._max_bytes
+        found: list[tuple[FetchPartition, PartitionData, int]] = []
+        keys: list[TopicPartition] = []
+        total = 0
+        must_answer = False
+        for wanted in context.partitions:
+            try:
+                if self._version >= _TOPIC_IDS_FROM:
+                    wanted.topic = partitions.topic_name(wanted.topic_id)
+                topic = wanted.topic
+                if topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                key = TopicPartition(topic, wanted.partition)
+                partition = partitions.get(key)
+                partition.check_leader(wanted.current_leader_epoch)
+                if self._replica_id >= _FOLLOWER_FROM:
+                    # Nobody becomes a follower by saying so (CVE-2018-1288).
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                keys.append(key)
+                log = partition.log
+                high_watermark = log.high_watermark
+                log_start_offset = log.log_start_offset
+                end_offset = partition.last_stable_offset if committed else high_watermark
+                if wanted.last_fetched_epoch >= 0:
+                    divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+                    if divergence is not None:
+                        must_answer = True
+                        data = PartitionData(
+                            partition_index=wanted.partition,
+                            high_watermark=high_watermark,
+                            last_stable_offset=high_watermark,
+                            log_start_offset=log_start_offset,
+                            diverging_epoch=EpochEndOffset(epoch=divergence.leader_epoch, end_offset=divergence.offset),
+                            aborted_transactions=[] if committed else None,
+                            records=b"",
+                        )
+                        found.append((wanted, data, 0))
+                        continue
+                if wanted.fetch_offset == end_offset:
+                    # Up to date, as most partitions of most fetches are.
+                    if (
+                        incremental
+                        and high_watermark == wanted.told_high_watermark
+                        and log_start_offset == wanted.told_log_start_offset
+                    ):
+                        continue
+                    data = PartitionData(
+                        partition_index=wanted.partition,
+                        high_watermark=high_watermark,
+                        last_stable_offset=high_watermark,
+                        log_start_offset=log_start_offset,
+                        aborted_transactions=[] if committed else None,
+                        records=b"",
+                    )
+                    found.append((wanted, data, 0))
+                    continue
+                if self._version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
+                    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
+                info = partition.read(wanted.fetch_offset, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
+                size = info.size
+                total += size
+                left = left - size if left > size else 0
+                ranges = info.ranges
+                data = PartitionData(
+                    partition_index=wanted.partition,
+                    high_watermark=high_watermark,
+                    last_stable_offset=high_watermark,
+                    log_start_offset=log_start_offset,
+                    aborted_transactions=[] if committed else None,
+                    records=ranges[0] if ranges else b"",
+                )
+                found.append((wanted, data, size))
+            except KafkaError as error:
+                must_answer = True
+                data = PartitionData(
+                    partition_index=wanted.partition,
+                    error_code=error.code,
+                    high_watermark=-1,
+                    aborted_transactions=[] if committed else None,
+                    records=b"",
+                )
+                found.append((wanted, data, 0))
+        self._found = found
+        self.keys = keys
+        self.size = total
+        self.must_answer = must_answer
+
+    def response(self) -> FetchResponse:
+        """The reply of what was read last."""
+        context = self._context
+        incremental = context.incremental
+        topics: list[FetchableTopicResponse] = []
+        current: FetchableTopicResponse | None = None
+        current_key: bytes | str | None = None
+        for wanted, data, size in self._found:
+            changed = wanted.tell(
+                data.high_watermark,
+                data.log_start_offset,
+                records_bytes=size,
+                failed=data.error_code != 0,
+                diverging=data.diverging_epoch is not None,
+            )
+            if incremental and not changed:
+                continue
+            if size:
+                context.served(wanted)
+            key = wanted.key[0]
+            if current is None or key != current_key:
+                current = FetchableTopicResponse(topic=wanted.topic or "", topic_id=wanted.topic_id)
+                current_key = key
+                topics.append(current)
+            current.partitions.append(data)
+        error, session_id = context.finish(self._broker.world.clock.now_ms())
+        if error:
+            return FetchResponse(error_code=error, session_id=session_id)
+        return FetchResponse(session_id=session_id, responses=topics)

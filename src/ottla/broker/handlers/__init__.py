@@ -1,0 +1,61 @@
+"""One module per API, and the table of all of them.
+
+The table is what ApiVersions advertises, so what is advertised is what exists. A module `handlers/<api name>.py` has
+
+    VERSIONS = (min, max)                       what is served, the same as in the table
+    def handle(request, context)                -> response, or an awaitable of one, or None for no reply
+    def refuse(request, error) -> response      only where the response has no error code of its own at the top
+
+and is imported when its API is first asked for: a broker is up before it has seen most of its handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from ottla.protocol.registry import API_BY_NAME, Api
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    api: Api
+    min_version: int
+    max_version: int
+
+    @property
+    def module(self) -> ModuleType:
+        return import_module(f"{__name__}.{self.api.name}")
+
+    @property
+    def handle(self) -> Callable[[Any, Any], Any]:
+        found: Callable[[Any, Any], Any] = self.module.handle
+        return found
+
+
+_SERVED = (
+    ("produce", 0, 13),
+    ("fetch", 4, 18),
+    ("list_offsets", 1, 11),
+    ("metadata", 0, 13),
+    ("find_coordinator", 0, 6),
+    ("api_versions", 0, 4),
+    ("create_topics", 0, 7),
+    ("delete_topics", 0, 6),
+    ("delete_records", 0, 2),
+    ("init_producer_id", 0, 5),
+    ("offset_for_leader_epoch", 0, 4),
+    ("describe_configs", 0, 4),
+    ("alter_configs", 0, 2),
+    ("describe_log_dirs", 0, 5),
+    ("create_partitions", 0, 3),
+    ("incremental_alter_configs", 0, 1),
+    ("describe_cluster", 0, 2),
+    ("list_config_resources", 0, 1),
+    ("describe_topic_partitions", 0, 0),
+)
+
+HANDLERS: dict[int, Handler] = {API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last) for name, first, last in _SERVED}

@@ -1,0 +1,101 @@
+"""Fetch: read from partitions, in a session or without, now or when there is enough.
+
+The reply comes at once if it has `min_bytes`, if any partition has an error or diverges, if nothing is asked, or if the client
+does not want to wait; else the fetch waits in purgatory for its partitions to grow, until `max_wait_ms` (F31).
+Served from version 4 on: older ones need older message formats. The rack of a consumer is not used: there is no other replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterator
+
+from ottla.broker.context import RequestContext
+from ottla.broker.fetch_read import FetchRead
+from ottla.errors import KafkaError
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.replication.fetch_session import FetchPartition, PartitionKey
+from ottla.types import ZERO_UUID
+
+VERSIONS = (4, 18)
+
+_TOPIC_IDS_FROM = 13
+_SESSIONS_FROM = 7
+_FINAL_EPOCH = -1
+
+
+def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    version, broker = context.version, context.broker
+    replica_id = request.replica_id
+    if request.replica_state is not None:
+        replica_id = request.replica_state.replica_id
+    session = broker.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch if version >= _SESSIONS_FROM else _FINAL_EPOCH,
+        _wanted(request),
+        _forgotten(request),
+        uses_topic_ids=version >= _TOPIC_IDS_FROM,
+        privileged=replica_id >= 0,
+        now_ms=broker.world.clock.now_ms(),
+    )
+    if session.error:
+        return FetchResponse(error_code=session.error)
+    max_bytes = min(request.max_bytes, broker.fetch_bytes_max)
+    min_bytes = min(request.min_bytes, max_bytes)
+    fetch = FetchRead(
+        broker,
+        session,
+        version=version,
+        max_bytes=max_bytes,
+        isolation_level=request.isolation_level,
+        replica_id=replica_id,
+    )
+    fetch.read()
+    if fetch.size >= min_bytes or fetch.must_answer or request.max_wait_ms <= 0 or not fetch.keys:
+        return fetch.response()
+
+    def ready() -> bool:
+        fetch.read()
+        return fetch.size >= min_bytes or fetch.must_answer
+
+    return broker.purgatory.wait(fetch.keys, request.max_wait_ms, ready, fetch.response)
+
+
+def _wanted(request: FetchRequest) -> Iterator[FetchPartition]:
+    for topic in request.topics:
+        topic_id = topic.topic_id
+        name = topic.topic if topic_id == ZERO_UUID else None
+        for asked in topic.partitions:
+            yield FetchPartition(
+                name,
+                topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                asked.partition_max_bytes,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+                asked.log_start_offset,
+            )
+
+
+def _forgotten(request: FetchRequest) -> Iterator[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        name = topic.topic_id if topic.topic_id != ZERO_UUID else topic.topic
+        for partition in topic.partitions:
+            yield name, partition
+
+
+def refuse(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    return FetchResponse(
+        error_code=error.code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(partition_index=asked.partition, error_code=error.code, high_watermark=-1, records=b"")
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

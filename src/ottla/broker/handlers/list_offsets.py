@@ -1,0 +1,111 @@
+"""ListOffsets: the offset of a time, or of an end of the log (F32, W06).
+
+A time gives the first record at or after it among those the client may read; none is offset -1 without an error. Below zero:
+-1 the end, -2 the start, -3 the record with the largest timestamp, -4 the start of what is on local disk (here the same as -2),
+-5 and -6 the ends of what is in tiered storage (there is none: -1).
+Version 0, with its lists of segment offsets, is not served.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+
+VERSIONS = (1, 11)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_KNOWN_FROM = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_READ_COMMITTED = 1
+_CONSUMER = -1
+
+
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    seen: set[TopicPartition] = set()
+    twice: set[TopicPartition] = set()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            key = TopicPartition(topic.name, asked.partition_index)
+            (twice if key in seen else seen).add(key)
+    topics: list[ListOffsetsTopicResponse] = []
+    for topic in request.topics:
+        answers: list[ListOffsetsPartitionResponse] = []
+        for asked in topic.partitions:
+            key = TopicPartition(topic.name, asked.partition_index)
+            try:
+                if key in twice:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is asked for more than once")
+                answers.append(_look_up(context.broker.partitions.get(key), asked, request, context.version))
+            except KafkaError as error:
+                answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+) -> ListOffsetsPartitionResponse:
+    timestamp = asked.timestamp
+    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, 1 << 16):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in ListOffsets version {version}")
+    partition.check_leader(asked.current_leader_epoch)
+    log = partition.log
+    if request.replica_id != _CONSUMER:
+        end_offset = log.log_end_offset
+    elif request.isolation_level == _READ_COMMITTED:
+        end_offset = partition.last_stable_offset
+    else:
+        end_offset = partition.high_watermark
+
+    def answer(timestamp_ms: int, offset: int, leader_epoch: int) -> ListOffsetsPartitionResponse:
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            timestamp=timestamp_ms,
+            offset=offset,
+            # Versions before 4 cannot carry it, and nobody asked.
+            leader_epoch=leader_epoch if version >= 4 else NO_LEADER_EPOCH,
+        )
+
+    if timestamp == LATEST:
+        return answer(NO_TIMESTAMP, end_offset, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return answer(NO_TIMESTAMP, log.log_start_offset, log.epoch_at(log.log_start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
+    found = partition.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end_offset:
+        return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
+    return answer(found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def refuse(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch: where a leader epoch ends in this leader's log (KIP-101, KIP-320).
+
+The answer is the largest epoch not above the one asked for, and the offset behind its last record; -1 for both if there is none.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.errors import KafkaError
+from ottla.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from ottla.types import TopicPartition
+
+VERSIONS = (0, 4)
+
+
+def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+    topics: list[OffsetForLeaderTopicResult] = []
+    for topic in request.topics:
+        answers: list[EpochEndOffset] = []
+        for asked in topic.partitions:
+            try:
+                partition = context.broker.partitions.get(TopicPartition(topic.topic, asked.partition))
+                partition.check_leader(asked.current_leader_epoch)
+                end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+                answers.append(EpochEndOffset(partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.offset))
+            except KafkaError as error:
+                answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code))
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def refuse(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[EpochEndOffset(partition=asked.partition, error_code=error.code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )

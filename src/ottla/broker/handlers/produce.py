@@ -1,0 +1,177 @@
+"""Produce: append what producers send.
+
+acks=0 gets no reply, and an error closes the connection, which is all the producer will notice (W01). acks=1 is answered after
+the append, acks=all when the high watermark has passed the records or the time is over (F27).
+Versions 0 to 2 carry message formats that are not stored; they are advertised, because librdkafka takes their absence for an
+ancient broker (KAFKA-18659), and answered with UNSUPPORTED_VERSION. From version 13 on topics are named by id.
+Not yet: transactions. A transactional batch is refused with INVALID_TXN_STATE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ottla.broker.context import CloseConnection, RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from ottla.records.validate import RecordsRefused
+from ottla.types import Buffer, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+
+VERSIONS = (0, 13)
+
+_FORMAT_V2_FROM = 3
+_ZSTD_FROM = 7
+_TOPIC_IDS_FROM = 13
+_ZSTD = 4
+_ATTRIBUTES_LOW_BYTE = 22
+
+
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    version, acks, broker = context.version, request.acks, context.broker
+    refusal = _refusal_of_all(request, version)
+    partitions = broker.partitions
+    now_ms = broker.world.clock.now_ms()
+    answers: list[TopicProduceResponse] = []
+    first_error: KafkaError | None = None
+    waits: list[_Wait] | None = None
+    for topic in request.topic_data:
+        name: str | None = topic.name
+        if version >= _TOPIC_IDS_FROM:
+            name = partitions.topic_name(topic.topic_id)
+        results: list[PartitionProduceResponse] = []
+        answers.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+        for data in topic.partition_data:
+            try:
+                if refusal is not None:
+                    raise refusal
+                if name is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
+                records = data.records if data.records is not None else b""
+                if version < _ZSTD_FROM and _uses_zstd(records):
+                    raise KafkaError(
+                        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, this is {version}"
+                    )
+                partition = partitions.get(TopicPartition(name, data.index))
+                info = partition.append(records, acks, now_ms)
+            except KafkaError as error:
+                if first_error is None:
+                    first_error = error
+                results.append(_failed(data.index, error))
+            else:
+                answer = PartitionProduceResponse(
+                    index=data.index,
+                    base_offset=info.first_offset,
+                    log_append_time_ms=info.log_append_time_ms,
+                    log_start_offset=info.log_start_offset,
+                )
+                results.append(answer)
+                if acks == -1 and partition.log.high_watermark <= info.last_offset:
+                    waits = waits if waits is not None else []
+                    waits.append(_Wait(partition, partition.leader_epoch, info.last_offset + 1, answer))
+    if acks == 0:
+        if first_error is not None:
+            raise CloseConnection(f"an acks=0 produce request that failed: {first_error}")
+        return None
+    response = ProduceResponse(responses=answers)
+    if waits is None:
+        return response
+    return broker.purgatory.wait(
+        [wait.partition.topic_partition for wait in waits],
+        request.timeout_ms,
+        ready=lambda: all(wait.settled() for wait in waits),
+        answer=lambda: _answer(response, waits),
+    )
+
+
+class _Wait:
+    """Records that were appended and are not yet on all in-sync replicas."""
+
+    __slots__ = ("answer", "end_offset", "leader_epoch", "open", "partition")
+
+    def __init__(self, partition: Partition, leader_epoch: int, end_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
+        self.answer = answer
+        self.open = True
+
+    def settled(self) -> bool:
+        """Whether the outcome is known: replicated, or this broker leads no more, or its disk failed."""
+        if not self.open:
+            return True
+        partition = self.partition
+        try:
+            partition.check_leader()
+        except KafkaError as error:
+            return self._close(error.code)
+        if partition.leader_epoch != self.leader_epoch:
+            return self._close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if partition.log.high_watermark < self.end_offset:
+            return False
+        if len(partition.isr) < partition.min_insync_replicas:
+            return self._close(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return self._close(ErrorCode.NONE)
+
+    def _close(self, code: ErrorCode) -> bool:
+        self.open = False
+        self.answer.error_code = code
+        return True
+
+
+def _answer(response: ProduceResponse, waits: list[_Wait]) -> ProduceResponse:
+    for wait in waits:
+        if not wait.settled():
+            wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+    return response
+
+
+def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data.index, error) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _refusal_of_all(request: ProduceRequest, version: int) -> KafkaError | None:
+    """What forbids the request as a whole; it is then the answer for each of its partitions."""
+    if version < _FORMAT_V2_FROM:
+        return KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, f"Produce version {version} is not supported, use {_FORMAT_V2_FROM} or above"
+        )
+    if request.acks not in (-1, 0, 1):
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {request.acks}")
+    if request.transactional_id is not None:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+    return None
+
+
+def _uses_zstd(records: Buffer) -> bool:
+    return len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & 7 == _ZSTD
+
+
+def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.detail)
+    if isinstance(error, RecordsRefused):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+            for batch_index, message in error.record_errors
+        ]
+    return answer

@@ -1,0 +1,224 @@
+"""All replicas on this broker, and the data directories they lie in.
+
+Owns the table of partitions and brings it in line with each cluster image. Never decides who leads: the image says so.
+
+1. After `apply(image)` every replica that the image places here has a log, or is offline.
+2. A failed directory takes its own replicas offline and nothing else (F6, L06); the last one takes the broker with it.
+3. A deleted replica's directory is renamed at once, so that no restart finds it, and removed after `file.delete.delay.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from ottla.broker.partition import Partition
+from ottla.broker.role_changes import Role, role_changes
+from ottla.broker.topic_config import log_config_of, rules_of
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.settings import BrokerSettings, TopicSettings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Clock
+from ottla.storage.data_dir import DataDir, least_used
+from ottla.storage.log import Log
+from ottla.types import ZERO_UUID, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Partitions:
+    def __init__(
+        self,
+        broker_id: int,
+        settings: BrokerSettings,
+        data_dirs: Sequence[DataDir],
+        clock: Clock,
+        *,
+        on_progress: Callable[[TopicPartition], None],
+        on_last_directory_failed: Callable[[str], None],
+        on_settings: Callable[[BrokerSettings], None],
+        failed_paths: Sequence[str] = (),
+    ) -> None:
+        self._broker_id = broker_id
+        self._static_settings = settings
+        self._settings = settings
+        self._data_dirs = list(data_dirs)
+        self._failed_paths = list(failed_paths)
+        """Directories that could not even be opened."""
+        self._clock = clock
+        self._on_progress = on_progress
+        self._on_last_directory_failed = on_last_directory_failed
+        self._on_settings = on_settings
+        self._image: ClusterImage | None = None
+        self._by_key: dict[tuple[str, int], Partition] = {}
+        self._doomed: list[tuple[int, str]] = []
+        """(when, directory) of deleted replicas."""
+        self.flush_requested: dict[Partition, None] = {}
+        """Partitions with a freshly sealed segment, to be flushed soon."""
+
+    # Looking up
+
+    def get(self, key: TopicPartition) -> Partition:
+        partition = self._by_key.get(key)
+        if partition is None:
+            raise self._absent(key)
+        return partition
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._image.topic_names.get(topic_id) if self._image is not None else None
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_key.values())
+
+    def online(self) -> list[Partition]:
+        return [partition for partition in self._by_key.values() if not partition.is_offline]
+
+    def by_data_dir(self) -> list[tuple[DataDir, list[Partition]]]:
+        found: dict[str, list[Partition]] = {data_dir.path: [] for data_dir in self._data_dirs if data_dir.online}
+        for partition in self.online():
+            found[partition.data_dir.path].append(partition)
+        return [(data_dir, found[data_dir.path]) for data_dir in self._data_dirs if data_dir.online]
+
+    def online_dirs(self) -> list[DataDir]:
+        return [data_dir for data_dir in self._data_dirs if data_dir.online]
+
+    def offline_paths(self) -> list[str]:
+        return self._failed_paths + [data_dir.path for data_dir in self._data_dirs if not data_dir.online]
+
+    def _absent(self, key: TopicPartition) -> KafkaError:
+        topic = self._image.topics.get(key.topic) if self._image is not None else None
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
+        if self._broker_id in topic.partitions[key.partition].replicas:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {key} is offline")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {key}")
+
+    # Following the image
+
+    def topic_settings(self, name: str) -> TopicSettings:
+        topic = self._image.topics.get(name) if self._image is not None else None
+        return TopicSettings.resolve(self._settings, topic.config if topic is not None else {})
+
+    def apply(self, image: ClusterImage) -> None:
+        changes = role_changes(self._image, image, self._broker_id)
+        self._image = image
+        if changes.settings_changed:
+            own, default = image.dynamic_config(self._broker_id)
+            self._settings = self._static_settings.with_dynamic(own, default)
+            self._on_settings(self._settings)
+            for name in {partition.topic_partition.topic for partition in self}:
+                self._configure(name)
+        for key in changes.removed:
+            self._remove(key)
+        for topic in changes.reconfigured:
+            self._configure(topic.name)
+        for role in changes.taken:
+            partition = self._by_key.get(role.topic_partition)
+            if partition is None:
+                partition = self._create(role)
+            if partition is not None:
+                try:
+                    partition.take_role(role.partition)
+                except OSError as error:
+                    self.directory_failed(partition.data_dir, error)
+
+    def _create(self, role: Role) -> Partition | None:
+        key, topic_id = role.topic_partition, role.topic.topic_id
+        settings = TopicSettings.resolve(self._settings, role.topic.config)
+        config = log_config_of(settings)
+        while True:
+            try:
+                data_dir, log = self._find_log(key, topic_id)
+            except KafkaError as error:
+                logger.error("%s has no place: %s", key, error.detail)
+                return None
+            try:
+                if log is None:
+                    log = data_dir.create_log(key, topic_id, config, self._clock.now_ms())
+                log.config = config
+            except OSError as error:
+                self.directory_failed(data_dir, error)
+                continue
+            break
+        partition = Partition(
+            log,
+            data_dir,
+            self._broker_id,
+            rules_of(settings),
+            settings.int("min.insync.replicas"),
+            self._on_progress,
+            self.directory_failed,
+            self.flush_requested,
+        )
+        self._by_key[key] = partition
+        return partition
+
+    def _find_log(self, key: TopicPartition, topic_id: bytes) -> tuple[DataDir, Log | None]:
+        """The log that was found on disk at the start, or the directory where a new one belongs."""
+        for data_dir in self._data_dirs:
+            log = data_dir.logs.get(key)
+            if log is None or log.closed or not data_dir.online:
+                continue
+            try:
+                if log.topic_id == ZERO_UUID:
+                    data_dir.assign_topic_id(log, topic_id)
+                elif log.topic_id != topic_id:
+                    # It is what a deleted topic of the same name left behind.
+                    logger.info("%s in %s belongs to a topic that was deleted: removing it", key, data_dir.path)
+                    self._doom(data_dir.delete_log(key), log)
+                    continue
+            except OSError as error:
+                self.directory_failed(data_dir, error)
+                continue
+            return data_dir, log
+        return least_used(self._data_dirs), None
+
+    def _configure(self, name: str) -> None:
+        settings = self.topic_settings(name)
+        config, rules = log_config_of(settings), rules_of(settings)
+        topic = self._image.topics.get(name) if self._image is not None else None
+        for index in range(len(topic.partitions) if topic is not None else 0):
+            partition = self._by_key.get((name, index))
+            if partition is not None:
+                partition.log.config = config
+                partition.rules = rules
+                partition.min_insync_replicas = settings.int("min.insync.replicas")
+
+    def _remove(self, key: TopicPartition) -> None:
+        partition = self._by_key.pop(key, None)
+        if partition is None:
+            return
+        self.flush_requested.pop(partition, None)
+        if not partition.is_offline:
+            try:
+                self._doom(partition.data_dir.delete_log(key), partition.log)
+            except OSError as error:
+                self.directory_failed(partition.data_dir, error)
+        # Whoever waits on it hears that it is gone.
+        partition.go_offline()
+
+    def _doom(self, path: str, log: Log) -> None:
+        self._doomed.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
+
+    def take_doomed(self, now_ms: int) -> list[str]:
+        """Directories of deleted replicas whose time has come."""
+        due = [path for when, path in self._doomed if when <= now_ms]
+        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+        return due
+
+    # Failing directories
+
+    def directory_failed(self, data_dir: DataDir, error: OSError) -> None:
+        """A call to the disk failed: nobody can say what it holds now. Its replicas stop, the others go on."""
+        if not data_dir.online:
+            return
+        data_dir.mark_offline(error)
+        lost = [partition for partition in self if partition.data_dir is data_dir]
+        logger.error("data directory %s is offline with %d replicas: %s", data_dir.path, len(lost), error)
+        for partition in lost:
+            partition.go_offline()
+        if not self.online_dirs():
+            self._on_last_directory_failed(f"all data directories are offline, the last one failed with: {error}")

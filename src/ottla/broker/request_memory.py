@@ -1,0 +1,85 @@
+"""The memory that requests are received into.
+
+Owns one receive buffer for all connections of the loop, a few spare buffers for large frames, and the count of bytes held by
+frames that are not complete yet (`queued.max.request.bytes`). Never touches a socket.
+
+A read fills the buffer and is consumed before the next read of any connection, so idle connections cost nothing. Only the rest of
+a frame that did not arrive whole, or bytes sent ahead of a reply, are held per connection; they are taken as bytes arrive, not as
+lengths claim.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+SHARED_BYTES = 256 << 10
+HEAD_ROOM = 4
+"""Kept free before the bytes of a read: the start of a length prefix that came with the read before goes there."""
+SPARE_BYTES = (1 << 20) + (64 << 10)
+"""A default-sized full batch and its request around it."""
+SPARES_MAX = 8
+GROWTH_START_BYTES = 64 << 10
+HELD_BYTES_MAX = 512 << 20
+"""The bound where the settings name none: half a gigabyte of half-received requests is no use to anyone."""
+
+
+class RequestMemory:
+    def __init__(self, held_bytes_max: int = -1) -> None:
+        self.shared = memoryview(bytearray(SHARED_BYTES))
+        self.shared_tail = self.shared[HEAD_ROOM:]
+        self.held_bytes = 0
+        self.held_bytes_max = held_bytes_max if held_bytes_max > 0 else HELD_BYTES_MAX
+        self._spares: list[bytearray] = []
+        self._queue: deque[Callable[[], None]] = deque()
+
+    @property
+    def exhausted(self) -> bool:
+        return self.held_bytes >= self.held_bytes_max
+
+    def take(self, frame_bytes: int, have_bytes: int) -> bytearray:
+        """A buffer for a frame of which `have_bytes` are here: as large as the frame, or to be grown."""
+        if frame_bytes <= SPARE_BYTES and self._spares:
+            buffer = self._spares.pop()
+        elif self.exhausted:
+            buffer = bytearray(have_bytes)
+        else:
+            buffer = bytearray(min(frame_bytes, max(GROWTH_START_BYTES, 2 * have_bytes)))
+        self.held_bytes += len(buffer)
+        return buffer
+
+    def grow(self, buffer: bytearray, frame_bytes: int) -> bytearray:
+        """The same bytes in a buffer of twice the size, or of the frame's size if that is less."""
+        size = min(frame_bytes, max(GROWTH_START_BYTES, 2 * len(buffer)))
+        if frame_bytes <= SPARE_BYTES:
+            # This size of frame will come again: grow straight to a buffer that can be kept, now that bytes have come.
+            size = SPARE_BYTES if size >= SPARE_BYTES // 2 else size
+        larger = bytearray(size)
+        larger[: len(buffer)] = buffer
+        self.held_bytes += len(larger) - len(buffer)
+        return larger
+
+    def give_back(self, buffer: bytearray) -> None:
+        if len(buffer) == SPARE_BYTES and len(self._spares) < SPARES_MAX:
+            self._spares.append(buffer)
+        self.release(len(buffer))
+
+    def hold(self, count: int) -> None:
+        """Count bytes that a connection keeps beyond its frame."""
+        self.held_bytes += count
+
+    def release(self, count: int) -> None:
+        self.held_bytes -= count
+        # One at a time: each that goes on may take what was released.
+        while self._queue and self.held_bytes < self.held_bytes_max:
+            self._queue.popleft()()
+
+    def when_available(self, go_on: Callable[[], None]) -> None:
+        """Call back, in order of asking, once memory has been released."""
+        self._queue.append(go_on)
+
+    def forget(self, go_on: Callable[[], None]) -> None:
+        try:
+            self._queue.remove(go_on)
+        except ValueError:
+            pass

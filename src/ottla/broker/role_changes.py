@@ -1,0 +1,64 @@
+"""From one cluster image to the next: what this broker has to do about its replicas.
+
+Pure: compares two images and says what changed. Topics that the two images share are not looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
+from ottla.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A replica of this broker that is new or whose leader, epoch or in-sync replicas changed."""
+
+    topic: TopicImage
+    topic_partition: TopicPartition
+    partition: PartitionImage
+
+
+@dataclass(slots=True)
+class RoleChanges:
+    removed: list[TopicPartition] = field(default_factory=list)
+    """Comes first: a topic that was deleted and made again is another topic."""
+    taken: list[Role] = field(default_factory=list)
+    reconfigured: list[TopicImage] = field(default_factory=list)
+    """Known topics whose settings changed."""
+    settings_changed: bool = False
+    """The broker's own dynamic settings changed, on which all topics may depend."""
+
+
+def role_changes(before: ClusterImage | None, after: ClusterImage, broker_id: int) -> RoleChanges:
+    changes = RoleChanges()
+    known = before.topics if before is not None else {}
+    for name, topic in known.items():
+        now = after.topics.get(name)
+        if now is topic:
+            continue
+        same_topic = now is not None and now.topic_id == topic.topic_id
+        for index in _hosted(topic, broker_id):
+            if not same_topic or now is None or index not in _hosted(now, broker_id):
+                changes.removed.append(TopicPartition(name, index))
+    for name, topic in after.topics.items():
+        former = known.get(name)
+        if former is topic:
+            continue
+        if former is not None and former.topic_id != topic.topic_id:
+            former = None
+        for index, partition in _hosted(topic, broker_id).items():
+            if former is None or index >= len(former.partitions) or former.partitions[index] != partition:
+                changes.taken.append(Role(topic, TopicPartition(name, index), partition))
+        if former is not None and former.config != topic.config:
+            changes.reconfigured.append(topic)
+    if before is None:
+        changes.settings_changed = any(after.dynamic_config(broker_id))
+    else:
+        changes.settings_changed = before.dynamic_config(broker_id) != after.dynamic_config(broker_id)
+    return changes
+
+
+def _hosted(topic: TopicImage, broker_id: int) -> dict[int, PartitionImage]:
+    return {index: partition for index, partition in enumerate(topic.partitions) if broker_id in partition.replicas}

@@ -1,0 +1,31 @@
+"""The system's clocks and its source of chance, behind `ports.Clock` and `ports.Random`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class SystemRandom:
+    """The operating system's generator: ids made from it are unique across restarts and machines."""
+
+    __slots__ = ()
+
+    def bytes(self, count: int) -> bytes:
+        return os.urandom(count)
+
+    def below(self, limit: int) -> int:
+        if limit <= 0:
+            raise ValueError(f"limit must be positive, not {limit}")
+        # 64 bits more than the limit needs: the bias of the remainder is below anything one could observe.
+        return int.from_bytes(os.urandom((limit.bit_length() + 7) // 8 + 8), "big") % limit
