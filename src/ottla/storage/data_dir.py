@@ -71,6 +71,8 @@ class DataDir:
         """Why the directory is offline."""
         self.was_clean = False
         """Whether the broker before us stopped cleanly; known after `load`."""
+        self._checkpointed: set[TopicPartition] = set()
+        """Of which partitions the checkpoint files speak."""
 
     @classmethod
     def open(
@@ -125,6 +127,7 @@ class DataDir:
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         log_starts = self._read_checkpoint(LOG_STARTS)
         high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        self._checkpointed = recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
@@ -156,6 +159,9 @@ class DataDir:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
                 )
             return log
+        if topic_partition in self._checkpointed:
+            # They speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new one.
+            self.write_checkpoints(other for other in self.logs.values() if other is not log)
         path = f"{self.path}/{partition_dir(topic_partition)}"
         self._disk.make_dirs(path)
         if topic_id != ZERO_UUID:
@@ -193,6 +199,7 @@ class DataDir:
         write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
         starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
         write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)
+        self._checkpointed = {log.topic_partition for log in logs}
 
     # --- failing and ending
 
