@@ -1,0 +1,209 @@
+"""Creating, growing and deleting topics: a request and an image give changes of the tree, or a KafkaError.
+
+Owns: every rule about what may be asked of a topic (W05). Never writes; never looks at anything but its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ottla.cluster import znodes
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.placement import place
+from ottla.cluster.requests import NOT_GIVEN, NewPartitions, NewTopic
+from ottla.cluster.settings import BrokerSettings, topic_config_problems
+from ottla.cluster.topic_names import check_topic_name, collision_key
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Change, Create, Delete, Random, SetData
+
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""As Kafka: a request that makes more is refused, so that no single one can fill the memory."""
+
+
+def plan_topic(image: ClusterImage, settings: BrokerSettings, topic_id: bytes, new: NewTopic, random: Random) -> TopicImage:
+    """The topic as it would be, or a KafkaError that says why not."""
+    check_topic_name(new.name)
+    if new.name == "__cluster_metadata":
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "__cluster_metadata is kept for Kafka's own controllers")
+    if new.name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {new.name} exists already")
+    _check_collision(image, new.name)
+    problems = topic_config_problems(new.config, settings)
+    if problems:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+    placed = _assigned(image, new) if new.assignments else _placed(image, settings, new, random)
+    config = {name: value.strip() for name, value in new.config.items() if value is not None}
+    return TopicImage(new.name, topic_id, tuple(first_state(replicas) for replicas in placed), config)
+
+
+def _check_collision(image: ClusterImage, name: str) -> None:
+    if "." not in name and "_" not in name:
+        return
+    key = collision_key(name)
+    for other in image.topics:
+        if collision_key(other) == key:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic's name {name} collides with {other}: '.' and '_' count as the same"
+            )
+
+
+def _placed(image: ClusterImage, settings: BrokerSettings, new: NewTopic, random: Random) -> Sequence[tuple[int, ...]]:
+    replication_factor, count = new.replication_factor, new.partition_count
+    if replication_factor == NOT_GIVEN:
+        replication_factor = settings.int("default.replication.factor")
+    if count == NOT_GIVEN:
+        count = settings.int("num.partitions")
+    if replication_factor < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor {replication_factor} is not allowed; allowed: 1 or more, or -1 for the broker's default",
+        )
+    if count < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"{count} partitions are not allowed; allowed: 1 or more, or -1 for the broker's default",
+        )
+    _check_count(count)
+    _check_factor(image, replication_factor)
+    brokers = {broker.id: broker.rack for broker in image.brokers.values()}
+    return place(brokers, count, replication_factor, start=random.below(len(brokers)), shift=random.below(len(brokers)))
+
+
+def _check_count(count: int) -> None:
+    if count > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, f"{count} partitions in one request are too many; allowed: {PARTITIONS_PER_REQUEST_MAX}"
+        )
+
+
+def _check_factor(image: ClusterImage, replication_factor: int) -> None:
+    alive = len(image.brokers)
+    if replication_factor > alive:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor {replication_factor} cannot be reached: the cluster has {alive} "
+            f"{'broker' if alive == 1 else 'brokers'}",
+        )
+
+
+def _assigned(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]]:
+    if new.replication_factor != NOT_GIVEN:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the replication factor must be -1")
+    if new.partition_count != NOT_GIVEN:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the number of partitions must be -1")
+    _check_count(len(new.assignments))
+    by_partition: dict[int, tuple[int, ...]] = {}
+    for partition, replicas in new.assignments:
+        if partition in by_partition:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} is assigned twice")
+        by_partition[partition] = replicas
+    if set(by_partition) != set(range(len(by_partition))):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assigned partitions must be numbered from 0 without a gap")
+    placed = [by_partition[partition] for partition in range(len(by_partition))]
+    _check_assignments(image.brokers, placed, first_partition=0, replication_factor=len(placed[0]))
+    return placed
+
+
+def _check_assignments(
+    brokers: Mapping[int, BrokerImage], placed: Sequence[tuple[int, ...]], first_partition: int, replication_factor: int
+) -> None:
+    for partition, replicas in enumerate(placed, start=first_partition):
+        wrong = None
+        if not replicas:
+            wrong = "has no broker"
+        elif len(set(replicas)) < len(replicas):
+            wrong = f"names a broker twice: {list(replicas)}"
+        elif unknown := [broker for broker in replicas if broker not in brokers]:
+            wrong = f"names brokers the cluster does not have: {unknown}"
+        elif len(replicas) != replication_factor:
+            wrong = f"has {len(replicas)} replicas where the others have {replication_factor}"
+        if wrong is not None:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {partition} {wrong}")
+
+
+def first_state(replicas: tuple[int, ...]) -> PartitionImage:
+    """A new partition: all replicas in sync, the first one leads."""
+    return PartitionImage(replicas[0], 0, replicas, replicas)
+
+
+def create_changes(topic: TopicImage, controller_epoch: int) -> list[Change]:
+    changes: list[Change] = [
+        Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)),
+        Create(
+            znodes.topic_path(topic.name),
+            znodes.encode_topic(topic.topic_id, [partition.replicas for partition in topic.partitions]),
+        ),
+        Create(znodes.partitions_path(topic.name)),
+    ]
+    return changes + _partition_changes(topic, 0, controller_epoch)
+
+
+def _partition_changes(topic: TopicImage, first: int, controller_epoch: int) -> list[Change]:
+    changes: list[Change] = []
+    for number in range(first, len(topic.partitions)):
+        state = znodes.encode_partition_state(topic.partitions[number], controller_epoch)
+        changes.append(Create(znodes.partition_path(topic.name, number)))
+        changes.append(Create(znodes.partition_state_path(topic.name, number), state))
+    return changes
+
+
+def delete_changes(topic: TopicImage) -> list[Change]:
+    changes: list[Change] = []
+    for number in range(len(topic.partitions)):
+        changes.append(Delete(znodes.partition_state_path(topic.name, number)))
+        changes.append(Delete(znodes.partition_path(topic.name, number)))
+    changes.append(Delete(znodes.partitions_path(topic.name)))
+    changes.append(Delete(znodes.topic_path(topic.name)))
+    changes.append(Delete(znodes.topic_config_path(topic.name)))
+    return changes
+
+
+def plan_partitions(image: ClusterImage, asked: NewPartitions) -> TopicImage:
+    """The topic with its added partitions, or a KafkaError that says why not."""
+    topic = image.topics.get(asked.topic)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.topic}")
+    present = len(topic.partitions)
+    if asked.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the topic {topic.name} has {present} partitions already")
+    if asked.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"the topic {topic.name} has {present} partitions; their number can only grow, not become {asked.count}",
+        )
+    added = asked.count - present
+    _check_count(added)
+    replication_factor = len(topic.partitions[0].replicas)
+    if asked.assignments is not None:
+        if len(asked.assignments) != added:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partitions are to be added, but {len(asked.assignments)} are assigned",
+            )
+        placed = [tuple(replicas) for replicas in asked.assignments]
+        _check_assignments(image.brokers, placed, present, replication_factor)
+    else:
+        _check_factor(image, replication_factor)
+        placed = _continue_placement(image, topic, added, replication_factor)
+    return replace(topic, partitions=topic.partitions + tuple(first_state(replicas) for replicas in placed))
+
+
+def _continue_placement(image: ClusterImage, topic: TopicImage, added: int, factor: int) -> list[tuple[int, ...]]:
+    """Go on round the brokers where the topic began, as Kafka does."""
+    first = topic.partitions[0].replicas[0]
+    ids = sorted(image.brokers)
+    start = next((index for index, broker in enumerate(ids) if broker >= first), 0)
+    racks = {broker.id: broker.rack for broker in image.brokers.values()}
+    return place(racks, added, factor, start=start, shift=start, first_partition=len(topic.partitions))
+
+
+def grow_changes(before: TopicImage, after: TopicImage, controller_epoch: int) -> list[Change]:
+    changes: list[Change] = [
+        SetData(
+            znodes.topic_path(after.name),
+            znodes.encode_topic(after.topic_id, [partition.replicas for partition in after.partitions]),
+        )
+    ]
+    return changes + _partition_changes(after, len(before.partitions), controller_epoch)

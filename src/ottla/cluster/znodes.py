@@ -1,0 +1,222 @@
+"""The metadata tree: its paths and the JSON of its nodes, as Kafka 2 and 3 keep them in ZooKeeper.
+
+Owns: where something stands and how it is written there; nothing else in the project builds a path or reads a node's JSON.
+Never decides what to write. Unknown fields of a node are ignored, as Kafka does; a node that cannot be understood is a
+`StoreError` that names its path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import BrokerImage, PartitionImage
+from ottla.cluster.uuids import uuid_bytes, uuid_text
+from ottla.ports import StoreError
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONFIG_TOPICS: Final = "/config/topics"
+CONFIG_BROKERS: Final = "/config/brokers"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+ADOPTED: Final = "/ottla/adopted"
+"""Ottla's own mark: the data directories were looked through for the topics of a former Apache Kafka."""
+DEFAULT_ENTITY: Final = "<default>"
+
+BASE_PATHS: Final = (
+    "/admin",
+    "/admin/delete_topics",
+    "/brokers",
+    BROKER_IDS,
+    BROKER_SEQUENCE,
+    TOPICS,
+    "/cluster",
+    "/config",
+    CONFIG_BROKERS,
+    "/config/changes",
+    "/config/clients",
+    "/config/ips",
+    CONFIG_TOPICS,
+    "/config/users",
+    "/consumers",
+    "/isr_change_notification",
+    PRODUCER_ID_BLOCK,
+    "/log_dir_event_notification",
+    "/ottla",
+)
+"""What a first start creates, parents before children."""
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def partition_state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{CONFIG_TOPICS}/{topic}"
+
+
+def broker_config_path(name: str) -> str:
+    """Of a broker's dynamic settings; "" is every broker."""
+    return f"{CONFIG_BROKERS}/{name or DEFAULT_ENTITY}"
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """The broker that is controller."""
+    return int(_decode(CONTROLLER, data)["brokerid"])
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    return str(_decode(CLUSTER_ID, data)["id"])
+
+
+def encode_broker(broker: BrokerImage, now_ms: int) -> bytes:
+    plain = next((endpoint for endpoint in broker.endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+    fields: dict[str, object] = {
+        "version": 5,
+        "host": plain.host if plain else None,
+        "port": plain.port if plain else -1,
+        "jmx_port": -1,
+        "timestamp": str(now_ms),
+        "endpoints": [str(endpoint) for endpoint in broker.endpoints],
+        "listener_security_protocol_map": {endpoint.listener: endpoint.security_protocol for endpoint in broker.endpoints},
+    }
+    if broker.rack is not None:
+        fields["rack"] = broker.rack
+    return _encode(fields | {"features": {}})
+
+
+def decode_broker(broker_id: int, data: bytes, czxid: int) -> BrokerImage:
+    path = broker_path(broker_id)
+    fields = _decode(path, data)
+    try:
+        protocols = fields["listener_security_protocol_map"]
+        endpoints = tuple(_decode_endpoint(text, protocols) for text in fields["endpoints"])
+        return BrokerImage(broker_id, czxid, fields.get("rack"), endpoints)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+
+
+def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    listener, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return Endpoint(listener, host.strip("[]"), int(port), protocols[listener])
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    topic_id: bytes | None
+    replicas: Mapping[int, tuple[int, ...]]
+
+
+def encode_topic(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:
+    return _encode(
+        {
+            "version": 3,
+            "partitions": {str(partition): list(brokers) for partition, brokers in enumerate(replicas)},
+            "adding_replicas": {},
+            "removing_replicas": {},
+            "topic_id": uuid_text(topic_id),
+        }
+    )
+
+
+def decode_topic(topic: str, data: bytes) -> TopicNode:
+    path = topic_path(topic)
+    fields = _decode(path, data)
+    try:
+        replicas = {int(partition): tuple(brokers) for partition, brokers in fields["partitions"].items()}
+        topic_id = fields.get("topic_id")
+        return TopicNode(uuid_bytes(topic_id) if topic_id else None, replicas)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+
+
+def encode_partition_state(partition: PartitionImage, controller_epoch: int) -> bytes:
+    return _encode(
+        {
+            "version": 1,
+            "leader": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+            "controller_epoch": controller_epoch,
+            "isr": list(partition.isr),
+        }
+    )
+
+
+def decode_partition_state(path: str, data: bytes, replicas: tuple[int, ...], version: int) -> PartitionImage:
+    fields = _decode(path, data)
+    try:
+        return PartitionImage(int(fields["leader"]), int(fields["leader_epoch"]), tuple(fields["isr"]), replicas, version)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    fields = _decode(path, data)
+    config = fields.get("config")
+    if not isinstance(config, dict):
+        raise StoreError(f"{path} cannot be understood: it has no config")
+    return {str(name): str(value) for name, value in config.items()}
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def decode_producer_id_block(data: bytes) -> int:
+    """The last producer id that was given away; -1 if none was."""
+    if not data:
+        return -1
+    try:
+        return int(_decode(PRODUCER_ID_BLOCK, data)["block_end"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{PRODUCER_ID_BLOCK} cannot be understood: {error!r}") from error
+
+
+def _encode(fields: Mapping[str, object]) -> bytes:
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _decode(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        fields = json.loads(data)
+    except ValueError as error:
+        raise StoreError(f"{path} is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise StoreError(f"{path} does not hold a JSON object")
+    return fields
