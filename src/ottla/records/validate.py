@@ -193,14 +193,14 @@ def _unpack(packed: memoryview, codec: int, rules: Rules) -> bytes:
 
 
 def _check_records(section: bytes, info: BatchInfo, rules: Rules, now_ms: int) -> walks.Walk:
-    earliest = now_ms - rules.timestamp_before_max_ms
-    latest = now_ms + rules.timestamp_after_max_ms
+    earliest = max(now_ms - rules.timestamp_before_max_ms, walks.INT64_MIN)
+    latest = min(now_ms + rules.timestamp_after_max_ms, walks.INT64_MAX)
     delta_min = walks.INT64_MIN
     delta_max = walks.INT64_MAX
     if rules.timestamp_type == CREATE_TIME:
-        # as deltas, so that no record's timestamp has to be computed; cut to int64, which no sum of the two may leave
-        delta_min = min(max(max(earliest, walks.INT64_MIN) - info.base_timestamp, walks.INT64_MIN), walks.INT64_MAX)
-        delta_max = max(min(min(latest, walks.INT64_MAX) - info.base_timestamp, walks.INT64_MAX), walks.INT64_MIN)
+        # as deltas, so that no record's timestamp has to be computed
+        delta_min = min(max(earliest - info.base_timestamp, walks.INT64_MIN), walks.INT64_MAX)
+        delta_max = max(min(latest - info.base_timestamp, walks.INT64_MAX), walks.INT64_MIN)
     try:
         found = walks.walk(section, info.record_count, delta_min, delta_max)
     except MalformedInput as error:
