@@ -196,9 +196,11 @@ class DataDir:
         write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
 
     def _write_recovery_points(self, logs: list[Log]) -> None:
-        write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
+        # The starts first: a recovery point moves with the start, over records that were never flushed. Were it durable alone,
+        # a crash would bring those back and believe them.
         starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
         write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)
+        write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
         self._checkpointed = {log.topic_partition for log in logs}
 
     # --- failing and ending

@@ -65,7 +65,7 @@ def open_log(
     if found.clean and not _ends_whole(segments):
         found = Found(False, 0, found.log_start_offset)
     if not found.clean:
-        segments = _recover(segments, found.recovery_point, epochs, disk)
+        segments = _recover(segments, found.recovery_point, epochs, disk, gaps=config.compacted)
 
     if segments and segments[-1].end_offset < found.log_start_offset:
         # all that is left lies before the start of the log: somebody took files away
@@ -228,8 +228,12 @@ def _ends_whole(segments: list[Segment]) -> bool:
     return True
 
 
-def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk) -> list[Segment]:
-    """Check every batch from the segment of the recovery point on. Returns the segments that are left."""
+def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk, *, gaps: bool) -> list[Segment]:
+    """Check every batch from the segment of the recovery point on. Returns the segments that are left.
+
+    A crash may take whole batches off the end of a segment and leave the next one. Unless compaction makes `gaps`, the log then
+    ends there: what follows was not flushed either, and readers must not skip records unawares.
+    """
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     for segment in segments[:first]:
         if not segment.indexes_plausible():
@@ -240,7 +244,7 @@ def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, d
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
         end_offset, cut_bytes = _recover_segment(segment, follower, epochs)
-        if cut_bytes or slot + 1 == len(segments):
+        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not gaps):
             segment.end_offset = end_offset
             for later in segments[slot + 1 :]:
                 _remove_segment(disk, later)
