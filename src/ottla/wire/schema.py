@@ -21,8 +21,8 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar, dataclass_transform
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar, cast, dataclass_transform
 
 from ottla.types import ZERO_UUID
 
@@ -67,8 +67,7 @@ class ListOf:
 Type = str | type | ListOf
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """What one attribute is on the wire."""
 
     name: str
@@ -131,12 +130,7 @@ def wire(
     in_tags = NO_VERSIONS if tag is None else versions_of(tagged) if tagged else known
     if isinstance(default, _Unset):
         default = None if tag is not None and isinstance(type_, type) else _own_default(type_)
-    spec = Field("", type_, known, versions_of(nullable), tag, in_tags, ignorable, default)
-    if isinstance(default, list):
-        return field(default_factory=list, metadata={"wire": spec})
-    if isinstance(default, _Fresh):
-        return field(default_factory=default.cls, metadata={"wire": spec})
-    return field(default=default, metadata={"wire": spec})
+    return Field("", type_, known, versions_of(nullable), tag, in_tags, ignorable, default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,29 +164,24 @@ def _own_default(type_: Type) -> Any:
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
 def message(*, versions: str | None = None, flexible: str = "none") -> Callable[[type[T]], type[T]]:
-    """Make a class a message, or (without `versions`) a part of messages: a slotted dataclass that knows its form on the wire."""
+    """Make a class a message, or (without `versions`) a part of messages: slotted, built by keyword, compared by value."""
+    known = None if versions is None else versions_of(versions)
+    flexible_in = versions_of(flexible)
 
     def decorate(cls: type[T]) -> type[T]:
-        # One generic __repr__ and __eq__ instead of generated ones, and a docstring, so that `dataclass` has little to compile: a
-        # broker imports hundreds of these classes while it starts.
-        own = dict(cls.__dict__)
-        cls.__doc__ = cls.__doc__ or cls.__name__
-        made = dataclass(slots=True, kw_only=True, repr=False, eq=False, match_args=False)(cls)
-        specs = []
-        for name, attribute in made.__dataclass_fields__.items():  # type: ignore[attr-defined]
-            spec: Field = attribute.metadata["wire"]
-            specs.append(
-                Field(name, spec.type, spec.versions, spec.nullable, spec.tag, spec.tagged, spec.ignorable, spec.default)
-            )
-        if "__repr__" not in own:
-            made.__repr__ = _repr  # type: ignore[method-assign]
-        made.__eq__ = _eq  # type: ignore[method-assign]
-        made.__hash__ = None  # type: ignore[assignment]
-        definition = Definition(
-            made.__name__, None if versions is None else versions_of(versions), versions_of(flexible), tuple(specs)
-        )
-        made.__wire__ = definition  # type: ignore[attr-defined]
-        return made
+        # What `dataclass` would do, without its price: it compiles three functions for each class, and a broker imports hundreds
+        # of these classes while it starts, most of which are only ever made by decoders. `__init__` is compiled at first use.
+        body = dict(cls.__dict__)
+        fields = tuple(body.pop(name)._replace(name=name) for name in cls.__annotations__)
+        for name in ("__dict__", "__weakref__"):
+            body.pop(name, None)
+        body["__slots__"] = tuple(field.name for field in fields)
+        body["__wire__"] = Definition(cls.__name__, known, flexible_in, fields)
+        body["__init__"] = _first_init
+        body["__repr__"] = _repr
+        body["__eq__"] = _eq
+        body["__hash__"] = None
+        return cast("type[T]", type(cls.__name__, cls.__bases__, body))
 
     return decorate
 
@@ -207,6 +196,34 @@ def definition_of(cls: type) -> Definition:
 def is_fresh(default: Any) -> bool:
     """Whether a field's default is a new, empty part (and not a value that can be shared)."""
     return isinstance(default, _Fresh)
+
+
+def _first_init(self: Any, **values: Any) -> None:
+    cls = type(self)
+    cls.__init__ = _compiled_init(definition_of(cls))
+    cls.__init__(self, **values)
+
+
+def _compiled_init(definition: Definition) -> Callable[..., None]:
+    scope: dict[str, Any] = {"unset": _UNSET}
+    parameters = []
+    body = []
+    for field in definition.fields:
+        name = field.name
+        if isinstance(field.default, list | _Fresh):
+            parameters.append(f"{name}=unset")
+            fresh = "[]"
+            if isinstance(field.default, _Fresh):
+                scope[f"new_{name}"] = field.default.cls
+                fresh = f"new_{name}()"
+            body.append(f"    self.{name} = {fresh} if {name} is unset else {name}")
+        else:
+            parameters.append(f"{name}={field.default!r}")
+            body.append(f"    self.{name} = {name}")
+    head = f"def __init__(self{', *, ' if parameters else ''}{', '.join(parameters)}):"
+    exec(compile("\n".join([head, *body, "    return"]), f"<{definition.name}>", "exec"), scope)
+    made: Callable[..., None] = scope["__init__"]
+    return made
 
 
 def _repr(self: Any) -> str:
