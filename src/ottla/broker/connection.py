@@ -166,6 +166,14 @@ class Connection(asyncio.BufferedProtocol):
         """Nothing is owed to this peer by a handler."""
         return self._pending is None
 
+    def hold(self) -> None:
+        """Read nothing until `begin`."""
+        self._pause_reading()
+
+    def begin(self) -> None:
+        if not self._closed:
+            self._resume_reading()
+
     def close(self) -> None:
         """Close now; what was not sent yet is not sent."""
         if not self._closed:

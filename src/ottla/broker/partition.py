@@ -152,7 +152,7 @@ class Partition:
             log.high_watermark = log.log_end_offset
             self._on_progress(self.topic_partition)
 
-    def delete_records(self, offset: int, now_ms: int) -> int:
+    def delete_records(self, offset: int) -> int:
         """Forget all records below `offset` (-1: below the high watermark). Returns the new log start."""
         self.check_leader()
         if "delete" not in self.log.config.cleanup_policy:
@@ -161,7 +161,7 @@ class Partition:
                 f"records of {self.topic_partition} cannot be deleted: its cleanup.policy has no delete",
             )
         try:
-            self.log.advance_log_start(self.log.high_watermark if offset == NO_OFFSET else offset, now_ms)
+            self.log.advance_log_start(self.log.high_watermark if offset == NO_OFFSET else offset)
         except OSError as error:
             raise self._failed(error) from error
         self._on_progress(self.topic_partition)

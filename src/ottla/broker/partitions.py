@@ -209,6 +209,19 @@ class Partitions:
         self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
         return due
 
+    def remove_strays(self) -> None:
+        """Logs on disk whose topic is not in the image: what a deletion left behind when the broker stopped in its middle."""
+        for data_dir in self.online_dirs():
+            for key, log in list(data_dir.logs.items()):
+                if key in self._by_key or log.closed:
+                    continue
+                logger.info("%s in %s belongs to no topic: removing it", key, data_dir.path)
+                try:
+                    self._doom(data_dir.delete_log(key), log)
+                except OSError as error:
+                    self.directory_failed(data_dir, error)
+                    break
+
     # Failing directories
 
     def directory_failed(self, data_dir: DataDir, error: OSError) -> None:

@@ -66,6 +66,9 @@ class SocketServer:
         self._by_use: OrderedDict[Connection, None] = OrderedDict()
         self._by_host: dict[str, int] = {}
         self._listeners: list[Listener] = []
+        self._opened = False
+        self._early: list[Connection] = []
+        """Came before the broker was ready: they wait."""
         self._closing = False
 
     def __len__(self) -> int:
@@ -77,6 +80,13 @@ class SocketServer:
         listener = await self._network.listen(lambda: Connection(self, listener_limits), host, port)
         self._listeners.append(listener)
         return listener.port
+
+    def open(self) -> None:
+        """Let requests in: of connections to come, and of those that came since the listeners were bound."""
+        self._opened = True
+        early, self._early = self._early, []
+        for connection in early:
+            connection.begin()
 
     def stop_listening(self) -> None:
         for listener in self._listeners:
@@ -108,6 +118,9 @@ class SocketServer:
         connection.last_used = self.loop.time()
         self._by_use[connection] = None
         self._counters.add("connections_accepted")
+        if not self._opened:
+            connection.hold()
+            self._early.append(connection)
         return True
 
     def forget(self, connection: Connection) -> None:

@@ -19,7 +19,6 @@ _NO_LOW_WATERMARK = -1
 
 def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     broker = context.broker
-    now_ms = broker.world.clock.now_ms()
     topics: list[DeleteRecordsTopicResult] = []
     for topic in request.topics:
         results: list[DeleteRecordsPartitionResult] = []
@@ -31,7 +30,7 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
                     if image is not None and image.internal:
                         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the brokers' own")
                 partition = broker.partitions.get(TopicPartition(topic.name, asked.partition_index))
-                low_watermark = partition.delete_records(asked.offset, now_ms)
+                low_watermark = partition.delete_records(asked.offset)
             except KafkaError as error:
                 code = error.code
             results.append(

@@ -1,0 +1,351 @@
+"""A whole broker: builds everything, starts it in order, stops it in reverse.
+
+Start: data directories (locked, logs recovered), the metadata store, listeners bound, the controller, the first image, and last
+of all requests are let in. So whoever gets an answer gets it from a broker that is complete.
+Stop: no more requests, those that wait are let go, housekeeping ends, the controller steps down, the logs are flushed, and the
+mark of a clean shutdown is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import signal
+from collections.abc import Callable
+
+from ottla.broker.controller_host import ControllerHost, resolve_identity
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.partitions import Partitions
+from ottla.broker.purgatory import Purgatory
+from ottla.broker.socket_server import ConnectionLimits, SocketServer
+from ottla.broker.topic_config import log_config_of
+from ottla.cluster.image import ClusterImage, Endpoint
+from ottla.cluster.requests import FoundTopic
+from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
+from ottla.cluster.settings.broker import connection_overrides
+from ottla.metrics import Counters
+from ottla.ports import MetadataStore, StoreError, World
+from ottla.records import compiled
+from ottla.replication.fetch_session import FetchSessionCache
+from ottla.storage.data_dir import DataDir, DataDirRefused
+from ottla.storage.segment import SegmentCache
+from ottla.types import ZERO_UUID
+
+logger = logging.getLogger(__name__)
+
+
+class StartupError(Exception):
+    """Why a broker cannot start, in one sentence for the person who started it."""
+
+
+class Broker:
+    server: SocketServer
+    partitions: Partitions
+    purgatory: Purgatory
+    controller: ControllerHost
+    store: MetadataStore
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        world: World,
+        *,
+        store: MetadataStore | None = None,
+        counters: Counters | None = None,
+    ) -> None:
+        self.settings = settings
+        self.world = world
+        self.counters = counters if counters is not None else Counters()
+        self.broker_id = -1
+        self.cluster_id = ""
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """What clients are told, with the real ports."""
+        self.bound_ports: dict[str, int] = {}
+        """By listener name."""
+        self.fetch_sessions = FetchSessionCache(settings.int("max.incremental.fetch.session.cache.slots"), world.random)
+        self.fetch_bytes_max = settings.int("fetch.max.bytes")
+        self.failure: str | None = None
+        """Why the broker stopped by itself."""
+        self._given_store = store
+        self._image: ClusterImage | None = None
+        self._data_dirs: list[DataDir] = []
+        self._failed_paths: list[str] = []
+        self._stop_asked = asyncio.Event()
+        self._undo: list[Callable[[], object]] = []
+
+    @property
+    def image(self) -> ClusterImage:
+        assert self._image is not None, "the broker has not started"
+        return self._image
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in self.endpoints)
+
+    async def start(self) -> None:
+        """Serve when this returns; StartupError, with nothing left behind, if that cannot be."""
+        try:
+            await self._start()
+        except BaseException:
+            await self._unwind(clean=False)
+            raise
+
+    async def stop(self) -> None:
+        await self._unwind(clean=True)
+
+    def ask_to_stop(self) -> None:
+        self._stop_asked.set()
+
+    async def stop_asked(self) -> None:
+        """Until somebody wants this broker to stop, be it the broker itself (then `failure` says why)."""
+        await self._stop_asked.wait()
+
+    # Starting
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        settings, world = self.settings, self.world
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
+        self._open_data_dirs()
+        self._undo.append(self._close_data_dirs)
+        now_ms = world.clock.now_ms()
+        for data_dir in list(self._data_dirs):
+            await self._load(data_dir, now_ms)
+        self.store = self._open_store()
+        self._undo.append(self.store.close)
+        await self._find_identity()
+
+        self.purgatory = Purgatory(loop)
+        self._undo.append(self.purgatory.close)
+        self.partitions = Partitions(
+            self.broker_id,
+            settings,
+            self._data_dirs,
+            world.clock,
+            on_progress=self.purgatory.wake,
+            on_last_directory_failed=self._fail,
+            on_settings=self._settings_changed,
+            failed_paths=self._failed_paths,
+        )
+        self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
+        self._undo.append(self.server.close)
+        await self._listen()
+        await self._start_controller()
+        self.partitions.remove_strays()
+        housekeeping = Housekeeping(self)
+        housekeeping.start()
+        self._undo.append(housekeeping.stop)
+        self.server.open()
+        logger.info(
+            "broker %d of cluster %s serves %s; record checks are %s",
+            self.broker_id,
+            self.cluster_id,
+            ", ".join(str(endpoint) for endpoint in self.endpoints),
+            "compiled" if compiled() else "interpreted, which is slower",
+        )
+
+    async def _load(self, data_dir: DataDir, now_ms: int) -> None:
+        settings = self.settings
+        default = log_config_of(TopicSettings.resolve(settings, {}))
+        try:
+            # In a worker: recovery after a crash takes its time, and a signal should be heard meanwhile.
+            logs = await self.world.workers.run(lambda: data_dir.load(lambda topic: default, now_ms))
+        except OSError as error:
+            if len(self._data_dirs) == 1:
+                raise StartupError(f"the data directory {data_dir.path} cannot be read: {error}") from error
+            data_dir.mark_offline(error)
+            logger.error("data directory %s is offline: %s", data_dir.path, error)
+            return
+        if logs:
+            logger.info(
+                "%s: %d partitions, %s",
+                data_dir.path,
+                len(logs),
+                "closed cleanly" if data_dir.was_clean else "recovered",
+            )
+
+    def _open_data_dirs(self) -> None:
+        settings, world = self.settings, self.world
+        cache = SegmentCache()
+        wanted = settings.broker_id()
+        first_problem: str | None = None
+        for path in settings.log_dirs():
+            try:
+                data_dir = DataDir.open(world.disk, path, wanted if wanted >= 0 else None, None, world.random, cache)
+            except BlockingIOError as error:
+                self._close_data_dirs()
+                raise StartupError(f"the data directory {path} is in use by another process") from error
+            except DataDirRefused as error:
+                self._close_data_dirs()
+                raise StartupError(str(error)) from error
+            except OSError as error:
+                why = "no permission" if isinstance(error, PermissionError) else error.strerror or str(error)
+                first_problem = first_problem or f"the data directory {path} cannot be used: {why}"
+                self._failed_paths.append(path)
+                logger.error("the data directory %s cannot be used: %s", path, why)
+            else:
+                self._data_dirs.append(data_dir)
+        if not self._data_dirs:
+            raise StartupError(first_problem or "log.dirs names no directory")
+
+    def _open_store(self) -> MetadataStore:
+        if self._given_store is not None:
+            return self._given_store
+        from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
+
+        try:
+            return EmbeddedStore.open(f"{self.settings.log_dirs()[0]}/{FILE_NAME}")
+        except StoreError as error:
+            raise StartupError(str(error)) from error
+
+    async def _find_identity(self) -> None:
+        """The broker's number and the cluster's id, on which settings, metadata and data directories must agree."""
+        broker_ids = {data_dir.broker_id for data_dir in self._data_dirs if data_dir.broker_id is not None}
+        cluster_ids = {data_dir.cluster_id for data_dir in self._data_dirs if data_dir.cluster_id is not None}
+        if len(broker_ids) > 1 or len(cluster_ids) > 1:
+            raise StartupError("the data directories belong to different brokers: their meta.properties do not agree")
+        try:
+            identity = await resolve_identity(
+                self.store,
+                self.settings,
+                self.world.random,
+                next(iter(broker_ids), None),
+                next(iter(cluster_ids), None),
+            )
+        except (SettingsError, StoreError) as error:
+            raise StartupError(str(error)) from error
+        self.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
+        for data_dir in self._data_dirs:
+            data_dir.broker_id, data_dir.cluster_id = identity.broker_id, identity.cluster_id
+            try:
+                data_dir.write_identity()
+            except OSError as error:
+                raise StartupError(f"the data directory {data_dir.path} cannot be written: {error}") from error
+
+    async def _listen(self) -> None:
+        listeners = self.settings.listeners()
+        for endpoint in listeners.bind:
+            try:
+                port = await self.server.listen(endpoint.listener, endpoint.host, endpoint.port)
+            except OSError as error:
+                raise StartupError(f"cannot listen on {endpoint}: {_why_not(error)}") from error
+            self.bound_ports[endpoint.listener] = port
+        self.endpoints = listeners.resolve(self.bound_ports, os.uname().nodename)
+
+    async def _start_controller(self) -> None:
+        world = self.world
+        self.controller = ControllerHost(
+            self.store, self.settings, self.broker_id, self.endpoints, world.clock, world.random, self._apply
+        )
+        try:
+            await self.controller.start()
+            for warning in await self.controller.adopt_topics(self._found_topics()):
+                logger.warning("%s", warning)
+        except StoreError as error:
+            raise StartupError(str(error)) from error
+
+    def _apply(self, image: ClusterImage) -> None:
+        self._image = image
+        self.partitions.apply(image)
+
+    def _found_topics(self) -> list[FoundTopic]:
+        """The topics whose partitions lie in the data directories."""
+        found: dict[str, tuple[bytes | None, set[int]]] = {}
+        for data_dir in self._data_dirs:
+            for key, log in data_dir.logs.items():
+                topic_id = None if log.topic_id == ZERO_UUID else log.topic_id
+                known_id, partitions = found.get(key.topic, (topic_id, set()))
+                found[key.topic] = (known_id or topic_id, partitions | {key.partition})
+        return [FoundTopic(name, topic_id, frozenset(partitions)) for name, (topic_id, partitions) in found.items()]
+
+    def _settings_changed(self, settings: BrokerSettings) -> None:
+        """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
+        self.settings = settings
+        self.server.limits = _limits(settings)
+        for warning in settings.warnings:
+            logger.warning("%s", warning)
+
+    # Stopping
+
+    def _fail(self, reason: str) -> None:
+        if self.failure is None:
+            self.failure = reason
+            logger.critical("stopping: %s", reason)
+        self._stop_asked.set()
+
+    async def _unwind(self, *, clean: bool) -> None:
+        self._clean = clean and self.failure is None
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                result = undo()
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception:
+                logger.exception("while stopping")
+
+    _clean = False
+
+    def _close_data_dirs(self) -> None:
+        for data_dir in self._data_dirs:
+            try:
+                data_dir.close(clean=self._clean)
+            except OSError as error:
+                logger.error("data directory %s could not be closed cleanly: %s", data_dir.path, error)
+        self._data_dirs.clear()
+
+
+def _limits(settings: BrokerSettings) -> ConnectionLimits:
+    idle_ms = settings.int("connections.max.idle.ms")
+    return ConnectionLimits(
+        connections_max=settings.int("max.connections"),
+        per_host_max=settings.int("max.connections.per.ip"),
+        per_host_overrides=connection_overrides(settings.str("max.connections.per.ip.overrides"))[0],
+        idle_ms_max=idle_ms if idle_ms >= 0 else 1 << 62,
+        request_bytes_max=settings.int("socket.request.max.bytes"),
+        held_bytes_max=settings.int("queued.max.request.bytes"),
+    )
+
+
+def _why_not(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program uses that port"
+    if error.errno == errno.EACCES:
+        return "no permission for that port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine does not have that address"
+    return error.strerror or str(error)
+
+
+async def serve(
+    settings: BrokerSettings, world: World, *, counters: Counters | None = None, on_ready: Callable[[Broker], None] | None = None
+) -> str | None:
+    """Run one broker until SIGTERM or SIGINT, or until it has to give up: then the result says why."""
+    broker = Broker(settings, world, counters=counters)
+    loop = asyncio.get_running_loop()
+    starting = asyncio.ensure_future(broker.start())
+
+    def stop() -> None:
+        logger.info("stopping")
+        broker.ask_to_stop()
+        starting.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await starting
+        if on_ready is not None:
+            on_ready(broker)
+        await broker.stop_asked()
+    except asyncio.CancelledError:
+        if not starting.cancelled():
+            raise
+    finally:
+        await broker.stop()
+    if broker.failure is None:
+        logger.info("stopped")
+    return broker.failure

@@ -1,0 +1,181 @@
+"""Everything that happens without a request: retention, flushing, checkpoints, removal of files, idle connections.
+
+Owns the rhythm of this work. What blocks (fsync, removing files) runs in the workers; what changes a log runs on the loop.
+
+1. An OSError takes the directory it came from offline, and no other work stops for it.
+2. A recovery point is written down only after the flush it vouches for has returned.
+3. Checkpoints that did not change are not written again: an idle broker leaves its disk alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.ports import Disk
+from ottla.storage.checkpoint import write_offsets
+from ottla.storage.config import INT64_MAX
+from ottla.storage.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.partition import Partition
+    from ottla.storage.data_dir import DataDir
+
+logger = logging.getLogger(__name__)
+
+FLUSH_TICK_MS = 1000
+IDLE_TICK_MS = 5000
+REMOVAL_TICK_MS = 1000
+
+
+class Housekeeping:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+        self._written: dict[str, dict[TopicPartition, int]] = {}
+        """The checkpoints as they stand on disk, by path."""
+
+    def start(self) -> None:
+        settings = self._broker.settings
+        delay_ms = settings.int("log.initial.task.delay.ms")
+        idle_ms = settings.int("connections.max.idle.ms")
+        flush_ms = max(1, min(settings.int("log.flush.scheduler.interval.ms"), FLUSH_TICK_MS))
+        self._every(settings.int("log.retention.check.interval.ms"), self._retain, first_ms=delay_ms)
+        self._every(flush_ms, self._flush)
+        self._every(settings.int("log.flush.offset.checkpoint.interval.ms"), self._recovery_points, first_ms=delay_ms)
+        self._every(settings.int("log.flush.start.offset.checkpoint.interval.ms"), self._log_starts, first_ms=delay_ms)
+        self._every(settings.int("replica.high.watermark.checkpoint.interval.ms"), self._high_watermarks)
+        self._every(REMOVAL_TICK_MS, self._remove)
+        if idle_ms >= 0:
+            self._every(max(10, min(idle_ms // 4, IDLE_TICK_MS)), self._sweep)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int | None = None) -> None:
+        async def run() -> None:
+            await asyncio.sleep((interval_ms if first_ms is None else min(first_ms, interval_ms)) / 1000)
+            while True:
+                try:
+                    await work()
+                except Exception:
+                    logger.exception("%s failed; it will be tried again in %d ms", work.__name__.strip("_"), interval_ms)
+                # An interval of 0 means as often as possible, which must still leave room for requests.
+                await asyncio.sleep(max(interval_ms, 1) / 1000)
+
+        self._tasks.append(asyncio.get_running_loop().create_task(run()))
+
+    async def _sweep(self) -> None:
+        self._broker.server.sweep_idle()
+
+    async def _retain(self) -> None:
+        """Retention by time and size (F11), one partition at a time so that requests come in between."""
+        clock = self._broker.world.clock
+        for partition in self._broker.partitions.online():
+            if partition.is_offline:
+                continue
+            try:
+                removed = partition.log.apply_retention(clock.now_ms())
+            except OSError as error:
+                self._broker.partitions.directory_failed(partition.data_dir, error)
+                continue
+            if removed:
+                logger.info(
+                    "%s: retention removed %d segments, the log starts at %d now",
+                    partition.topic_partition,
+                    len(removed),
+                    partition.log.log_start_offset,
+                )
+                await asyncio.sleep(0)
+
+    async def _remove(self) -> None:
+        """Files of removed segments and directories of deleted partitions, when their delay is over."""
+        broker = self._broker
+        now_ms = broker.world.clock.now_ms()
+        disk = broker.world.disk
+        for partition in broker.partitions.online():
+            paths = partition.log.take_deleted(now_ms)
+            if paths:
+                await self._try(partition.data_dir, partial(_remove_files, disk, paths))
+        for path in broker.partitions.take_doomed(now_ms):
+            try:
+                await broker.world.workers.run(partial(disk.remove_tree, path))
+            except OSError as error:
+                logger.warning("%s could not be removed: %s", path, error)
+
+    async def _flush(self) -> None:
+        """Partitions whose flush.ms is over, and those with a freshly sealed segment (F14)."""
+        partitions = self._broker.partitions
+        now_ms = self._broker.world.clock.now_ms()
+        due = dict(partitions.flush_requested)
+        partitions.flush_requested.clear()
+        for partition in partitions:
+            if partition.log.config.flush_ms != INT64_MAX and not partition.is_offline and partition.log.due_to_flush(now_ms):
+                due[partition] = None
+        for partition in due:
+            await self.flush(partition)
+
+    async def flush(self, partition: Partition) -> None:
+        """Bring one log to the disk. The fsync runs in a worker; the recovery point moves when it has returned."""
+        log = partition.log
+        if partition.is_offline or log.closed:
+            return
+        try:
+            plan = log.flush_plan()
+        except OSError as error:
+            self._broker.partitions.directory_failed(partition.data_dir, error)
+            return
+        if plan is not None and await self._try(partition.data_dir, plan.run):
+            log.flushed(plan, self._broker.world.clock.now_ms())
+
+    async def _recovery_points(self) -> None:
+        for data_dir, partitions in self._broker.partitions.by_data_dir():
+            try:
+                for partition in partitions:
+                    partition.log.write_metadata()
+            except OSError as error:
+                self._broker.partitions.directory_failed(data_dir, error)
+                continue
+            points = {partition.topic_partition: partition.log.recovery_point for partition in partitions}
+            await self._write(data_dir, RECOVERY_POINTS, points)
+
+    async def _log_starts(self) -> None:
+        for data_dir, partitions in self._broker.partitions.by_data_dir():
+            logs = [partition.log for partition in partitions]
+            starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
+            await self._write(data_dir, LOG_STARTS, starts)
+
+    async def _high_watermarks(self) -> None:
+        for data_dir, partitions in self._broker.partitions.by_data_dir():
+            marks = {partition.topic_partition: partition.log.high_watermark for partition in partitions}
+            await self._write(data_dir, HIGH_WATERMARKS, marks)
+
+    async def _write(self, data_dir: DataDir, name: str, offsets: dict[TopicPartition, int]) -> None:
+        path = f"{data_dir.path}/{name}"
+        if self._written.get(path, {}) == offsets:
+            return
+        disk = self._broker.world.disk
+        if await self._try(data_dir, lambda: write_offsets(disk, path, offsets)):
+            self._written[path] = offsets
+
+    async def _try(self, data_dir: DataDir, work: Callable[[], object]) -> bool:
+        """Run in a worker; an OSError takes the directory offline."""
+        try:
+            await self._broker.world.workers.run(work)
+        except OSError as error:
+            self._broker.partitions.directory_failed(data_dir, error)
+            return False
+        return data_dir.online
+
+
+def _remove_files(disk: Disk, paths: list[str]) -> None:
+    for path in paths:
+        disk.remove(path)
