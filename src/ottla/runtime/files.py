@@ -6,6 +6,7 @@ still being sent stays readable until it is sent.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -82,6 +83,44 @@ class OsFile:
         self.close()
 
 
+class LockFile(OsFile):
+    """Held until closed.
+
+    A record lock, since a Java broker takes the same kind. It knows processes only: a second taker in this process would get it
+    too, and would drop it for both by closing the file. So what this process holds is kept in a set, and looked up before the
+    file is opened.
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, path: str, fd: int) -> None:
+        super().__init__(path, fd)
+        self._key: tuple[int, int] | None = None
+
+    def take(self) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        stats = os.fstat(self._fd)
+        self._key = (stats.st_dev, stats.st_ino)
+        _held.add(self._key)
+
+    def close(self) -> None:
+        if self._key is not None:
+            _held.discard(self._key)
+            self._key = None
+        super().close()
+
+
+_held: set[tuple[int, int]] = set()
+
+
+def _is_held(path: str) -> bool:
+    try:
+        stats = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (stats.st_dev, stats.st_ino) in _held
+
+
 class OsDisk:
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -122,12 +161,12 @@ class OsDisk:
         finally:
             os.close(fd)
 
-    def lock(self, path: str) -> OsFile:
-        file = self.open(path, create=True)
+    def lock(self, path: str) -> LockFile:
+        if _is_held(path):
+            raise BlockingIOError(errno.EWOULDBLOCK, "held by this process", path)
+        file = LockFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644))
         try:
-            # A record lock keeps a Java broker out (it takes the same kind), but not a second broker in this process; flock does.
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.take()
         except BaseException:
             file.close()
             raise

@@ -322,7 +322,7 @@ class Log:
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         places = self._places
         if len(places) >= _PLACES_MAX:
-            places.clear()
+            del places[next(iter(places))]
         places[offset] = (segment, position)
 
     # --- roll

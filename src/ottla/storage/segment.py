@@ -201,9 +201,14 @@ class Segment:
     def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Read both index files; build them again from the log where they cannot be right or are not there."""
         try:
-            index = OffsetIndex.parse(self.base_offset, self._read_file(OFFSET_INDEX), self.size)
-            time_index = TimeIndex.parse(self.base_offset, self._read_file(TIME_INDEX))
+            offset_data, time_data = self._read_file(OFFSET_INDEX), self._read_file(TIME_INDEX)
+            index = OffsetIndex.parse(self.base_offset, offset_data, self.size)
+            time_index = TimeIndex.parse(self.base_offset, time_data)
             self._index, self._time_index = index, time_index
+            if index.persisted * OFFSET_ENTRY_BYTES < len(offset_data) or time_index.persisted * TIME_ENTRY_BYTES < len(
+                time_data
+            ):
+                self._shrink_index_files()
         except (CorruptIndex, FileNotFoundError):
             self.rebuild_indexes()
             assert self._index is not None
@@ -460,6 +465,7 @@ class Segment:
         cut_bytes = self.size - position
         if cut_bytes:
             self.file.truncate(position)
+            self.file.flush()  # see `cut_off`
             self.size = position
         if position == 0:
             self.first_timestamp = None
@@ -471,8 +477,12 @@ class Segment:
         return cut_bytes
 
     def cut_off(self, position: int) -> None:
-        """Drop the bytes behind a position. The indexes know nothing of them: `rebuild_indexes` gave the position."""
+        """Drop the bytes behind a position. The indexes know nothing of them: `rebuild_indexes` gave the position.
+
+        Durable at once: the recovery point may soon be the base of a later segment, and flushes begin there.
+        """
         self.file.truncate(position)
+        self.file.flush()
         self.size = position
 
     def _shrink_index_files(self) -> None:

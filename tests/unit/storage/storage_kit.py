@@ -1,0 +1,278 @@
+"""What the storage tests share: a disk in memory that can fail or lose power at any step, and makers of records."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ottla.records.batch import BatchInfo, scan_batches
+from ottla.records.record import Record, build_batch, read_records
+from ottla.records.validate import Checked, Rules, check
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir
+from ottla.storage.log import Log
+from ottla.types import Buffer, TopicPartition
+
+NOW_MS = 1_700_000_000_000
+TP = TopicPartition("orders", 0)
+TOPIC_ID = bytes(range(16))
+RULES = Rules(timestamp_before_max_ms=1 << 62, timestamp_after_max_ms=1 << 62)
+
+
+class PowerLoss(BaseException):
+    """The machine stops here."""
+
+
+@dataclass
+class Inode:
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+
+class MemoryFile:
+    def __init__(self, disk: MemoryDisk, path: str, inode: Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def read(self, position: int, count: int) -> bytes:
+        self._disk.reads += 1
+        return bytes(self._inode.data[position : position + count])
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        data = b"".join(parts)
+        torn = self._disk.step("write", self.path)
+        if torn:
+            data = data[: len(data) // 2]
+        if len(self._inode.data) < position:
+            self._inode.data.extend(bytes(position - len(self._inode.data)))
+        self._inode.data[position : position + len(data)] = data
+        if torn:
+            raise torn
+
+    def truncate(self, size: int) -> None:
+        self._disk.check("truncate", self.path)
+        del self._inode.data[size:]
+        self._inode.data.extend(bytes(size - len(self._inode.data)))
+
+    def flush(self) -> None:
+        self._disk.check("flush", self.path)
+        self._inode.durable = bytes(self._inode.data)
+
+    def fileno(self) -> int:
+        raise OSError("no descriptor")
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryDisk:
+    """Files in memory. What was not flushed is gone after `lose_power`; `fail(n, error)` breaks the n-th change from now."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Inode] = {}
+        self.durable_names: dict[str, Inode] = {}
+        self.dirs: set[str] = {""}
+        self.locked: set[str] = set()
+        self.steps: list[str] = []
+        self.reads = 0
+        self.opens = 0
+        self._fail_in: int | None = None
+        self._error: BaseException = OSError(5, "Input/output error")
+        self.broken: Callable[[str, str], bool] = lambda kind, path: False
+
+    def fail(self, step: int, error: BaseException) -> None:
+        self._fail_in, self._error = step, error
+
+    def step(self, kind: str, path: str) -> BaseException | None:
+        self.steps.append(f"{kind} {path}")
+        if self.broken(kind, path):
+            return OSError(5, f"Input/output error: {path}")
+        if self._fail_in is not None:
+            self._fail_in -= 1
+            if self._fail_in < 0:
+                if not isinstance(self._error, PowerLoss):
+                    self._fail_in = None
+                return self._error
+        return None
+
+    def check(self, kind: str, path: str) -> None:
+        error = self.step(kind, path)
+        if error:
+            raise error
+
+    def lose_power(self) -> None:
+        self._fail_in = None
+        self.locked.clear()
+        self.names = dict(self.durable_names)
+        for inode in self.names.values():
+            inode.data = bytearray(inode.durable)
+
+    def die(self) -> None:
+        """The process is gone, the machine is not: what was written stays."""
+        self._fail_in = None
+        self.locked.clear()
+
+    # --- ports.Disk
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.opens += 1
+        inode = self.names.get(path)
+        if inode is None:
+            if not create:
+                raise FileNotFoundError(path)
+            self.check("create", path)
+            inode = self.names[path] = Inode()
+        return MemoryFile(self, path, inode)
+
+    def exists(self, path: str) -> bool:
+        return path in self.names or path in self.dirs
+
+    def size(self, path: str) -> int:
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        return len(self.names[path].data)
+
+    def list(self, path: str) -> list[str]:
+        prefix = path + "/"
+        inside = [name[len(prefix) :] for name in [*self.names, *self.dirs] if name.startswith(prefix)]
+        return sorted({name.partition("/")[0] for name in inside})
+
+    def is_dir(self, path: str) -> bool:
+        return path in self.dirs
+
+    def make_dirs(self, path: str) -> None:
+        self.dirs.add(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", target)
+        if source in self.dirs:
+            self.dirs.remove(source)
+            self.dirs.add(target)
+            for name in [name for name in self.names if name.startswith(source + "/")]:
+                self.names[target + name[len(source) :]] = self.names.pop(name)
+        else:
+            self.names[target] = self.names.pop(source)
+
+    def remove(self, path: str) -> None:
+        self.check("remove", path)
+        if path not in self.names:
+            raise FileNotFoundError(path)
+        del self.names[path]
+
+    def remove_tree(self, path: str) -> None:
+        self.check("remove", path)
+        self.dirs = {name for name in self.dirs if name != path and not name.startswith(path + "/")}
+        self.names = {name: inode for name, inode in self.names.items() if not name.startswith(path + "/")}
+
+    def flush_dir(self, path: str) -> None:
+        self.check("flush_dir", path)
+        here = {name for name in [*self.names, *self.durable_names] if name.rpartition("/")[0] == path}
+        for name in here:
+            if name in self.names:
+                self.durable_names[name] = self.names[name]
+            else:
+                del self.durable_names[name]
+
+    def lock(self, path: str) -> MemoryFile:
+        if path in self.locked:
+            raise BlockingIOError(path)
+        self.locked.add(path)
+        disk = self
+
+        class Lock(MemoryFile):
+            def close(self) -> None:
+                disk.locked.discard(path)
+
+        return Lock(self, path, Inode())
+
+    def usage(self, path: str) -> tuple[int, int]:
+        return 1 << 40, 1 << 39
+
+    # --- for tests
+
+    def content(self, path: str) -> bytes:
+        return bytes(self.names[path].data)
+
+    def put(self, path: str, data: bytes) -> None:
+        inode = self.names.setdefault(path, Inode())
+        inode.data = bytearray(data)
+
+
+class SeededRandom:
+    def __init__(self, seed: int = 1) -> None:
+        self._random = random.Random(seed)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+
+def batch(*timestamps: int, size: int = 20, codec: int = 0, key: bytes = b"k", **options: int) -> bytearray:
+    """A batch with one record for each timestamp."""
+    fields = [(key, bytes(size), [("h", b"v")], timestamp) for timestamp in timestamps]
+    return bytearray(build_batch(fields, codec=codec, **options))
+
+
+def checked(*timestamps: int, **options: int) -> Checked:
+    return check(batch(*timestamps, **options), RULES, NOW_MS)
+
+
+def append(log: Log, *timestamps: int, leader_epoch: int = 0, now_ms: int = NOW_MS, **options: int) -> int:
+    """Append one batch; returns its first offset."""
+    return log.append(checked(*timestamps, **options), leader_epoch, now_ms).first_offset
+
+
+def open_dir(disk: object, path: str = "/data", **options: object) -> DataDir:
+    return DataDir.open(disk, path, 1, "cluster", SeededRandom(), **options)  # type: ignore[arg-type]
+
+
+def new_log(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log]:
+    config = config if config is not None else LogConfig()
+    data_dir = open_dir(disk)
+    data_dir.load(lambda topic: config, NOW_MS)
+    return data_dir, data_dir.create_log(TP, TOPIC_ID, config, NOW_MS)
+
+
+def reopen(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log]:
+    """As a broker that starts again."""
+    data_dir = open_dir(disk)
+    config = config if config is not None else LogConfig()
+    data_dir.load(lambda topic: config, NOW_MS)
+    return data_dir, data_dir.logs[TP]
+
+
+def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[BatchInfo, bytes]]:
+    """Every batch from an offset to the log end, by successive reads: the header and the bytes."""
+    offset = log.log_start_offset if start is None else start
+    found: list[tuple[BatchInfo, bytes]] = []
+    while offset < log.log_end_offset:
+        info = log.read(offset, max_bytes, log.log_end_offset, True)
+        if not info.ranges:
+            break
+        (part,) = info.ranges
+        data = part.file.read(part.position, part.size)
+        batches, end = scan_batches(data)
+        assert end == len(data) == info.size, "a read returns whole batches"
+        found += [(batch, data[batch.position : batch.end]) for batch in batches]
+        assert info.records_end_offset > offset
+        offset = info.records_end_offset
+    return found
+
+
+def records_of(batches: list[tuple[BatchInfo, bytes]]) -> list[Record]:
+    records = []
+    for _, data in batches:
+        (info,), _ = scan_batches(data)
+        records += read_records(data, info)
+    return records
+
+
+def all_offsets(log: Log) -> list[int]:
+    return [record.offset for record in records_of(read_batches(log))]
