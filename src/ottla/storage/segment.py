@@ -465,8 +465,8 @@ class Segment:
         cut_bytes = self.size - position
         if cut_bytes:
             self.file.truncate(position)
-            self.file.flush()  # see `cut_off`
             self.size = position
+            self._flush_files()  # see `cut_off`
         if position == 0:
             self.first_timestamp = None
             if now_ms is not None:
@@ -479,11 +479,20 @@ class Segment:
     def cut_off(self, position: int) -> None:
         """Drop the bytes behind a position. The indexes know nothing of them: `rebuild_indexes` gave the position.
 
-        Durable at once: the recovery point may soon be the base of a later segment, and flushes begin there.
+        Durable at once: the next append may begin a new segment at the recovery point, and flushes begin with that one.
         """
         self.file.truncate(position)
-        self.file.flush()
         self.size = position
+        self._flush_files()
+
+    def _flush_files(self) -> None:
+        self.file.flush()
+        for suffix in (OFFSET_INDEX, TIME_INDEX):
+            file = self._disk.open(self.path(suffix))
+            try:
+                file.flush()
+            finally:
+                file.close()
 
     def _shrink_index_files(self) -> None:
         assert self._index is not None
