@@ -10,9 +10,9 @@ allows to be to names; it is not more hostile than that:
 2. Bytes are durable once `flush` of their file returned. After a *crash* (power loss), the writes and truncations of a file since
    its last flush are found: all; none; a first part of them with the next one torn at any byte; or all by size but with some
    pages full of zeros (an extent that was allocated, not written). Files are independent of each other.
-3. Names (creations, renames, removals) of one directory become durable in their order: a crash keeps a first part of those since
-   its last `flush_dir`. A flush of a file does not make its name durable. A rename is never half done. Directories are
-   independent of each other.
+3. Names (creations, renames, removals) become durable in their order, whatever the directory: a crash keeps a first part of those
+   since the last `flush_dir`, which is one commit of the journal. A rename is never half done. A flush of a file does not make its
+   name durable: ext4 would, but the manual page does not promise it.
 4. What was durable is never damaged (only `flip_bit` does that, on purpose).
 5. A failed `flush` leaves the pages clean, as Linux does: the next flush succeeds without having written them, and a crash shows
    zeros there. So a failed flush must be final for those who ask for it.
@@ -70,6 +70,8 @@ class Inode:
         old_size = len(self.data)
         if position > old_size:
             self.data.extend(bytes(position - old_size))
+        if self.doomed:
+            self._redeem(position, position + len(new))
         old = bytes(self.data[position : position + len(new)])
         self.data[position : position + len(new)] = new
         self.unflushed.append(_Change(position, new, old, old_size, len(self.data)))
@@ -77,6 +79,8 @@ class Inode:
     def apply_truncate(self, size: int) -> None:
         old_size = len(self.data)
         old = bytes(self.data[size:])
+        if self.doomed:
+            self._redeem(size, 1 << 62)
         if size < old_size:
             del self.data[size:]
         else:
@@ -85,6 +89,16 @@ class Inode:
 
     def flush(self) -> None:
         self.unflushed.clear()
+
+    def _redeem(self, start: int, end: int) -> None:
+        """Bytes written again are dirty again, and the next flush does write them."""
+        left: list[tuple[int, int]] = []
+        for position, count in self.doomed:
+            if position < start:
+                left.append((position, min(count, start - position)))
+            if position + count > end:
+                left.append((max(position, end), position + count - max(position, end)))
+        self.doomed = left
 
     def doom(self) -> None:
         """A failed flush: these pages count as clean from now on, and were not written."""
@@ -160,52 +174,57 @@ class Inode:
 
 
 class Directory:
-    """Names, and what would be found of them."""
+    """Names as they are, and as they are durable."""
 
-    __slots__ = ("durable", "entries", "pending")
+    __slots__ = ("durable", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Inode | Directory] = {}
         self.durable: dict[str, Inode | Directory] = {}
-        self.pending: list[tuple[str | None, str | None, Inode | Directory]] = []
-        """(name that goes, name that comes, what it names), oldest first."""
 
-    def put(self, name: str, node: Inode | Directory) -> None:
-        self.entries[name] = node
-        self.pending.append((None, name, node))
 
-    def drop(self, name: str) -> Inode | Directory:
-        node = self.entries.pop(name)
-        self.pending.append((name, None, node))
-        return node
+class Journal:
+    """Changes of names that are not durable yet, of all directories, oldest first."""
 
-    def move(self, source: str, target: str) -> Inode | Directory | None:
-        node = self.entries.pop(source)
-        replaced = self.entries.get(target)
-        self.entries[target] = node
-        self.pending.append((source, target, node))
+    __slots__ = ("_changes",)
+
+    def __init__(self) -> None:
+        self._changes: list[tuple[Directory, str | None, str | None, Inode | Directory]] = []
+        """(directory, name that goes, name that comes, what it names)"""
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def put(self, directory: Directory, name: str, node: Inode | Directory) -> None:
+        directory.entries[name] = node
+        self._changes.append((directory, None, name, node))
+
+    def drop(self, directory: Directory, name: str) -> None:
+        self._changes.append((directory, name, None, directory.entries.pop(name)))
+
+    def move(self, directory: Directory, source: str, target: str) -> Inode | Directory | None:
+        replaced = directory.entries.get(target)
+        node = directory.entries.pop(source)
+        directory.entries[target] = node
+        self._changes.append((directory, source, target, node))
         return replaced
 
-    def flush(self) -> None:
-        self.durable = dict(self.entries)
-        self.pending.clear()
+    def commit(self, count: int | None = None) -> None:
+        """Make the first changes durable; None: all."""
+        for directory, gone, came, node in self._changes[:count]:
+            if gone is not None:
+                directory.durable.pop(gone, None)
+            if came is not None:
+                directory.durable[came] = node
+        del self._changes[:count]
 
     def crash(self, rng: random.Random) -> int:
-        """Keep a first part of the unflushed names; returns how many were lost."""
-        keep = len(self.pending)
+        """Keep a first part; returns how many changes were lost. The directories still show what was."""
         kind = rng.random()
-        if kind < 0.3:
-            keep = 0
-        elif kind < 0.7:
-            keep = rng.randint(0, len(self.pending))
-        for gone, came, node in self.pending[:keep]:
-            if gone is not None:
-                self.durable.pop(gone, None)
-            if came is not None:
-                self.durable[came] = node
-        lost = len(self.pending) - keep
-        self.pending.clear()
-        self.entries = dict(self.durable)
+        total = len(self._changes)
+        self.commit(0 if kind < 0.3 else rng.randint(0, total) if kind < 0.7 else total)
+        lost = len(self._changes)
+        self._changes.clear()
         return lost
 
 
@@ -228,6 +247,7 @@ class SimDisk:
         self._rng = rng
         self._page_bytes = page_bytes
         self.root = Directory()
+        self.journal = Journal()
         self.faults: list[Fault] = []
         self.operations = 0
         self.capacity_bytes: int | None = None
@@ -247,15 +267,16 @@ class SimDisk:
         """Power loss and return. The processes must be dead already. Returns a line for the trace."""
         seen: dict[int, str] = {}
         words: list[str] = []
+        lost = self.journal.crash(self._rng)
+        if lost:
+            words.append(f"-{lost}names")
         self._crash_directory(self.root, "", seen, words)
         self.used_bytes = self._count_bytes(self.root, set())
         self._crash_at = None
         return " ".join(words)
 
     def _crash_directory(self, directory: Directory, path: str, seen: dict[int, str], words: list[str]) -> None:
-        lost = directory.crash(self._rng)
-        if lost:
-            words.append(f"{path or '/'}:-{lost}names")
+        directory.entries = dict(directory.durable)
         for name in sorted(directory.entries):
             node = directory.entries[name]
             if isinstance(node, Directory):
@@ -293,10 +314,10 @@ class SimDisk:
 
     def settle(self) -> None:
         """Everything is durable: as if the machine had been idle for long."""
+        self.journal.commit()
         self._settle(self.root)
 
     def _settle(self, directory: Directory) -> None:
-        directory.flush()
         for node in directory.entries.values():
             if isinstance(node, Directory):
                 self._settle(node)
@@ -521,7 +542,7 @@ class DiskView:
             inode = node
 
             def put() -> None:
-                directory.put(name, inode)
+                disk.journal.put(directory, name, inode)
 
             self._change(OP_CREATE, path, put)
         elif isinstance(node, Directory):
@@ -566,7 +587,7 @@ class DiskView:
                 directory = disk.node(above)
                 if not isinstance(directory, Directory):
                     raise NotADirectoryError(errno.ENOTDIR, "not a directory", above)
-                self._change(OP_CREATE, here, lambda d=directory, n=name: d.put(n, Directory()))  # type: ignore[misc]
+                self._change(OP_CREATE, here, lambda d=directory, n=name: disk.journal.put(d, n, Directory()))  # type: ignore[misc]
             elif not isinstance(node, Directory):
                 raise FileExistsError(errno.EEXIST, "file exists", here)
 
@@ -576,14 +597,14 @@ class DiskView:
         disk.node(source)
         directory, name = disk.parent(source)
         target_directory, target_name = disk.parent(target)
-        # One directory only: a rename across two is atomic in the journal, which this model of names has not.
+        # Nobody moves a file to another directory, so the model has no word for it.
         assert directory is target_directory, f"rename across directories: {source} -> {target}"
         replaced = directory.entries.get(target_name)
         if isinstance(replaced, Directory) and replaced.entries:
             raise OSError(errno.ENOTEMPTY, "directory not empty", target)
 
         def move() -> None:
-            gone = directory.move(name, target_name)
+            gone = disk.journal.move(directory, name, target_name)
             if isinstance(gone, Inode):
                 disk.used_bytes -= len(gone.data)
 
@@ -599,7 +620,7 @@ class DiskView:
         inode = node
 
         def drop() -> None:
-            directory.drop(name)
+            disk.journal.drop(directory, name)
             disk.used_bytes -= len(inode.data)
 
         self._change(OP_REMOVE, path, drop)
@@ -611,7 +632,7 @@ class DiskView:
             for name in sorted(node.entries):
                 self.remove_tree(f"{path.rstrip('/')}/{name}")
             directory, name = self._disk.parent(path)
-            self._change(OP_REMOVE, path, lambda: directory.drop(name))
+            self._change(OP_REMOVE, path, lambda: self._disk.journal.drop(directory, name))
         else:
             self.remove(path)
 
@@ -620,7 +641,7 @@ class DiskView:
         node = self._disk.node(path)
         if not isinstance(node, Directory):
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
-        self._change(OP_FLUSH_DIR, path, node.flush)
+        self._change(OP_FLUSH_DIR, path, self._disk.journal.commit)
 
     def lock(self, path: str) -> File:
         file = self.open(path, create=True)

@@ -132,6 +132,7 @@ class NetworkView:
         loop = asyncio.get_running_loop()
         loop.call_soon(server.accept, listener, context=server.context)
         client.start()
+        await asyncio.sleep(0)  # as asyncio has it: connection_made came before the caller goes on
         return client
 
     def file_sender(self, transport: asyncio.Transport) -> SimFileSender:

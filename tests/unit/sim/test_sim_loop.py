@@ -95,12 +95,13 @@ def test_an_exception_nobody_takes_is_kept():
 
 
 def test_the_dead_run_no_further_not_even_their_finally():
+    keep = []
     seen = []
 
     async def life():
         try:
             asyncio.get_running_loop().call_later(3, seen.append, "timer")
-            asyncio.create_task(grandchild())
+            keep.append(asyncio.create_task(grandchild()))
             await asyncio.sleep(2)
             seen.append("woke up")
         finally:
