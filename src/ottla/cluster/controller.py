@@ -117,14 +117,15 @@ class Controller:
     ) -> tuple[Decision, list[TopicOutcome]]:
         """For each topic, by name or by id: the topic that goes, or why it stays."""
         decision = self._decide(image)
+        if not settings.bool("delete.topic.enable"):
+            disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "topics cannot be deleted: delete.topic.enable=false")
+            return decision, [disabled for _ in asked]
         outcomes: list[TopicOutcome] = []
         found = [_find(image, name_or_id) for name_or_id in asked]
         counts = Counter(topic.name for topic in found if isinstance(topic, TopicImage))
         for topic in found:
             if isinstance(topic, KafkaError):
                 outcomes.append(topic)
-            elif not settings.bool("delete.topic.enable"):
-                outcomes.append(KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable=false"))
             elif counts[topic.name] > 1:
                 outcomes.append(KafkaError(ErrorCode.INVALID_REQUEST, f"the topic {topic.name} stands in the request twice"))
             else:

@@ -1,0 +1,48 @@
+"""AlterConfigs, the old way: what the request names becomes all that is set; what it does not name goes back to its default."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+
+VERSIONS = (0, 2)
+
+
+def handle(request: AlterConfigsRequest, context: RequestContext) -> Awaitable[AlterConfigsResponse]:
+    return _handle(request, context)
+
+
+async def _handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    asked = [
+        ConfigAlteration(
+            resource.resource_type,
+            resource.resource_name,
+            [ConfigChange(ConfigOperation.SET, config.name, config.value) for config in resource.configs],
+            replace=True,
+        )
+        for resource in request.resources
+    ]
+    outcomes = await context.broker.controller.alter_configs(asked, validate_only=request.validate_only)
+    return _response(request, outcomes)
+
+
+def _response(request: AlterConfigsRequest, outcomes: list[KafkaError | None]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=outcome.code if outcome else ErrorCode.NONE,
+                error_message=outcome.detail if outcome else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, outcome in zip(request.resources, outcomes, strict=True)
+        ]
+    )
+
+
+def refuse(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    return _response(request, [error] * len(request.resources))

@@ -1,0 +1,49 @@
+"""CreatePartitions: the number of a topic's partitions grows, and only grows (F2)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.requests import NewPartitions
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+VERSIONS = (0, 3)
+
+
+def handle(request: CreatePartitionsRequest, context: RequestContext) -> Awaitable[CreatePartitionsResponse]:
+    return _handle(request, context)
+
+
+async def _handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+    asked = [_new_partitions(topic) for topic in request.topics]
+    outcomes = await context.broker.controller.create_partitions(asked, validate_only=request.validate_only)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic, outcome in zip(request.topics, outcomes, strict=True):
+        error = outcome if isinstance(outcome, KafkaError) else None
+        results[topic.name] = CreatePartitionsTopicResult(
+            name=topic.name, error_code=error.code if error else ErrorCode.NONE, error_message=error.detail if error else None
+        )
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _new_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    assignments = None
+    if topic.assignments is not None:
+        assignments = [tuple(assignment.broker_ids) for assignment in topic.assignments]
+    return NewPartitions(topic.name, topic.count, assignments)
+
+
+def refuse(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.detail)
+            for topic in request.topics
+        ]
+    )

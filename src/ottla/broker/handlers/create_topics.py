@@ -1,0 +1,82 @@
+"""CreateTopics: each topic on its own; one that is refused does not touch the others (W05).
+
+A reply without an error means that the topic can be written to now, so the request's timeout has nothing to do. From version 5 on
+the reply tells the settings the topic has, from wherever they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.image import TopicImage
+from ottla.cluster.requests import NewTopic
+from ottla.cluster.settings import BrokerSettings, TopicSettings, describe_topic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+VERSIONS = (0, 7)
+
+
+def handle(request: CreateTopicsRequest, context: RequestContext) -> Awaitable[CreateTopicsResponse]:
+    return _handle(request, context)
+
+
+async def _handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    controller = context.broker.controller
+    asked = [_new_topic(topic) for topic in request.topics]
+    outcomes = await controller.create_topics(asked, validate_only=request.validate_only)
+    results: dict[str, CreatableTopicResult] = {}
+    for topic, outcome in zip(request.topics, outcomes, strict=True):
+        # A name that stands in the request twice is answered once.
+        results[topic.name] = _result(topic.name, outcome, controller.settings, tell_config=context.version >= 5)
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, tuple(assignment.broker_ids)) for assignment in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(name: str, outcome: TopicImage | KafkaError, settings: BrokerSettings, *, tell_config: bool) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.detail, configs=None)
+    result = CreatableTopicResult(
+        name=name,
+        topic_id=outcome.topic_id,
+        error_code=ErrorCode.NONE,
+        num_partitions=len(outcome.partitions),
+        replication_factor=len(outcome.partitions[0].replicas),
+        configs=None,
+    )
+    if tell_config:
+        result.configs = [
+            CreatableTopicConfigs(
+                name=setting.name,
+                value=setting.value,
+                read_only=setting.read_only,
+                config_source=setting.source,
+                is_sensitive=setting.sensitive,
+            )
+            for setting in describe_topic(settings, TopicSettings.resolve(settings, outcome.config), None)
+        ]
+    return result
+
+
+def refuse(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_refused(topic.name, error) for topic in request.topics])
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.detail, configs=None)

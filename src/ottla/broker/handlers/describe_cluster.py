@@ -1,0 +1,35 @@
+"""DescribeCluster: the cluster's id, its controller and its brokers, as the client's listener sees them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.operations import CLUSTER_OPERATIONS
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+VERSIONS = (0, 2)
+
+_BROKERS: Final = 1
+_CONTROLLERS: Final = 2
+
+
+def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    if request.endpoint_type == _CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's address; it knows no addresses of controllers")
+    if request.endpoint_type != _BROKERS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+    image = context.broker.image
+    response = DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker in image.brokers.values()
+            if (endpoint := broker.endpoint(context.listener_name)) is not None
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,97 @@
+"""DescribeConfigs: the settings of topics and of this broker, with where each value comes from and what it hides.
+
+Resources: a topic; a broker by its number (only this one: clients ask each broker itself); a broker without a name, which stands
+for what is set for all brokers. No names of settings, or an empty list, means all of them; a name nobody knows is left out.
+Not here: the log levels of a broker (BROKER_LOGGER), settings of groups and of client metrics, of which there are none yet.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.requests import ResourceType
+from ottla.cluster.settings import ConfigSource, DescribedSetting, TopicSettings, describe_broker, describe_topic
+from ottla.cluster.settings.describe import describe_cluster_default
+from ottla.cluster.topic_names import check_topic_name
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+VERSIONS = (0, 4)
+
+
+def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(resource, request, context) for resource in request.resources])
+
+
+def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
+    try:
+        described = _describe(resource, context)
+    except KafkaError as error:
+        return _refused(resource, error)
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_entry(setting, request, context.version) for setting in described],
+    )
+
+
+def _describe(resource: DescribeConfigsResource, context: RequestContext) -> list[DescribedSetting]:
+    settings = context.broker.controller.settings
+    name = resource.resource_name
+    names = set(resource.configuration_keys or ())
+    if resource.resource_type == ResourceType.TOPIC:
+        check_topic_name(name)
+        topic = context.broker.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+        return describe_topic(settings, TopicSettings.resolve(settings, topic.config), names)
+    if resource.resource_type == ResourceType.BROKER:
+        if not name:
+            return describe_cluster_default(settings, names)
+        if name != str(context.broker.broker_id):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"this is broker {context.broker.broker_id}: it can be asked for itself, or without a name for all, not for {name!r}",
+            )
+        return describe_broker(settings, names)
+    if resource.resource_type == ResourceType.CLIENT_METRICS and name:
+        return []
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {resource.resource_type} cannot be described here")
+
+
+def _entry(setting: DescribedSetting, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+    entry = DescribeConfigsResourceResult(
+        name=setting.name,
+        value=setting.value,
+        read_only=setting.read_only,
+        config_source=setting.source,
+        is_sensitive=setting.sensitive,
+        config_type=setting.type,
+        documentation=setting.doc if request.include_documentation else None,
+    )
+    if version == 0:
+        entry.is_default = setting.source is ConfigSource.DEFAULT_CONFIG
+    if request.include_synonyms:
+        entry.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source) for synonym in setting.synonyms
+        ]
+    return entry
+
+
+def refuse(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_refused(resource, error) for resource in request.resources])
+
+
+def _refused(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.detail,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

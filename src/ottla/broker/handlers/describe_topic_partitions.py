@@ -1,0 +1,95 @@
+"""DescribeTopicPartitions: partitions of topics in order of name, a page at a time.
+
+A page ends after the client's limit, or the broker's (`max.request.partition.size.limit`) if that is smaller; the cursor of the
+reply names the first partition that is still to come and is sent back with the next request. Topics that are named and do not
+exist get their error and take no room on the page.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.handlers.metadata import missing_topic_error, offline_replicas
+from ottla.broker.handlers.operations import TOPIC_OPERATIONS
+from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+
+VERSIONS = (0, 0)
+
+
+def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
+    image = context.broker.image
+    cursor = request.cursor
+    all_topics = not request.topics
+    names = set(image.topics) if all_topics else {topic.name for topic in request.topics}
+    if cursor is not None:
+        if not all_topics and cursor.topic_name not in names:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name} is none of those asked for")
+        if cursor.partition_index < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition {cursor.partition_index} cannot be one")
+        names = {name for name in names if name >= cursor.topic_name}
+    limit = context.broker.settings.int("max.request.partition.size.limit")
+    left = max(min(limit, request.response_partition_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        if left == 0:
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics.get(name)
+        if topic is None:
+            response.topics.append(
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=missing_topic_error(name),
+                    name=name,
+                    is_internal=name in INTERNAL_TOPICS,
+                    topic_authorized_operations=TOPIC_OPERATIONS,
+                )
+            )
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        end = min(first + left, len(topic.partitions))
+        response.topics.append(_topic(topic, first, end, context))
+        left -= max(0, end - first)
+        if end < len(topic.partitions):
+            response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _topic(topic: TopicImage, first: int, end: int, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(topic, number, context) for number in range(first, end)],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(topic: TopicImage, number: int, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
+    image = context.broker.image
+    partition = topic.partitions[number]
+    leader = image.brokers.get(partition.leader)
+    led = leader is not None and leader.endpoint(context.listener_name) is not None
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=number,
+        leader_id=partition.leader if led else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=offline_replicas(partition, image, context.listener_name),
+    )
+
+
+def refuse(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name) for topic in request.topics]
+    )

@@ -1,0 +1,52 @@
+"""ListConfigResources: what has settings that may be described.
+
+Version 0 asks for client metrics subscriptions only (its former name was ListClientMetricsResources); there are none yet.
+Version 1 names the types it wants; none named means all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.requests import ResourceType
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+VERSIONS = (0, 1)
+
+_LISTED = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+def handle(request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
+    if context.version == 0:
+        return ListConfigResourcesResponse()
+    wanted = request.resource_types or [int(known) for known in _LISTED]
+    if any(asked not in _LISTED for asked in wanted):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"resource types that can be listed: {[int(known) for known in _LISTED]}")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=asked)
+            for asked in dict.fromkeys(wanted)
+            for name in _names(asked, context)
+        ]
+    )
+
+
+def _names(resource_type: int, context: RequestContext) -> Iterable[str]:
+    image = context.broker.image
+    if resource_type == ResourceType.TOPIC:
+        return image.topics
+    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        return [str(broker) for broker in image.brokers]
+    return ()
