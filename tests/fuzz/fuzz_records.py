@@ -4,12 +4,14 @@
 
 The first input byte chooses what the rest is taken for: a whole partition's records, a section under a sound header, or a packed
 section of some codec. Anything but the two refusals, or a batch that passes and cannot be read back, stops the run with the
-input. Runs on the compiled and on the interpreted form; atheris sees coverage in the interpreted one only.
+input. atheris sees coverage in the interpreted form only; what it keeps there is then tried, changed, on the compiled one.
 """
 
 from __future__ import annotations
 
+import random
 import sys
+import time
 from pathlib import Path
 
 import atheris
@@ -104,15 +106,47 @@ def seeds(directory: Path) -> None:
         (directory / f"packed-{codec}").write_bytes(bytes([2, codec]) + batch[61:])
 
 
+def mutate_for(seconds: int, corpus: Path) -> None:
+    """Without coverage atheris forgets its inputs, so the compiled form is fed with changed copies of all of them."""
+    inputs = [path.read_bytes() for path in sorted(corpus.iterdir())]
+    for data in inputs:
+        one_input(data)
+    chance = random.Random(len(inputs))
+    end = time.monotonic() + seconds
+    runs = 0
+    while time.monotonic() < end:
+        data = bytearray(chance.choice(inputs))
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(data) + 1)
+            match chance.randrange(4):
+                case 0:
+                    data[at : at + 1] = bytes([chance.randrange(256)])
+                case 1:
+                    data[at : at + chance.randrange(8)] = b""
+                case 2:
+                    data[at:at] = chance.randbytes(chance.randrange(8))
+                case _:
+                    other = chance.choice(inputs)
+                    data[at : at + 8] = other[chance.randrange(len(other) + 1) :][: chance.randrange(40)]
+        try:
+            one_input(bytes(data))
+        except BaseException:
+            print(f"input: {bytes(data)!r}", flush=True)
+            raise
+        runs += 1
+    print(f"{runs} runs over {len(inputs)} inputs")
+
+
 def main(argv: list[str]) -> None:
     seconds = int(argv[1]) if len(argv) > 1 else 60
     corpus = Path(argv[2]) if len(argv) > 2 else Path("/tmp/ottla-fuzz-records")
     seeds(corpus)
     print(f"hot modules compiled: {compiled()}", flush=True)
-    atheris.Setup(
-        [argv[0], f"-max_total_time={seconds}", "-max_len=4096", "-rss_limit_mb=1024", "-print_final_stats=1", str(corpus)],
-        one_input,
-    )
+    if compiled():
+        mutate_for(seconds, corpus)
+        return
+    options = [f"-max_total_time={seconds}", "-max_len=4096", "-rss_limit_mb=1024", "-print_final_stats=1"]
+    atheris.Setup([argv[0], *options, str(corpus)], one_input)
     atheris.Fuzz()
 
 
