@@ -85,7 +85,7 @@ def produce(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Eve
 
 
 def table(seen: Tally, note: str) -> Table:
-    view = Table(title=f"orders, live from the topic ({note})", title_justify="left")
+    view = Table(title="orders, live from the topic", caption=note, title_justify="left", caption_justify="left")
     view.add_column("customer")
     view.add_column("orders", justify="right")
     view.add_column("revenue", justify="right")
@@ -112,7 +112,7 @@ def main() -> int:
     began = time.perf_counter()
     with Broker() as broker:
         console.print(f"demo: {broker.bootstrap_servers} is ready after {(time.perf_counter() - began) * 1000:.0f} ms")
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "logger": _quiet()})
         for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
             future.result(10)
         console.print(f"demo: topic {TOPIC!r} with {PARTITIONS} partitions; {ORDERS:,} orders are on their way")
@@ -131,7 +131,7 @@ def main() -> int:
             }
         )
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-        note = "first half"
+        note = "the first half"
         deadline = time.monotonic() + 90
         with Live(table(seen, note), console=console, refresh_per_second=10) as live:
             while sender.is_alive() or seen.orders.total() < acknowledged.orders.total():
@@ -148,7 +148,7 @@ def main() -> int:
                     broker.kill()
                     broker.restart()
                     back.set()
-                    note = "the broker was killed with SIGKILL and is back on the same files"
+                    note = "after SIGKILL of the broker, on the same files"
                 live.update(table(seen, note))
         sender.join()
         consumer.close()
