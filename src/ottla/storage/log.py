@@ -428,7 +428,7 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetByTime | None:
         """The first record whose timestamp is at least this one; None where there is none."""
         for segment in self._segments:
-            if segment.size and segment.max_timestamp >= timestamp_ms and segment.end_offset > self.log_start_offset:
+            if segment.end_offset > self.log_start_offset and segment.size and segment.max_timestamp >= timestamp_ms:
                 found = self._search_timestamp(segment, timestamp_ms)
                 if found is not None:
                     return found
@@ -452,7 +452,9 @@ class Log:
 
     def offset_of_max_timestamp(self) -> OffsetByTime | None:
         """The first record that has the largest timestamp of the log; None where no record has one."""
-        latest = max(self._segments, key=lambda segment: segment.max_timestamp)
+        # Segments before the start are not looked at: recovery did not, either.
+        first = max(bisect_right(self._bases, self.log_start_offset) - 1, 0)
+        latest = max(self._segments[first:], key=lambda segment: segment.max_timestamp)
         if latest.max_timestamp < 0:
             return None
         for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
@@ -626,8 +628,11 @@ class Log:
         self._truncations += 1
         self._places.clear()
         keep = max(bisect_right(self._bases, offset), 1)
-        if keep < len(self._segments):
-            self._drop_segments(keep, len(self._segments))
+        while keep < len(self._segments):
+            # From the last on, and durably before the cut: a crash in between must leave no gap.
+            self._drop_segments(len(self._segments) - 1, len(self._segments))
+            if keep == len(self._segments):
+                self._disk.flush_dir(self.dir)
         segment = self._segments[-1]
         segment.activate()
         self.active = segment

@@ -537,11 +537,32 @@ class Segment:
         self._index, self._time_index = index, time_index
         self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max
         self.bytes_since_entry = good - entry_at
-        self._shrink_index_files()
-        self.write_indexes()
+        self._replace_index_file(OFFSET_INDEX, index)
+        self._replace_index_file(TIME_INDEX, time_index)
         if not self.active:
             self._cache.touch(self)
         return good
+
+    def _replace_index_file(self, suffix: str, index: OffsetIndex | TimeIndex) -> None:
+        """Give a file the entries of an index that was built anew.
+
+        What only lacked its last entries is continued, and may lose them again in a crash. What said something else is flushed:
+        the segment may soon lie before the recovery point, where a crash would bring the old entries back, and nobody would
+        doubt them.
+        """
+        new = index.pending_bytes()
+        index.persisted = len(index)
+        file = self._disk.open(self.path(suffix), create=True)
+        try:
+            old = file.read(0, file.size())
+            if not new.startswith(old):
+                file.truncate(0)
+                file.write(0, [new])
+                file.flush()
+            elif len(old) < len(new):
+                file.write(len(old), [new[len(old) :]])
+        finally:
+            file.close()
 
 
 def _header(chunk: bytes, at: int, position: int, size: int) -> BatchInfo:
