@@ -196,6 +196,10 @@ class _DecoderWriter(_Writer):
         layout = self.layout()
         targets = ", ".join(target for _, target in self.run)
         self.run = []
+        if layout.format == ">B":
+            self.line(f"{targets} = buf[pos]")
+            self.line("pos += 1")
+            return
         name = self.constant("unpack", layout)
         comma = "" if ", " in targets else ","
         self.line(f"{targets}{comma} = {name}(buf, pos)")
