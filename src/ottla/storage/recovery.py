@@ -69,8 +69,7 @@ def open_log(
 
     if segments and segments[-1].end_offset < found.log_start_offset:
         # all that is left lies before the start of the log: somebody took files away
-        for segment in segments:
-            _remove_segment(disk, segment)
+        _remove_segments(disk, segments)
         segments = []
         epochs.clear()
     if not segments:
@@ -246,8 +245,7 @@ def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, d
         end_offset, cut_bytes = _recover_segment(segment, follower, epochs)
         if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not gaps):
             segment.end_offset = end_offset
-            for later in segments[slot + 1 :]:
-                _remove_segment(disk, later)
+            _remove_segments(disk, segments[slot + 1 :])
             return segments[: slot + 1]
     return segments
 
@@ -281,11 +279,15 @@ def _refuse_legacy(segment: Segment, position: int) -> None:
                 raise OSError(f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported")
 
 
-def _remove_segment(disk: Disk, segment: Segment) -> None:
-    segment.close()
-    for suffix in SEGMENT_SUFFIXES:
-        if disk.exists(segment.path(suffix)):
-            disk.remove(segment.path(suffix))
+def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
+    """Durably: come back after a crash, they would continue a log that has had other records at their offsets since."""
+    for segment in segments:
+        segment.close()
+        for suffix in SEGMENT_SUFFIXES:
+            if disk.exists(segment.path(suffix)):
+                disk.remove(segment.path(suffix))
+    if segments:
+        disk.flush_dir(segments[0].dir)
 
 
 def _remove_snapshots_behind(disk: Disk, dir: str, end_offset: int) -> None:
