@@ -11,8 +11,8 @@ allows to be to names; it is not more hostile than that:
    its last flush are found: all; none; a first part of them with the next one torn at any byte; or all by size but with some
    pages full of zeros (an extent that was allocated, not written). Files are independent of each other.
 3. Names (creations, renames, removals) become durable in their order, whatever the directory: a crash keeps a first part of those
-   since the last `flush_dir`, which is one commit of the journal. A rename is never half done. A flush of a file does not make its
-   name durable: ext4 would, but the manual page does not promise it.
+   since the last `flush_dir`, which is one commit of the journal. A rename is never half done. A flush of a file does not make
+   its name durable: ext4 would, but the manual page does not promise it.
 4. What was durable is never damaged (only `flip_bit` does that, on purpose).
 5. A failed `flush` leaves the pages clean, as Linux does: the next flush succeeds without having written them, and a crash shows
    zeros there. So a failed flush must be final for those who ask for it.

@@ -237,7 +237,8 @@ class LogWorld:
         require(
             0 <= log.high_watermark <= end, "high-watermark", f"{name}: high watermark {log.high_watermark} of {start}..{end}"
         )
-        kept.ghosts.clear()
+        if how == "crash":
+            kept.ghosts.clear()
         kept.attempt = None
         kept.start_attempt = None
         kept.truncating = False
@@ -304,8 +305,10 @@ class LogWorld:
         """The process is dead: by itself, or with its machine."""
         self.disk.forget_crash_point()
         for kept in self.kept:
-            kept.guaranteed = guaranteed_end(self.disk, kept.directory, kept.model.log_start)
-        if self.rng.random() < 0.35:
+            kept.guaranteed = min(guaranteed_end(self.disk, kept.directory, kept.model.log_start), kept.model.log_end)
+        # After a failed flush the page cache holds what the disk does not, and no process can know: only a crash tells.
+        flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
+        if self.rng.random() < 0.35 and not flush_failed:
             self.disk.kill(self.process)
             self.trace.add("kill")
             how = "crash" if self._unverified else "kill"
@@ -353,7 +356,7 @@ class LogWorld:
         """A flipped bit behind the recovery point (L02): the log must end before that batch, whatever follows."""
         points = checkpoint_entries(self.disk, f"{ROOT}/recovery-point-offset-checkpoint")
         kept = self.rng.choice(self.kept)
-        if kept.attempt is not None or kept.log is None:
+        if kept.attempt is not None or kept.log is None or kept.truncating:
             return
         recovery_point = points.get((kept.partition.topic, kept.partition.partition), 0)
         bases = [base for base in segments(entries_of(self.disk, kept.directory)) if base >= recovery_point]
