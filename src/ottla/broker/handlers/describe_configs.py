@@ -57,7 +57,7 @@ def _describe(resource: DescribeConfigsResource, context: RequestContext) -> lis
         if name != str(context.broker.broker_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {context.broker.broker_id}: it can be asked for itself, or without a name for all, not for {name!r}",
+                f"this is broker {context.broker.broker_id}: it can be asked for itself, or (no name) for all, not for {name!r}",
             )
         return describe_broker(settings, names)
     if resource.resource_type == ResourceType.CLIENT_METRICS and name:

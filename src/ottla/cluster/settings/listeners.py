@@ -13,7 +13,8 @@ from typing import Final
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.settings.setting import Value
 
-_ADDRESS: Final = re.compile(r"([^:/]+)://(?:\[([0-9a-fA-F:.%\w-]+)\]|([^:\[\]/]*|[0-9a-fA-F:]+(?:%\w+)?)):(-?[0-9]+)", re.ASCII)
+_IPV6: Final = r"(?:[0-9a-fA-F]*:){2,}[0-9a-fA-F.]*(?:%[\w.-]+)?"
+_ADDRESS: Final = re.compile(rf"([^:/]+)://(?:\[({_IPV6})\]|({_IPV6}|[^:\[\]/]*)):(-?[0-9]+)", re.ASCII)
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _EVERYWHERE: Final = ("0.0.0.0", "::", "[::]")
 _PORT_MAX: Final = 65535

@@ -1,0 +1,114 @@
+"""Writes docs/settings.md from the table: `python -m ottla.cluster.settings.page > docs/settings.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS
+from ottla.cluster.settings.setting import INT_MAX, LONG_MAX, Setting
+from ottla.cluster.settings.topic import TOPIC_SETTINGS
+
+_HEAD = """# Settings
+
+This page is generated from the table in `src/ottla/cluster/settings/` by `python -m ottla.cluster.settings.page`; a test checks
+that it is current. The names, types, defaults and limits are Apache Kafka's.
+
+Values come, strongest first, from `--set name=value`, from the environment (`log.segment.bytes` is `OTTLA_LOG_SEGMENT_BYTES`),
+from `server.properties`, and from the defaults below. `ottla serve` without `listeners` and `log.dirs` listens on
+`PLAINTEXT://127.0.0.1:9092` and keeps its data in `./ottla-data`.
+
+A name that nobody knows, or a value that is not allowed, keeps the broker from starting: it names every problem at once, with
+what would be allowed. A setting that Kafka has and Ottla does nothing with is accepted with a warning; those are listed at the
+end.
+
+"Changes" says whether a setting can be changed while the broker runs: `no`, `broker` (for one broker), `cluster` (for one or for
+all).
+"""
+
+_CHANGES = {"read-only": "no", "per-broker": "broker", "cluster-wide": "cluster"}
+
+
+def render() -> str:
+    parts = [_HEAD, *_broker_part(), *_topic_part(), *_unused_part()]
+    return "\n".join(parts) + "\n"
+
+
+def _broker_part() -> Iterator[str]:
+    yield "## Broker\n"
+    yield from _table(
+        ("Setting", "Type", "Default", "Allowed", "Changes", "What it is"),
+        (
+            (
+                f"`{setting.name}`",
+                setting.type.words,
+                _default(setting),
+                _allowed(setting),
+                _CHANGES[setting.update_mode],
+                setting.doc,
+            )
+            for setting in BROKER_SETTINGS.values()
+            if setting.used
+        ),
+    )
+    yield "\nSeveral names for one thing, the strongest first:\n"
+    for synonyms in dict.fromkeys(SYNONYMS.values()):
+        yield "- " + ", ".join(f"`{name}`" for name, _ in synonyms)
+    yield ""
+
+
+def _topic_part() -> Iterator[str]:
+    yield "## Topic\n"
+    yield "Given when a topic is created, or changed later. What a topic does not have of its own comes from the broker.\n"
+    yield from _table(
+        ("Setting", "Type", "Default", "Allowed", "Broker's setting", "What it is"),
+        (
+            (
+                f"`{setting.name}`",
+                setting.type.words,
+                _default(setting),
+                _allowed(setting),
+                f"`{setting.server_default}`" if setting.server_default else "",
+                setting.doc,
+            )
+            for setting in TOPIC_SETTINGS.values()
+            if setting.used
+        ),
+    )
+    yield ""
+
+
+def _unused_part() -> Iterator[str]:
+    yield "## Known, without effect\n"
+    yield "Accepted and checked, so that an existing `server.properties` works; a warning says that they do nothing.\n"
+    for title, settings in (("Broker", BROKER_SETTINGS), ("Topic", TOPIC_SETTINGS)):
+        yield f"### {title}\n"
+        yield from _table(
+            ("Setting", "Default", "What it is in Kafka"),
+            ((f"`{setting.name}`", _default(setting), setting.doc) for setting in settings.values() if not setting.used),
+        )
+        yield ""
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def _default(setting: Setting) -> str:
+    if setting.default is None:
+        return ""
+    if setting.default in (INT_MAX, LONG_MAX):
+        return "no limit"
+    text = setting.render(setting.default)
+    return f"`{text}`" if text else ""
+
+
+def _allowed(setting: Setting) -> str:
+    return setting.valid.words if setting.valid is not None else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,179 @@
+"""F67: server.properties with Kafka's names, types, defaults; unknown and bad ones get a clear error, all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.settings import BROKER_SETTINGS, BrokerSettings, SettingsError
+from ottla.cluster.settings.broker import dynamic_problems
+
+
+def problems_of(properties: dict[str, str]) -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        BrokerSettings.parse(properties)
+    return caught.value.problems
+
+
+def test_defaults_are_kafkas() -> None:
+    settings = BrokerSettings.parse({})
+    assert settings.int("log.segment.bytes") == 1 << 30
+    assert settings.int("log.retention.ms") == 168 * 3_600_000
+    assert settings.int("log.roll.ms") == 168 * 3_600_000
+    assert settings.int("log.flush.interval.ms") == 2**63 - 1
+    assert settings.int("message.max.bytes") == 1048588
+    assert settings.int("num.partitions") == 1
+    assert settings.bool("auto.create.topics.enable") is True
+    assert settings.list("log.cleanup.policy") == ("delete",)
+    assert settings.str("compression.type") == "producer"
+    assert settings.float("log.cleaner.min.cleanable.ratio") == 0.5
+    assert settings.optional_str("broker.rack") is None
+    assert settings.log_dirs() == ("/tmp/kafka-logs",)
+    assert settings.broker_id() == -1
+    assert settings.warnings == []
+
+
+def test_every_default_is_allowed_by_its_own_rule() -> None:
+    for setting in BROKER_SETTINGS.values():
+        text = setting.render(setting.default)
+        if text is not None:
+            assert setting.parse(text) == setting.default, setting.name
+
+
+def test_every_setting_has_a_line_of_documentation_of_its_own() -> None:
+    for setting in BROKER_SETTINGS.values():
+        assert setting.doc.endswith("."), setting.name
+        assert len(setting.doc) > 10, setting.name
+
+
+@pytest.mark.parametrize(
+    ("given", "expected_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-1", "log.retention.hours": "5"}, -1),
+        ({"log.retention.ms": "-1", "log.retention.hours": "5"}, -1),
+    ],
+)
+def test_retention_synonyms_in_kafkas_order(given: dict[str, str], expected_ms: int) -> None:
+    assert BrokerSettings.parse(given).int("log.retention.ms") == expected_ms
+
+
+def test_other_synonyms_in_kafkas_order() -> None:
+    assert BrokerSettings.parse({"log.roll.hours": "1"}).int("log.roll.ms") == 3_600_000
+    assert BrokerSettings.parse({"log.roll.hours": "1", "log.roll.ms": "5"}).int("log.roll.ms") == 5
+    assert BrokerSettings.parse({"log.roll.jitter.hours": "1"}).int("log.roll.jitter.ms") == 3_600_000
+    assert BrokerSettings.parse({"log.flush.scheduler.interval.ms": "9"}).int("log.flush.interval.ms") == 9
+    assert BrokerSettings.parse({"log.dir": "/a"}).log_dirs() == ("/a",)
+    assert BrokerSettings.parse({"log.dir": "/a", "log.dirs": "/b, /c"}).log_dirs() == ("/b", "/c")
+    assert BrokerSettings.parse({"node.id": "7"}).broker_id() == 7
+    assert BrokerSettings.parse({"broker.id": "7"}).int("node.id") == 7
+
+
+def test_all_problems_are_told_at_once() -> None:
+    problems = problems_of(
+        {
+            "log.segmnt.bytes": "1",
+            "log.segment.bytes": "ten",
+            "num.partitions": "0",
+            "auto.create.topics.enable": "yes",
+            "compression.type": "rar",
+            "listeners": "PLAINTEXT://:1,PLAINTEXT://:2",
+        }
+    )
+    assert problems == [
+        "unknown setting log.segmnt.bytes; did you mean log.segment.bytes?",
+        "log.segment.bytes=ten is not a whole number; allowed: 14 or more",
+        "num.partitions=0 is not allowed; allowed: 1 or more",
+        "auto.create.topics.enable=yes is not a boolean; allowed: true, false",
+        "compression.type=rar is not allowed; allowed: uncompressed, zstd, lz4, snappy, gzip, producer",
+        "listeners: the listener PLAINTEXT stands there twice; each needs a name of its own",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("log.segment.bytes", "2147483648", "does not fit"),
+        ("log.segment.bytes", "1_000", "not a whole number"),
+        ("log.segment.bytes", "1e3", "not a whole number"),
+        ("log.segment.bytes", "٣", "not a whole number"),
+        ("log.segment.bytes", "", "not a whole number"),
+        ("log.retention.ms", "9" * 400_000, "does not fit"),
+        ("log.cleaner.min.cleanable.ratio", "1.5", "0 to 1"),
+        ("log.cleaner.min.cleanable.ratio", "nan", "not a number"),
+        ("log.cleanup.policy", "delete,shred", "compact, delete"),
+        ("compression.gzip.level", "0", "1 to 9, or -1"),
+        ("log.retention.ms", "0", "-1 for ever"),
+        ("log.retention.minutes", "-2", "-1 for ever"),
+        ("log.dirs", "", "at least one directory"),
+        ("log.dirs", "/a,,/b", "at least one directory"),
+        ("log.dirs", "/a,/a", "twice"),
+        ("broker.id", "-2", "-1 or more"),
+        ("broker.id", "5000", "reserved.broker.max.id"),
+        ("max.connections.per.ip.overrides", "here", "host:count"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_is_allowed(name: str, text: str, word: str) -> None:
+    (problem,) = problems_of({name: text})
+    assert name in problem
+    assert word in problem
+    assert len(problem) < 300
+
+
+def test_values_are_trimmed_and_booleans_take_any_case() -> None:
+    settings = BrokerSettings.parse(
+        {"num.partitions": " 3 ", "delete.topic.enable": "FALSE", "log.cleanup.policy": "compact , delete"}
+    )
+    assert settings.int("num.partitions") == 3
+    assert settings.bool("delete.topic.enable") is False
+    assert settings.list("log.cleanup.policy") == ("compact", "delete")
+
+
+def test_broker_id_and_node_id_must_agree() -> None:
+    assert "must be equal" in problems_of({"broker.id": "1", "node.id": "2"})[0]
+    assert BrokerSettings.parse({"broker.id": "2", "node.id": "2"}).broker_id() == 2
+    assert BrokerSettings.parse({"node.id": "5000"}).broker_id() == 5000
+    assert "broker.id must be given" in problems_of({"broker.id.generation.enable": "false"})[0]
+
+
+def test_known_but_unused_settings_are_accepted_with_a_warning() -> None:
+    settings = BrokerSettings.parse({"num.io.threads": "9", "listener.name.internal.ssl.keystore.type": "PEM"})
+    assert len(settings.warnings) == 2
+    assert settings.warnings[0].startswith("num.io.threads has no effect")
+    assert settings.warnings[1].startswith("listener.name.internal.ssl.keystore.type has no effect")
+    # Their values are checked all the same.
+    assert "not a whole number" in problems_of({"num.io.threads": "many"})[0]
+    assert "unknown setting listener.name.internal.nonsense" in problems_of({"listener.name.internal.nonsense": "1"})[0]
+
+
+def test_a_password_is_never_shown() -> None:
+    settings = BrokerSettings.parse({"ssl.key.password": "hunter2"})
+    assert "hunter2" not in str(settings.warnings)
+    assert BROKER_SETTINGS["ssl.key.password"].render("hunter2") is None
+
+
+def test_dynamic_settings_go_before_the_file_and_broker_before_cluster() -> None:
+    static = BrokerSettings.parse({"message.max.bytes": "1000", "log.retention.hours": "1"})
+    assert static.with_dynamic({}, {}) is static
+    cluster = static.with_dynamic({}, {"message.max.bytes": "2000"})
+    assert cluster.int("message.max.bytes") == 2000
+    both = static.with_dynamic({"message.max.bytes": "3000"}, {"message.max.bytes": "2000"})
+    assert both.int("message.max.bytes") == 3000
+    assert static.int("message.max.bytes") == 1000
+    assert static.with_dynamic({"log.retention.ms": "5"}).int("log.retention.ms") == 5
+
+
+def test_a_bad_stored_dynamic_value_is_skipped_with_a_warning() -> None:
+    settings = BrokerSettings.parse({}).with_dynamic({"message.max.bytes": "lots", "num.partitions": "9", "nonsense": "1"})
+    assert settings.int("message.max.bytes") == 1048588
+    assert settings.int("num.partitions") == 1, "num.partitions cannot be changed while the broker runs"
+    assert len(settings.warnings) == 1
+
+
+def test_which_dynamic_values_are_refused() -> None:
+    assert dynamic_problems({"message.max.bytes": "5"}, per_broker=False) == []
+    assert "cannot be changed while the broker runs" in dynamic_problems({"broker.id": "5"}, per_broker=True)[0]
+    assert "name a broker" in dynamic_problems({"ssl.keystore.type": "JKS"}, per_broker=False)[0]
+    assert "did you mean message.max.bytes" in dynamic_problems({"message.max.byte": "5"}, per_broker=True)[0]

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.cluster.settings import BROKER_SETTINGS, SettingsError, settings_from_environment
+from ottla.cluster.settings.environment import variable_of
+
+
+def test_variables_become_settings() -> None:
+    environment = {"OTTLA_LOG_SEGMENT_BYTES": "5", "OTTLA_BROKER_ID": "1", "PATH": "/bin", "OTTLA_HOME": "/x"}
+    assert settings_from_environment(environment, other={"OTTLA_HOME"}) == {"log.segment.bytes": "5", "broker.id": "1"}
+
+
+def test_no_two_settings_share_a_variable() -> None:
+    variables = [variable_of(name) for name in BROKER_SETTINGS]
+    assert len(set(variables)) == len(variables)
+
+
+def test_an_unknown_variable_is_named_with_the_nearest_known_one() -> None:
+    with pytest.raises(SettingsError, match="OTTLA_LOG_SEGMNT_BYTES; did you mean OTTLA_LOG_SEGMENT_BYTES"):
+        settings_from_environment({"OTTLA_LOG_SEGMNT_BYTES": "5"})
