@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli import cluster_settings
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
@@ -36,7 +37,8 @@ _SOURCES = {
 }
 
 
-def _resource(connection: Connection, kind: str, name: str) -> ConfigResource:
+def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | None:
+    """What to ask about; None for all brokers at once, which the library cannot name."""
     from ottla.cli.client import ConfigResource, ResourceType
 
     if kind == "topic":
@@ -45,7 +47,7 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource:
     if kind == "broker":
         brokers = connection.metadata().brokers
         if name == CLUSTER_WIDE:
-            return ConfigResource(ResourceType.BROKER, "")
+            return None
         if not name.isdecimal() or int(name) not in brokers:
             raise Failure(
                 f"there is no broker {name}",
@@ -57,6 +59,8 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource:
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
     resource = _resource(connection, kind, name)
+    if resource is None:
+        return cluster_settings.describe(connection)
     future = connection.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
     return settled(future, f"settings of {kind} {name}")
 
@@ -66,18 +70,38 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
     from ottla.cli.client import AlterConfigOpType, ConfigEntry
 
     resource = _resource(connection, kind, name)
-    resource.incremental_configs = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
-    ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removals]
-    future = connection.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
     try:
+        if resource is None:
+            cluster_settings.alter(connection, changes, removals)
+            return
+        resource.incremental_configs = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
+        ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removals]
+        future = connection.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
         settled(future, f"settings of {kind} {name}")
     except Failure as failure:
-        known = describe_settings(connection, kind, name)
+        known = _known_names(connection, kind, name)
         unknown = [key for key in [*changes, *removals] if known and key not in known]
         if unknown and failure.hint is None:
             failure.hint = did_you_mean(unknown[0], known)
         raise
+
+
+def _known_names(connection: Connection, kind: str, name: str) -> set[str]:
+    if kind == "broker":
+        # The settings of all brokers at once list only those that are set; the table knows what could be.
+        from ottla.cluster.settings import BROKER_SETTINGS
+
+        return set(BROKER_SETTINGS)
+    return set(describe_settings(connection, kind, name))
+
+
+def _default_of(name: str) -> str | None:
+    """Kafka's default, where the broker does not tell it: it names it only among the synonyms, and not for every setting."""
+    from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS
+
+    setting = TOPIC_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
+    return setting.render(setting.default) if setting is not None else None
 
 
 def entry_document(entry: ConfigEntry) -> dict[str, Any]:
@@ -91,7 +115,11 @@ def entry_document(entry: ConfigEntry) -> dict[str, Any]:
         "name": entry.name,
         "value": entry.value,
         "source": source.name,
-        "default": entry.value if source is ConfigSource.DEFAULT_CONFIG else defaults[-1] if defaults else None,
+        "default": entry.value
+        if source is ConfigSource.DEFAULT_CONFIG
+        else defaults[-1]
+        if defaults
+        else _default_of(entry.name),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
         "synonyms": [

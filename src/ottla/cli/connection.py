@@ -96,6 +96,12 @@ class Connection:
             code="BROKER_AWAY",
         )
 
+    def require_plaintext(self) -> None:
+        """For what can only be asked on a plain connection."""
+        protocol = str(self._properties.get("security.protocol", "plaintext"))
+        if protocol.lower() != "plaintext":
+            raise Failure(f"this can only be asked over a plain connection, not over {protocol}", "use kafka-configs instead")
+
     def _config(self, **overrides: Any) -> dict[str, Any]:
         def on_error(error: Any) -> None:
             self._last_error = error

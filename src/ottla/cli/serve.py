@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.broker.app import Broker
     from ottla.cluster.settings import BrokerSettings
 
 EXIT_FAILED = 1
@@ -106,13 +107,6 @@ def gather(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
     return properties
 
 
-def compiled() -> bool:
-    """Whether the hot modules run as machine code."""
-    from ottla.records import batch
-
-    return not str(batch.__file__).endswith(".py")
-
-
 def since_process_start_ms() -> int:
     """Milliseconds since this process began, the interpreter's own start included, where the system tells."""
     try:
@@ -156,4 +150,57 @@ def _set_up_logging() -> None:
 
 
 def _run(settings: BrokerSettings, options: Options) -> int:
-    raise NotImplementedError
+    import logging
+
+    from ottla.broker.app import StartupError, serve
+    from ottla.metrics import Counters
+    from ottla.records import compiled
+    from ottla.runtime.loop import real_world, run
+
+    def on_ready(broker: Broker) -> None:
+        logging.getLogger("ottla").info(
+            "ready in %d ms at %s, data in %s, %s",
+            since_process_start_ms(),
+            broker.bootstrap_servers,
+            ", ".join(os.path.abspath(path) for path in settings.log_dirs()),
+            "compiled" if compiled() else "interpreted",
+        )
+        if options.supervisor_fd is not None:
+            _report_to_supervisor(options.supervisor_fd, broker)
+
+    counters = Counters()
+    try:
+        failure = run(serve(settings, real_world(counters, settings), counters=counters, on_ready=on_ready))
+    except StartupError as error:
+        return _fail(EXIT_FAILED, str(error))
+    return 0 if failure is None else _fail(EXIT_FAILED, failure)
+
+
+def _report_to_supervisor(fd: int, broker: Broker) -> None:
+    """Say that the broker serves, and stop it when the other end closes."""
+    import asyncio
+    import json
+    import socket
+
+    channel = socket.socket(fileno=fd)
+    listeners = [f"{endpoint.listener}://{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints]
+    line = json.dumps({"listeners": listeners, "bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()})
+    loop = asyncio.get_running_loop()
+
+    def on_readable() -> None:
+        try:
+            gone = not channel.recv(4096)
+        except OSError:
+            gone = True
+        if gone:
+            loop.remove_reader(channel)
+            channel.close()
+            broker.ask_to_stop()
+
+    try:
+        channel.sendall(line.encode() + b"\n")
+    except OSError:
+        channel.close()
+        broker.ask_to_stop()
+        return
+    loop.add_reader(channel, on_readable)

@@ -28,7 +28,7 @@ from typing import Any
 _PORTS = range(15_000, 32_000)
 _PORT_TRIES = 100
 _STOP_TIMEOUT_S = 30.0
-_IN_USE = "in use"
+_PORT_TAKEN = "another program uses that port"
 
 Value = str | int | float | bool | Iterable[str]
 
@@ -95,7 +95,7 @@ class Broker:
                 return self
             except BrokerFailed as failure:
                 # Somebody took the port between our look at it and the broker's bind: look for another.
-                if given or _IN_USE not in str(failure) or attempt == _PORT_TRIES - 1:
+                if given or _PORT_TAKEN not in str(failure) or attempt == _PORT_TRIES - 1:
                     raise
         raise AssertionError
 
@@ -113,7 +113,14 @@ class Broker:
         logged_before = len(self.log)
         with theirs, (self._scratch / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()], env=_environment()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env=_environment(),
+                # A Ctrl-C at the terminal is for the tests; they still need the broker while they tidy up.
+                start_new_session=True,
             )
         self._lifeline = ours
         try:

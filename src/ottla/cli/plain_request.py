@@ -1,0 +1,55 @@
+"""One request of the protocol on a plain socket.
+
+For the few requests librdkafka will not send, such as the settings of all brokers at once (a resource with an empty name).
+Only without encryption and login: over those there is no way but the library.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TypeVar, cast
+
+from ottla.cli.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection, split_servers
+from ottla.cli.failure import Failure
+from ottla.errors import MalformedInput
+from ottla.ports import FileRange
+from ottla.protocol.headers import decode_response, encode_request
+from ottla.protocol.registry import API_BY_NAME
+
+R = TypeVar("R")
+
+_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+
+
+def call(connection: Connection, api_name: str, version: int, request: object, response: type[R]) -> R:
+    """The broker's answer. `version` must be one that every broker of interest has."""
+    connection.require_plaintext()
+    connection.reach()
+    api = API_BY_NAME[api_name]
+    frame = b"".join(
+        bytes(part) for part in encode_request(api, version, 1, "ottla-cli", request) if not isinstance(part, FileRange)
+    )
+    for host, port in split_servers(connection.bootstrap_servers):
+        try:
+            with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as channel:
+                channel.settimeout(REQUEST_TIMEOUT_S)
+                channel.sendall(frame)
+                size = int.from_bytes(_read(channel, 4), "big")
+                if size > _RESPONSE_BYTES_MAX:
+                    raise MalformedInput(f"a response of {size} bytes")
+                return cast(R, decode_response(api, version, memoryview(_read(channel, size)))[1])
+        except (OSError, EOFError):
+            continue
+        except MalformedInput as error:
+            raise Failure(f"{host}:{port} does not answer as a Kafka broker does ({error})") from None
+    raise Failure(f"{connection.bootstrap_servers} does not answer {api_name}", code="BROKER_AWAY")
+
+
+def _read(channel: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        received = channel.recv(count - len(data))
+        if not received:
+            raise EOFError
+        data += received
+    return bytes(data)

@@ -1,0 +1,36 @@
+"""The commands against a real broker: Ottla's, unless CLI_TEST_BOOTSTRAP_SERVERS names another Kafka (they work with any)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing import Broker
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ottla_command import Ottla
+
+
+@pytest.fixture(scope="session")
+def ottla() -> Iterator[Ottla]:
+    other = os.environ.get("CLI_TEST_BOOTSTRAP_SERVERS")
+    if other:
+        yield Ottla(other)
+        return
+    with Broker() as broker:
+        yield Ottla(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(ottla: Ottla) -> Iterator[str]:
+    """A topic with three partitions for one test."""
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    ottla.ok("topic", "create", name, "-p", "3")
+    yield name
+    ottla.run("topic", "delete", name, "--if-exists")
