@@ -178,4 +178,7 @@ class Housekeeping:
 
 def _remove_files(disk: Disk, paths: list[str]) -> None:
     for path in paths:
-        disk.remove(path)
+        try:
+            disk.remove(path)
+        except FileNotFoundError:
+            pass  # the partition was deleted in between, or a second segment of that name was

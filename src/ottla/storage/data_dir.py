@@ -186,7 +186,7 @@ class DataDir:
         self.check_online()
         alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
         for log in alive:
-            log.epochs.write()
+            log.write_metadata()
         self._write_recovery_points(alive)
         write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", {log.topic_partition: log.high_watermark for log in alive})
 

@@ -3,7 +3,7 @@
 Invariants
 1. Epochs and their start offsets both grow strictly from entry to entry.
 2. No entry starts at or beyond the log end, except the one of the current leader before its first append.
-3. The file may lag behind, never beyond what recovery finds again in the batches: see `Log.flush_plan`.
+3. The file names every epoch of the data below the recovery point. Later ones it may miss: recovery finds them in the batches.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNDEFINED = OffsetAndEpoch(NO_OFFSET, NO_LEADER_EPOCH)
 
 
 class EpochCache:
-    __slots__ = ("_disk", "_epochs", "_starts", "dirty", "latest", "path")
+    __slots__ = ("_disk", "_epochs", "_starts", "_stored", "latest", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -26,20 +26,22 @@ class EpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = NO_LEADER_EPOCH
-        self.dirty = False
+        self._stored: list[tuple[int, int]] | None = []
+        """What the file says; None: it cannot be believed."""
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> EpochCache:
         """What the file says. A file that cannot be believed counts as empty: recovery and later appends fill it again."""
         cache = cls(disk, path)
         try:
-            for epoch, start_offset in read_epochs(disk, path):
+            cache._stored = read_epochs(disk, path)
+            for epoch, start_offset in cache._stored:
                 if epoch < 0 or start_offset < 0:
                     raise CorruptCheckpoint(f"{path} has epoch {epoch} from offset {start_offset}")
                 cache.assign(epoch, start_offset)
-            cache.dirty = False
         except CorruptCheckpoint:
             cache.clear()
+            cache._stored = None
         return cache
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -106,11 +108,13 @@ class EpochCache:
         self._starts = [start for _, start in entries]
         self._changed()
 
-    def write(self) -> None:
-        if self.dirty:
-            write_epochs(self._disk, self.path, self.entries())
-            self.dirty = False
+    def write(self, log_end_offset: int) -> None:
+        """Bring the file up to date. An epoch without data yet is left out, as it would be dropped at the next start anyway:
+        so to begin an epoch on a thousand partitions costs no write."""
+        entries = [entry for entry in self.entries() if entry[1] < log_end_offset]
+        if entries != self._stored:
+            write_epochs(self._disk, self.path, entries)
+            self._stored = entries
 
     def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else NO_LEADER_EPOCH
-        self.dirty = True

@@ -95,7 +95,10 @@ class FlushPlan:
             finally:
                 file.close()
         for path in self.dirs:
-            self.disk.flush_dir(path)
+            try:
+                self.disk.flush_dir(path)
+            except FileNotFoundError:
+                continue  # the log was deleted
 
 
 @dataclass(slots=True)
@@ -490,7 +493,7 @@ class Log:
         segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
         for segment in segments:
             segment.write_indexes()
-        self.epochs.write()
+        self.epochs.write(self.log_end_offset)
         plan = FlushPlan(
             end_offset=self.log_end_offset,
             truncations=self._truncations,
@@ -670,14 +673,14 @@ class Log:
 
     def write_metadata(self) -> None:
         """Bring the epoch file up to date (part of each round of checkpoints)."""
-        self.epochs.write()
+        self.epochs.write(self.log_end_offset)
 
     def close(self) -> None:
         """Leave the files as a clean stop has them. Flush first, if a recovery point is to vouch for it."""
         if self.closed:
             return
         self.closed = True
-        self.epochs.write()
+        self.epochs.write(self.log_end_offset)
         for segment in self._segments:
             segment.close()
         self._places.clear()

@@ -78,12 +78,15 @@ def test_file_is_kafka_s_and_comes_back() -> None:
     cache = EpochCache(disk, PATH)
     cache.assign(0, 0)
     cache.assign(3, 17)
-    cache.write()
+    cache.assign(9, 40)
+    cache.write(40)
     assert disk.content(PATH) == b"0\n2\n0 0\n3 17\n"
     assert EpochCache.load(disk, PATH).entries() == [(0, 0), (3, 17)]
     steps = len(disk.steps)
-    cache.write()
+    cache.write(40)
     assert len(disk.steps) == steps, "nothing new, nothing written"
+    cache.write(41)
+    assert EpochCache.load(disk, PATH).entries() == [(0, 0), (3, 17), (9, 40)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), max_size=20), st.integers(0, 60), st.integers(0, 22))
