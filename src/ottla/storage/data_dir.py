@@ -72,7 +72,7 @@ class DataDir:
         self.was_clean = False
         """Whether the broker before us stopped cleanly; known after `load`."""
         self._checkpointed: set[TopicPartition] = set()
-        """Of which partitions the checkpoint files speak."""
+        """Partitions that the checkpoint files may speak of."""
 
     @classmethod
     def open(
@@ -164,9 +164,10 @@ class DataDir:
             self.write_checkpoints(other for other in self.logs.values() if other is not log)
         path = f"{self.path}/{partition_dir(topic_partition)}"
         self._disk.make_dirs(path)
-        if topic_id != ZERO_UUID:
-            write_partition_metadata(self._disk, f"{path}/{PARTITION_METADATA}", topic_id)
         log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), self._cache, now_ms)
+        if topic_id != ZERO_UUID:
+            self.assign_topic_id(log, topic_id)  # before any record: data must never be taken for another topic's
+            log.dir_flushed()
         self.logs[topic_partition] = log
         return log
 
@@ -177,6 +178,7 @@ class DataDir:
 
     def delete_log(self, topic_partition: TopicPartition) -> str:
         """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
+        self._checkpointed.add(topic_partition)
         return self.logs.pop(topic_partition).delete()
 
     # --- checkpoints
@@ -223,8 +225,7 @@ class DataDir:
         try:
             if clean and self.error is None:
                 logs = [log for log in self.logs.values() if not log.closed]
-                for log in logs:
-                    log.flush()
+                self._flush(logs)
                 marks = {log.topic_partition: log.high_watermark for log in logs}
                 for log in logs:
                     log.close()
@@ -233,6 +234,18 @@ class DataDir:
                 write_clean_shutdown(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
         finally:
             self._lock.close()
+
+    def _flush(self, logs: list[Log]) -> None:
+        """Flush many logs, each directory once."""
+        plans = [(log, plan) for log in logs if (plan := log.flush_plan()) is not None]
+        dirs = {path for _, plan in plans for path in plan.dirs}
+        for _, plan in plans:
+            plan.dirs.clear()
+            plan.run()
+        for path in sorted(dirs):
+            self._disk.flush_dir(path)
+        for log, plan in plans:
+            log.flushed(plan)
 
 
 def least_used(dirs: Iterable[DataDir]) -> DataDir:

@@ -115,9 +115,10 @@ class Log:
         "_cache",
         "_config",
         "_deleted",
-        "_dirs_dirty",
+        "_dir_dirty",
         "_disk",
         "_high_watermark",
+        "_parent_dirty",
         "_places",
         "_random",
         "_segments",
@@ -170,7 +171,8 @@ class Log:
         self.last_flush_ms = now_ms
         self.closed = False
         self._deleted: list[_Deleted] = []
-        self._dirs_dirty = True
+        self._dir_dirty = True
+        self._parent_dirty = True
         self._truncations = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
@@ -356,7 +358,7 @@ class Log:
         self._segments.append(segment)
         self._bases.append(base_offset)
         self.active = segment
-        self._dirs_dirty = True
+        self._dir_dirty = True
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
@@ -487,23 +489,30 @@ class Log:
 
         Index entries go to their files here (a small write), the epochs too: a recovery point beyond data vouches for both.
         """
-        if self.recovery_point >= self.log_end_offset and not self._dirs_dirty:
+        if self.recovery_point >= self.log_end_offset and not self._dir_dirty and not self._parent_dirty:
             return None
         first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
         segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
         for segment in segments:
             segment.write_indexes()
         self.epochs.write(self.log_end_offset)
-        plan = FlushPlan(
+        sealed = [segment for segment in segments if not segment.active]  # the active one is rescanned after a crash anyway
+        dirs = [self.dir] if self._dir_dirty else []
+        if self._parent_dirty:
+            dirs.append(self.dir.rpartition("/")[0])
+        self._dir_dirty = self._parent_dirty = False
+        return FlushPlan(
             end_offset=self.log_end_offset,
             truncations=self._truncations,
             disk=self._disk,
             files=[segment.file for segment in segments],
-            index_paths=[segment.path(suffix) for segment in segments for suffix in (OFFSET_INDEX, TIME_INDEX)],
-            dirs=[self.dir, self.dir.rpartition("/")[0]] if self._dirs_dirty else [],
+            index_paths=[segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)],
+            dirs=dirs,
         )
-        self._dirs_dirty = False
-        return plan
+
+    def dir_flushed(self) -> None:
+        """Somebody else made the names in the directory durable."""
+        self._dir_dirty = False
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """The plan ran to its end. If the log was cut meanwhile, what the plan promised may be gone: nothing moves then."""
@@ -573,7 +582,7 @@ class Log:
         del self._segments[first:end]
         del self._bases[first:end]
         self._places.clear()
-        self._dirs_dirty = True
+        self._dir_dirty = True
         for segment in gone:
             self.size_bytes -= segment.size
             self._deleted.append(_Deleted(segment.mark_deleted(), None, [segment]))

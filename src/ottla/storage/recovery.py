@@ -66,6 +66,10 @@ def open_log(
         found = Found(False, 0, found.log_start_offset)
     if not found.clean:
         segments = _recover(segments, found.recovery_point, epochs, disk, gaps=config.compacted)
+        if segments and found.recovery_point >= segments[-1].end_offset:
+            # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
+            # a recovery that was killed, must not come back.
+            segments[-1].flush_files()
 
     if segments and segments[-1].end_offset < found.log_start_offset:
         # all that is left lies before the start of the log: somebody took files away

@@ -466,7 +466,7 @@ class Segment:
         if cut_bytes:
             self.file.truncate(position)
             self.size = position
-            self._flush_files()  # see `cut_off`
+            self.flush_files()  # see `cut_off`
         if position == 0:
             self.first_timestamp = None
             if now_ms is not None:
@@ -483,9 +483,9 @@ class Segment:
         """
         self.file.truncate(position)
         self.size = position
-        self._flush_files()
+        self.flush_files()
 
-    def _flush_files(self) -> None:
+    def flush_files(self) -> None:
         self.file.flush()
         for suffix in (OFFSET_INDEX, TIME_INDEX):
             file = self._disk.open(self.path(suffix))
@@ -550,12 +550,13 @@ class Segment:
         the segment may soon lie before the recovery point, where a crash would bring the old entries back, and nobody would
         doubt them.
         """
+        entry_bytes = OFFSET_ENTRY_BYTES if suffix == OFFSET_INDEX else TIME_ENTRY_BYTES
         new = index.pending_bytes()
         index.persisted = len(index)
         file = self._disk.open(self.path(suffix), create=True)
         try:
             old = file.read(0, file.size())
-            if not new.startswith(old):
+            if not new.startswith(old) or len(old) % entry_bytes:
                 file.truncate(0)
                 file.write(0, [new])
                 file.flush()
