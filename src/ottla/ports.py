@@ -7,12 +7,14 @@ or a `StoreError` (metadata): the ports invent no others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.types import Buffer
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
