@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -491,7 +491,8 @@ class Log:
         """
         if self.recovery_point >= self.log_end_offset and not self._dir_dirty and not self._parent_dirty:
             return None
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        # With the segment that ends at the recovery point: if it was sealed after the last flush, its indexes have grown since.
+        first = max(bisect_left(self._bases, self.recovery_point) - 1, 0)
         segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
         for segment in segments:
             segment.write_indexes()
