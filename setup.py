@@ -47,6 +47,8 @@ class BuildAllOrNone(build_ext):
 
 
 def extensions() -> list[Any]:
+    if not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv):
+        return []  # only asked what the package is
     if WISH == "0":
         warn("OTTLA_COMPILE=0")
         return []
