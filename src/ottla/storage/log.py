@@ -506,7 +506,7 @@ class Log:
             end_offset=self.log_end_offset,
             truncations=self._truncations,
             disk=self._disk,
-            files=[segment.file for segment in segments],
+            files=[segment.file for segment in segments if segment.end_offset > self.recovery_point],
             index_paths=[segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)],
             dirs=dirs,
         )
