@@ -1,0 +1,13 @@
+"""Ottla beside Apache Kafka: the same clients, the same machine, in turn, several rounds. `python -m bench [--quick]`.
+
+`servers` starts the two, `load` is the raw load generator (a process of its own), `measure` takes the figures, `figures` says
+what each one means and what is aimed at, `report` makes the table, the picture and the JSON in `bench/out`.
+The method, and how to read the result, is in docs/bench.md.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "bench" / "out"
+sys.path.insert(0, str(ROOT / "tests" / "compat"))  # the counterparts (`peers`) and the raw client (`raw`)

@@ -1,0 +1,91 @@
+"""`python -m bench [--quick]`: starts Apache Kafka and Ottla in turn, measures both, prints the ratios, writes bench/out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import OUT, measure, report
+from bench.measure import QUICK, Figures, Scale, Server
+from bench.servers import Kafka, Ottla
+
+PARTS = ("start", "memory", "kcat", "raw", "requests", "latency", "log", "partitions")
+
+
+def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> Figures:
+    """A fresh broker, all the figures of the chosen parts, and its end."""
+    figures: Figures = {}
+    try:
+        figures |= measure.start(server)
+        time.sleep(1)
+        figures |= measure.memory(server, "rss_idle")
+        measure.warm_up(server, scale)
+        if "requests" in parts:
+            figures |= measure.single_records(server, scale)
+        if "latency" in parts:
+            figures |= measure.latency(server, scale)
+        if "kcat" in parts:
+            figures |= measure.with_kcat(server, scale, scratch)
+        if "raw" in parts:
+            figures |= measure.with_raw_load(server, scale)
+        figures |= measure.memory(server, "rss_load")
+        if "partitions" in parts:
+            figures |= measure.partition_growth(server, scale)
+        if "log" in parts:
+            figures |= measure.log_growth(server, scale)
+    finally:
+        server.close()
+    keep = {"start": ("start",), "memory": ("rss_idle", "rss_load")}
+    for part, keys in keep.items():
+        if part not in parts:
+            for key in keys:
+                figures.pop(key, None)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one short round: a look, not a result")
+    parser.add_argument("--rounds", type=int, help="alternating rounds (default 4; quick: 1)")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
+    parser.add_argument("--brokers", default="kafka,ottla")
+    parser.add_argument("--large-log-bytes", type=int, help="default 10 GB; quick: 0.5 GB")
+    parser.add_argument("--ottla-src", type=Path, help="run Ottla from this source tree instead of the installed one")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    scale = QUICK if options.quick else Scale()
+    if options.large_log_bytes:
+        scale = replace(scale, large_log_bytes=options.large_log_bytes)
+    rounds_wanted = options.rounds or (1 if options.quick else 4)
+    parts, brokers = set(options.only.split(",")), options.brokers.split(",")
+    console = Console()
+    rounds: report.Rounds = {broker: [] for broker in brokers}
+    about = {
+        "rounds": rounds_wanted,
+        "quick": options.quick,
+        "scale": str(scale),
+        "cores": os.cpu_count(),
+        "parts": sorted(parts),
+    }
+    shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="ottla-bench-") as scratch:
+        for number in range(rounds_wanted):
+            # Which one begins alternates; the long logs are filled in the first round only.
+            for broker in brokers if number % 2 == 0 else reversed(brokers):
+                now = parts if number == 0 else parts - {"log"}
+                console.print(f"round {number + 1}/{rounds_wanted}: {broker}")
+                server = Kafka() if broker == "kafka" else Ottla(options.ottla_src)
+                rounds[broker].append(one_round(server, now, scale, Path(scratch)))
+                report.write(rounds, about, options.out)
+    report.table(rounds, console)
+    console.print(f"written: {options.out}/result.json, result.svg")
+
+
+if __name__ == "__main__":
+    main()

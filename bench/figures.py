@@ -1,0 +1,68 @@
+"""What is measured: one line per figure, with its unit, which direction is better, and what Ottla aims at beside Kafka.
+
+`aim` is a ratio Ottla / Kafka: at least it where more is better, at most it where less is. `None`: shown, not aimed at.
+Growth figures stand for themselves: cost in the large case / cost in the small one, of the same broker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    key: str
+    label: str
+    unit: str
+    more_is_better: bool
+    aim: float | None
+    growth: bool = False
+
+
+def _throughput() -> list[Figure]:
+    figures = []
+    for size, name in ((100, "100 B"), (1000, "1 KB")):
+        for acks in ("1", "all"):
+            figures.append(Figure(f"kcat_produce_{size}_{acks}", f"produce {name}, acks={acks}, librdkafka", "MB/s", True, 1.0))
+        figures.append(Figure(f"kcat_produce_{size}_cpu", f"broker CPU, produce {name}, librdkafka", "s/GB", False, 0.5))
+        figures.append(Figure(f"kcat_consume_{size}", f"consume {name}, librdkafka", "MB/s", True, 1.0))
+        figures.append(Figure(f"kcat_consume_{size}_cpu", f"broker CPU, consume {name}, librdkafka", "s/GB", False, 0.5))
+    for size, name in ((100, "100 B"), (1000, "1 KB")):
+        for acks in ("1", "all"):
+            figures.append(
+                Figure(f"raw_produce_{size}_{acks}", f"produce {name}, acks={acks}, raw 64 KB batches", "MB/s", True, 1.0)
+            )
+        figures.append(Figure(f"raw_produce_{size}_cpu", f"broker CPU, produce {name}, raw", "s/GB", False, 0.5))
+        figures.append(Figure(f"raw_consume_{size}", f"consume {name}, raw", "MB/s", True, 1.0))
+        figures.append(Figure(f"raw_consume_{size}_cpu", f"broker CPU, consume {name}, raw", "s/GB", False, 0.5))
+    return figures
+
+
+FIGURES: list[Figure] = [
+    *_throughput(),
+    Figure("requests", "single-record produce requests, 100 connections", "1/s", True, 2.0),
+    Figure("request_cpu", "broker CPU for one such request", "µs", False, 1 / 3),
+    Figure("latency_p50", "end-to-end latency p50 at 1,000 records/s, librdkafka", "ms", False, 1.0),
+    Figure("latency_p99", "end-to-end latency p99 at 1,000 records/s, librdkafka", "ms", False, 1.0),
+    Figure("raw_latency_p50", "end-to-end latency p50 at 1,000 records/s, raw", "ms", False, 1.0),
+    Figure("raw_latency_p99", "end-to-end latency p99 at 1,000 records/s, raw", "ms", False, 1.0),
+    Figure("rss_idle", "memory, idle", "MB", False, 1 / 8),
+    Figure("rss_load", "memory, after the load", "MB", False, 1 / 8),
+    Figure("start", "start to first acknowledged record", "s", False, 1 / 10),
+    Figure("append_small_log", "broker CPU per append, small log", "µs", False, None),
+    Figure("append_large_log", "broker CPU per append, large log", "µs", False, None),
+    Figure("fetch_small_log", "broker CPU per fetch, small log", "µs", False, None),
+    Figure("fetch_large_log", "broker CPU per fetch, large log", "µs", False, None),
+    Figure("append_1_partition", "broker CPU per append, 1 partition", "µs", False, None),
+    Figure("append_many_partitions", "broker CPU per append, many partitions", "µs", False, None),
+    Figure("fetch_1_partition", "broker CPU per fetch, 1 partition", "µs", False, None),
+    Figure("fetch_many_partitions", "broker CPU per fetch, many partitions", "µs", False, None),
+]
+
+# The same cost in the large and in the small case; flat means about 1.
+GROWTHS: list[tuple[str, str, str]] = [
+    ("append: large log / small log", "append_large_log", "append_small_log"),
+    ("fetch: large log / small log", "fetch_large_log", "fetch_small_log"),
+    ("append: many partitions / 1", "append_many_partitions", "append_1_partition"),
+    ("fetch: many partitions / 1", "fetch_many_partitions", "fetch_1_partition"),
+]

@@ -1,0 +1,271 @@
+"""Takes the figures of one running broker. Each function returns {figure key: value}; what a key means stands in figures.py.
+
+CPU is the broker's own (all its threads, from /proc) between the first and the last byte of a load. Loads are sized in bytes or
+requests, the same for both brokers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peers import kcat
+from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
+
+from bench import ROOT
+from bench.load import values
+from bench.servers import Kafka, Ottla, usage
+
+PARTITIONS = 6
+Figures = dict[str, float]
+Server = Kafka | Ottla
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much load. Quick is for a look while working; the ratios of `full` are the ones to quote."""
+
+    kcat_bytes: int = 500_000_000
+    raw_bytes: int = 1_500_000_000
+    requests: int = 60_000
+    latency_s: float = 10
+    small_log_bytes: int = 100_000_000
+    large_log_bytes: int = 10_000_000_000
+    many_partitions: int = 1_000
+    samples: int = 20_000
+    warm_up_s: float = 5
+
+
+QUICK = Scale(100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 1_000, 5_000, 2)
+
+
+class Cost:
+    cpu_s: float
+    seconds: float
+
+
+@contextmanager
+def cost(server: Server) -> Iterator[Cost]:
+    spent = Cost()
+    before, started = usage(server.pid), time.perf_counter()
+    yield spent
+    spent.seconds = time.perf_counter() - started
+    spent.cpu_s = usage(server.pid).cpu_s - before.cpu_s
+
+
+def load(server: Server, kind: str, **options: Any) -> dict[str, Any]:
+    """Runs the raw generator in a process of its own."""
+    command = [sys.executable, "-m", "bench.load", kind, json.dumps({"bootstrap": server.bootstrap_servers, **options})]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"load {kind} {options}:\n{done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def create(server: Server, topic: str, partitions: int = PARTITIONS) -> None:
+    """Creates it and waits until all its partitions can be fetched (KRaft answers a moment before that)."""
+    request = fetch_frame(topic, [(partition, 0) for partition in range(partitions)], max_wait_ms=0)
+    with RawConnection(server.bootstrap_servers) as connection:
+        connection.create_topic(topic, partitions)
+        while any(found.error for found in read_fetched(connection.call(request))):
+            time.sleep(0.05)
+
+
+def high_watermark(connection: RawConnection, topic: str, partition: int) -> int | None:
+    (found,) = read_fetched(connection.call(fetch_frame(topic, [(partition, 0)], max_wait_ms=0, partition_bytes=1)))
+    return None if found.error else found.high_watermark
+
+
+# --- start ---------------------------------------------------------------------------------------------------------------
+
+
+def start(server: Server) -> Figures:
+    """From the start of the process to the first acknowledged record of a topic that did not exist before (acks=all)."""
+    record = batch(values(1, 100))
+    started = time.perf_counter()
+    server.start()
+    with RawConnection(server.bootstrap_servers) as connection:
+        connection.create_topic("first")
+        while read_produced(connection.call(produce_frame("first", 0, record, -1))).error:
+            time.sleep(0.005)
+    return {"start": time.perf_counter() - started}
+
+
+# --- throughput ----------------------------------------------------------------------------------------------------------
+
+
+def lines_file(directory: Path, record_bytes: int, count: int) -> Path:
+    """Input for kcat: `count` lines of `record_bytes`, a few thousand different ones over and over."""
+    path = directory / f"lines-{record_bytes}-{count}"
+    if not path.exists():
+        block = b"".join(value + b"\n" for value in values(2_000, record_bytes))
+        with path.open("wb") as file:
+            for _ in range(count // 2_000):
+                file.write(block)
+    return path
+
+
+def with_kcat(server: Server, scale: Scale, directory: Path) -> Figures:
+    """librdkafka itself (kcat is a thin shell around it) over six partitions, its default batching."""
+    figures: Figures = {}
+    for size in (100, 1_000):
+        count = scale.kcat_bytes // size // 2_000 * 2_000
+        lines = lines_file(directory, size, count)
+        cpu = 0.0
+        for acks in ("1", "all"):
+            topic = f"kcat-{size}-{acks}"
+            create(server, topic)
+            command = [kcat(), "-b", server.bootstrap_servers, "-P", "-t", topic, "-X", f"acks={acks}", "-l", str(lines)]
+            with cost(server) as spent:
+                subprocess.run(command, check=True, capture_output=True)
+            figures[f"kcat_produce_{size}_{acks}"] = count * size / spent.seconds / 1e6
+            cpu += spent.cpu_s
+        figures[f"kcat_produce_{size}_cpu"] = cpu / (2 * count * size) * 1e9
+        command = [kcat(), "-b", server.bootstrap_servers, "-C", "-t", f"kcat-{size}-all", "-o", "beginning", "-e", "-q"]
+        with cost(server) as spent:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        figures[f"kcat_consume_{size}"] = count * size / spent.seconds / 1e6
+        figures[f"kcat_consume_{size}_cpu"] = spent.cpu_s / (count * size) * 1e9
+        with RawConnection(server.bootstrap_servers) as connection:
+            stored = sum(high_watermark(connection, f"kcat-{size}-all", each) or 0 for each in range(PARTITIONS))
+        if stored != count:
+            raise RuntimeError(f"{server.name} holds {stored} of {count} records")
+    return figures
+
+
+def with_raw_load(server: Server, scale: Scale) -> Figures:
+    """Prepared 64 KB batches, six connections with five requests in flight; fetches of 1 MB."""
+    figures: Figures = {}
+    for size, batch_records in ((100, 600), (1_000, 64)):
+        cpu = total = 0.0
+        requests = scale.raw_bytes // (size * batch_records) // PARTITIONS * PARTITIONS
+        shape: dict[str, Any] = {"partitions": PARTITIONS, "record_bytes": size, "batch_records": batch_records}
+        for acks in (1, -1):
+            topic = f"raw-{size}-{'all' if acks < 0 else acks}"
+            create(server, topic)
+            with cost(server) as spent:
+                done = load(
+                    server, "produce", topic=topic, **shape, acks=acks, connections=PARTITIONS, in_flight=5, requests=requests
+                )
+            figures[f"raw_produce_{size}_{'all' if acks < 0 else acks}"] = done["bytes"] / done["seconds"] / 1e6
+            cpu += spent.cpu_s
+            total += done["bytes"]
+        figures[f"raw_produce_{size}_cpu"] = cpu / total * 1e9
+        with RawConnection(server.bootstrap_servers) as connection:
+            shortest = min(high_watermark(connection, topic, each) or 0 for each in range(PARTITIONS)) // batch_records
+        layout = {"batch_bytes": done["batch_bytes"], "batch_records": batch_records, "batches": shortest}
+        with cost(server) as spent:
+            done = load(server, "fetch", topic=topic, partitions=PARTITIONS, layout=layout, connections=PARTITIONS)
+        figures[f"raw_consume_{size}"] = done["bytes"] / done["seconds"] / 1e6
+        figures[f"raw_consume_{size}_cpu"] = spent.cpu_s / done["bytes"] * 1e9
+    return figures
+
+
+# --- requests and latency ------------------------------------------------------------------------------------------------
+
+
+def single_records(server: Server, scale: Scale) -> Figures:
+    """100 connections, one record of 100 bytes in a request, the next when the last is acknowledged (acks=1)."""
+    create(server, "requests")
+    with cost(server) as spent:
+        done = load(
+            server, "produce", topic="requests", partitions=PARTITIONS, record_bytes=100, batch_records=1,
+            connections=100, requests=scale.requests,
+        )  # fmt: skip
+    return {"requests": done["requests"] / done["seconds"], "request_cpu": spent.cpu_s / done["requests"] * 1e6}
+
+
+def latency(server: Server, scale: Scale) -> Figures:
+    """1,000 records of 100 bytes a second, linger 0, acks=1: from before the send until the consumer has it in its hands."""
+    create(server, "latency", 1)
+    create(server, "raw-latency", 1)
+    command = [sys.executable, "-m", "bench.client_latency", server.bootstrap_servers, "latency", str(scale.latency_s)]
+    found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    raw = load(server, "latency", topic="raw-latency", per_s=1_000, seconds=scale.latency_s)
+    return {
+        "latency_p50": found["p50_ms"],
+        "latency_p99": found["p99_ms"],
+        "raw_latency_p50": raw["p50_ms"],
+        "raw_latency_p99": raw["p99_ms"],
+    }
+
+
+# --- does the cost grow? -------------------------------------------------------------------------------------------------
+
+
+def _append_cost(server: Server, topic: str, partitions: int, requests: int) -> float:
+    """Ten records of 100 bytes a request, eight connections."""
+    shape = {"partitions": partitions, "record_bytes": 100, "batch_records": 10, "connections": 8}
+    load(server, "produce", topic=topic, **shape, requests=requests // 4)
+    with cost(server) as spent:
+        load(server, "produce", topic=topic, **shape, requests=requests)
+    return spent.cpu_s / requests * 1e6
+
+
+def _fetch_cost(server: Server, topic: str, partitions: int, layout: dict[str, int], requests: int) -> float:
+    """One batch from a random place, eight connections."""
+    options: dict[str, Any] = {"partitions": partitions, "layout": layout, "connections": 8, "max_bytes": 1, "anywhere": True}
+    load(server, "fetch", topic=topic, **options, requests=requests // 4)
+    with cost(server) as spent:
+        load(server, "fetch", topic=topic, **options, requests=requests)
+    return spent.cpu_s / requests * 1e6
+
+
+def log_growth(server: Server, scale: Scale) -> Figures:
+    """One partition, filled with 16 KB batches to the small size, measured, filled to the large one, measured again.
+
+    Appends go to a second look at the same partition, so that the log they extend is the long one.
+    """
+    create(server, "growing", 1)
+    figures: Figures = {}
+    batches = 0
+    for name, size in (("small", scale.small_log_bytes), ("large", scale.large_log_bytes)):
+        with RawConnection(server.bootstrap_servers) as connection:
+            already = high_watermark(connection, "growing", 0) or 0
+        more = (size - batches * 16_500) // 16_500
+        done = load(
+            server, "produce", topic="growing", partitions=1, record_bytes=100, batch_records=150, in_flight=5, requests=more
+        )
+        batches = more if not already else batches + more
+        layout = {"batch_bytes": done["batch_bytes"], "batch_records": 150, "batches": (already + more * 150) // 150}
+        figures[f"fetch_{name}_log"] = _fetch_cost(server, "growing", 1, layout, scale.samples)
+        figures[f"append_{name}_log"] = _append_cost(server, "growing", 1, scale.samples)
+    return figures
+
+
+def partition_growth(server: Server, scale: Scale) -> Figures:
+    """The same requests to one partition, and to a random one of many."""
+    figures: Figures = {}
+    for name, partitions in (("1_partition", 1), ("many_partitions", scale.many_partitions)):
+        topic = f"p{partitions}"
+        create(server, topic, partitions)
+        load(
+            server, "produce", topic=topic, partitions=partitions, record_bytes=100, batch_records=10, in_flight=5,
+            requests=10 * max(partitions, 100),
+        )  # fmt: skip
+        batches = 10 * max(partitions, 100) // partitions - 1
+        layout = {"batch_bytes": 1, "batch_records": 10, "batches": batches}
+        figures[f"fetch_{name}"] = _fetch_cost(server, topic, partitions, layout, scale.samples)
+        figures[f"append_{name}"] = _append_cost(server, topic, partitions, scale.samples)
+    return figures
+
+
+def memory(server: Server, key: str) -> Figures:
+    return {key: usage(server.pid).rss_bytes / 1e6}
+
+
+def warm_up(server: Server, scale: Scale) -> None:
+    """A JVM compiles what runs often: a broker in service is warm, so both are measured warm."""
+    create(server, "warm")
+    shape = {"topic": "warm", "partitions": PARTITIONS, "record_bytes": 100}
+    load(server, "produce", **shape, batch_records=1, connections=20, seconds=scale.warm_up_s)
+    done = load(server, "produce", **shape, batch_records=600, connections=PARTITIONS, in_flight=5, seconds=scale.warm_up_s / 2)
+    assert done["requests"]

@@ -1,0 +1,59 @@
+"""The two brokers under the same conditions, and what the kernel says about them.
+
+Both get an empty directory on the same disk, default settings, one PLAINTEXT listener on loopback. Apache Kafka runs with the JVM
+options of its own start script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, serves
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Ottla(Service):
+    """`ottla serve` of this checkout, or of another source tree (`--ottla-src`)."""
+
+    name = "ottla"
+
+    def __init__(self, source: Path | None = None) -> None:
+        super().__init__()
+        self.source = source
+        (self.port,) = free_ports(1)
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        listener = f"listeners=PLAINTEXT://{self.bootstrap_servers}"
+        # `env` rather than a changed environment: the command in a log can be repeated as it stands.
+        path = ["env", f"PYTHONPATH={self.source}"] if self.source else []
+        return [*path, sys.executable, "-P", "-m", "ottla", "serve", "--set", listener, "--data-dir", str(self.dir / "data")]
+
+    def is_ready(self) -> bool:
+        return serves(self.port)
+
+
+class Kafka(ApacheKafka):
+    name = "kafka"
+
+    def __init__(self) -> None:
+        super().__init__(KAFKA_4, jvm=START_SCRIPT_JVM)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    cpu_s: float
+    rss_bytes: int
+
+
+def usage(pid: int) -> Usage:
+    """CPU time of all its threads so far, and resident memory."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return Usage((int(fields[11]) + int(fields[12])) / TICKS_PER_S, int(line.split()[1]) * 1024)
+    raise ProcessLookupError(pid)
