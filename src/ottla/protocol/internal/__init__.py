@@ -1,0 +1,1 @@
+"""What Kafka keeps in its internal topics, as messages. Nobody sends these: coordinators write and read them."""

@@ -1,0 +1,282 @@
+"""The records of `__consumer_offsets`: offsets and groups, as Kafka writes them.
+
+Owns the formats: keys and values as messages, and how they stand in a record. Never decides what they mean.
+
+A record's key begins with two bytes that name its type, and goes on with the key message in version 0. Its value begins with two
+bytes that are the version of the value message; no value is a tombstone. Types not known here (share and streams groups, what a
+later Kafka adds) decode to None, and their owner keeps or passes over them as it likes.
+
+Versions written are those that Kafka 4.3 writes, and 3.9 reads: `GroupMetadataValue` 3, `OffsetCommitValue` 4, or 1 where a commit
+brought its own retention, 0 for the others.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, Final
+
+from ottla.errors import MalformedInput
+from ottla.types import Buffer
+from ottla.wire.codec import decode, encode
+from ottla.wire.schema import list_of, message, wire
+
+# Offsets
+
+
+@message(versions="0")
+class LegacyOffsetCommitKey:
+    """Type 0: what brokers before 0.9 wrote. Read as an `OffsetCommitKey`."""
+
+    group: str = wire("string")
+    topic: str = wire("string")
+    partition: int = wire("int32")
+
+
+@message(versions="0")
+class OffsetCommitKey:
+    group: str = wire("string")
+    topic: str = wire("string")
+    partition: int = wire("int32")
+
+
+@message(versions="0-4", flexible="4+")
+class OffsetCommitValue:
+    offset: int = wire("int64")
+    leader_epoch: int = wire("int32", "3+", default=-1, ignorable=True)
+    metadata: str = wire("string")
+    commit_timestamp: int = wire("int64")
+    expire_timestamp: int = wire("int64", "1", default=-1, ignorable=True)
+    topic_id: bytes = wire("uuid", "4+", tag=0, ignorable=True)
+
+
+# Classic groups
+
+
+@message(versions="0")
+class GroupMetadataKey:
+    group: str = wire("string")
+
+
+@message()
+class MemberMetadata:
+    member_id: str = wire("string")
+    group_instance_id: str | None = wire("string", "3+", nullable="3+", default=None, ignorable=True)
+    client_id: str = wire("string")
+    client_host: str = wire("string")
+    rebalance_timeout: int = wire("int32", "1+", default=-1, ignorable=True)
+    session_timeout: int = wire("int32")
+    subscription: Buffer = wire("bytes")
+    assignment: Buffer = wire("bytes")
+
+
+@message(versions="0-4", flexible="4+")
+class GroupMetadataValue:
+    protocol_type: str = wire("string")
+    generation: int = wire("int32")
+    protocol: str | None = wire("string", nullable="0+")
+    leader: str | None = wire("string", nullable="0+")
+    current_state_timestamp: int = wire("int64", "2+", default=-1, ignorable=True)
+    members: list[MemberMetadata] = wire(list_of(MemberMetadata))
+
+
+# Groups of the new protocol (KIP-848)
+
+
+@message(versions="0")
+class ConsumerGroupMetadataKey:
+    group_id: str = wire("string")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupMetadataValue:
+    epoch: int = wire("int32")
+    metadata_hash: int = wire("int64", tag=0)
+    """Of the subscribed topics, since 4.1 (KIP-1101); takes the place of ConsumerGroupPartitionMetadata."""
+
+
+@message(versions="0")
+class ConsumerGroupPartitionMetadataKey:
+    group_id: str = wire("string")
+
+
+@message()
+class PartitionMetadata:
+    partition: int = wire("int32")
+    racks: list[str] = wire("[]string")
+
+
+@message()
+class TopicMetadata:
+    topic_id: bytes = wire("uuid")
+    topic_name: str = wire("string")
+    num_partitions: int = wire("int32")
+    partition_metadata: list[PartitionMetadata] = wire(list_of(PartitionMetadata))
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupPartitionMetadataValue:
+    topics: list[TopicMetadata] = wire(list_of(TopicMetadata))
+
+
+@message(versions="0")
+class ConsumerGroupMemberMetadataKey:
+    group_id: str = wire("string")
+    member_id: str = wire("string")
+
+
+@message()
+class ClassicProtocol:
+    name: str = wire("string")
+    metadata: Buffer = wire("bytes")
+
+
+@message()
+class ClassicMemberMetadata:
+    session_timeout_ms: int = wire("int32")
+    supported_protocols: list[ClassicProtocol] = wire(list_of(ClassicProtocol))
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupMemberMetadataValue:
+    instance_id: str | None = wire("string", nullable="0+", default=None)
+    rack_id: str | None = wire("string", nullable="0+", default=None)
+    client_id: str = wire("string")
+    client_host: str = wire("string")
+    subscribed_topic_names: list[str] = wire("[]string")
+    subscribed_topic_regex: str | None = wire("string", nullable="0+", default=None)
+    rebalance_timeout_ms: int = wire("int32", default=-1)
+    server_assignor: str | None = wire("string", nullable="0+", default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = wire(ClassicMemberMetadata, nullable="0+", tag=0, default=None)
+    """Present while the member speaks the classic protocol in a group of the new one."""
+
+
+@message(versions="0")
+class ConsumerGroupTargetAssignmentMetadataKey:
+    group_id: str = wire("string")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMetadataValue:
+    assignment_epoch: int = wire("int32")
+    assignment_timestamp: int = wire("int64", tag=0, ignorable=True)
+
+
+@message(versions="0")
+class ConsumerGroupTargetAssignmentMemberKey:
+    group_id: str = wire("string")
+    member_id: str = wire("string")
+
+
+@message()
+class TargetTopicPartitions:
+    """Kafka names it TopicPartition."""
+
+    topic_id: bytes = wire("uuid")
+    partitions: list[int] = wire("[]int32")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupTargetAssignmentMemberValue:
+    topic_partitions: list[TargetTopicPartitions] = wire(list_of(TargetTopicPartitions))
+
+
+@message(versions="0")
+class ConsumerGroupCurrentMemberAssignmentKey:
+    group_id: str = wire("string")
+    member_id: str = wire("string")
+
+
+@message()
+class CurrentTopicPartitions:
+    """Kafka names it TopicPartitions."""
+
+    topic_id: bytes = wire("uuid")
+    partitions: list[int] = wire("[]int32")
+    assignment_epochs: list[int] | None = wire("[]int32", nullable="0+", tag=0, default=None)
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupCurrentMemberAssignmentValue:
+    member_epoch: int = wire("int32")
+    previous_member_epoch: int = wire("int32")
+    state: int = wire("int8")
+    assigned_partitions: list[CurrentTopicPartitions] = wire(list_of(CurrentTopicPartitions))
+    partitions_pending_revocation: list[CurrentTopicPartitions] = wire(list_of(CurrentTopicPartitions))
+
+
+@message(versions="0")
+class ConsumerGroupRegularExpressionKey:
+    group_id: str = wire("string")
+    regular_expression: str = wire("string")
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue:
+    topics: list[str] = wire("[]string")
+    version: int = wire("int64")
+    timestamp: int = wire("int64")
+
+
+# How they stand in a record
+
+TYPES: Final[dict[int, tuple[type, type]]] = {
+    0: (LegacyOffsetCommitKey, OffsetCommitValue),
+    1: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""Record type -> classes of key and value."""
+
+GROUP_METADATA_VERSION: Final = 3
+OFFSET_COMMIT_VERSION: Final = 4
+OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
+
+_TYPE_OF: Final = {key: number for number, (key, _) in TYPES.items()}
+_prefix = Struct(">h")
+
+
+def encode_key(key: object) -> bytes:
+    """A key message as it stands in a record."""
+    return _prefix.pack(_TYPE_OF[type(key)]) + encode(key, 0)
+
+
+def encode_value(value: object, version: int) -> bytes:
+    """A value message as it stands in a record."""
+    return _prefix.pack(version) + encode(value, version)
+
+
+def decode_key(key: Buffer) -> Any:
+    """The key message, or None if its type is not known here."""
+    known = TYPES.get(_number(key))
+    return None if known is None else decode(known[0], 0, memoryview(key)[2:])
+
+
+def decode_value(record_type: int, value: Buffer) -> Any:
+    """The value message of a record whose key names a type that is known here."""
+    return decode(TYPES[record_type][1], _number(value), memoryview(value)[2:])
+
+
+def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | None:
+    """(type, key, value or None for a tombstone), or None for a record of a type not known here. MalformedInput otherwise."""
+    record_type = _number(key)
+    known = TYPES.get(record_type)
+    if known is None:
+        return None
+    return (
+        record_type,
+        decode(known[0], 0, memoryview(key)[2:]),
+        None if value is None else decode(known[1], _number(value), memoryview(value)[2:]),
+    )
+
+
+def _number(data: Buffer) -> int:
+    if len(data) < 2:
+        raise MalformedInput(f"a record of a group with {len(data)} bytes where its type or version belongs")
+    number: int = _prefix.unpack_from(data)[0]
+    return number
