@@ -86,7 +86,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         frame.compress(bytes(data))
         return bytes(frame.finish())
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL_DEFAULT if level is None else level))
+        # as a stream, like Java: told the size, zstd takes smaller tables and packs a batch of 200 KB an eighth worse
+        stream = cramjam.zstd.Compressor(level=ZSTD_LEVEL_DEFAULT if level is None else level)
+        stream.compress(bytes(data))
+        return bytes(stream.finish())
     raise ValueError(f"no codec {codec}")
 
 
