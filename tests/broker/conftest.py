@@ -1,14 +1,14 @@
 """A real broker on a real socket, in the test's own loop.
 
-`play(case, settings...)` starts a broker in a fresh directory, runs `await case(stage)`, stops it. `stage` opens connections: `connect`
-speaks the protocol, `raw` sends bytes as they are.
+`play(case, settings...)` starts a broker in a fresh directory, runs `await case(stage)`, stops it. `stage` opens connections:
+`connect` speaks the protocol, `raw` sends bytes as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,11 +151,11 @@ Play = Callable[..., None]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Play]:
+def play(tmp_path: Path) -> Play:
     def run_case(case: Callable[[Stage], Awaitable[None]], **settings: str) -> None:
         run(_perform(case, tmp_path, settings))
 
-    yield run_case
+    return run_case
 
 
 async def _perform(case: Callable[[Stage], Awaitable[None]], path: Path, given: dict[str, str]) -> None:

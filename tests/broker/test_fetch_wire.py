@@ -304,8 +304,18 @@ def test_f16_seen_by_strace(play: Any, tmp_path: Path) -> None:
     async def case(stage: Any) -> None:
         connection = await fill(stage, batches=5, records=10, size=10_000)
         trace = tmp_path / "trace"
-        command = ["strace", "-f", "-qq", "-e", "trace=sendfile,sendfile64,pread64,preadv", "-o", str(trace), "-p", str(os.getpid())]
-        tracer = subprocess.Popen(command, stderr=subprocess.PIPE)
+        command = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=sendfile,sendfile64,pread64,preadv",
+            "-o",
+            str(trace),
+            "-p",
+            str(os.getpid()),
+        ]
+        tracer = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: ASYNC220
         try:
             await asyncio.sleep(0.5)
             if tracer.poll() is not None:

@@ -147,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._filled == self._frame_size:
             self._frame = None
             self._request(memoryview(frame)[: self._frame_size])
-            memory.give_back(frame)
+            memory.give_back(frame, self)
         elif self._filled == len(frame):
             self._continue_frame(frame)
 
@@ -165,6 +165,10 @@ class Connection(asyncio.BufferedProtocol):
     def idle(self) -> bool:
         """Nothing is owed to this peer by a handler."""
         return self._pending is None
+
+    @property
+    def holds_memory(self) -> bool:
+        return self._frame is not None
 
     def hold(self) -> None:
         """Read nothing until `begin`."""
@@ -208,19 +212,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def _begin_frame(self, have: memoryview, size: int) -> None:
         count = len(have)
-        frame = self._memory.take(size, count)
+        more = self._memory.may_take(self)
+        frame = self._memory.take(size, count, more)
         frame[:count] = have
         self._frame = frame
         self._frame_size = size
         self._filled = count
-        if self._memory.exhausted and size > len(frame):
+        if not more and count == len(frame):
             self._wait_for_memory()
 
     def _continue_frame(self, frame: bytearray) -> None:
-        if self._memory.exhausted:
-            self._wait_for_memory()
-        else:
+        if self._memory.may_take(self):
             self._frame = self._memory.grow(frame, self._frame_size)
+        else:
+            self._wait_for_memory()
 
     def _wait_for_memory(self) -> None:
         self._waits_for_memory = True
@@ -231,8 +236,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_memory = False
         if self._closed or self._frame is None:
             return
-        if self._filled == len(self._frame):
-            self._frame = self._memory.grow(self._frame, self._frame_size)
+        self._continue_frame(self._frame)
         self._resume_reading()
 
     def _keep_ahead(self, data: memoryview) -> None:
@@ -247,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         frame, self._frame = self._frame, None
         ahead, self._ahead = self._ahead, None
         if frame is not None:
-            self._memory.give_back(frame)
+            self._memory.give_back(frame, self)
         if ahead is not None:
             self._memory.release(len(ahead))
 

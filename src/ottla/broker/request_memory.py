@@ -6,6 +6,9 @@ frames that are not complete yet (`queued.max.request.bytes`). Never touches a s
 A read fills the buffer and is consumed before the next read of any connection, so idle connections cost nothing. Only the rest of
 a frame that did not arrive whole, or bytes sent ahead of a reply, are held per connection; they are taken as bytes arrive, not as
 lengths claim.
+
+When the bound is reached, frames wait where they are, all but one: whoever comes first may exceed it until its frame is whole.
+Else frames that each hold a part and wait for the rest would wait for each other.
 """
 
 from __future__ import annotations
@@ -32,19 +35,30 @@ class RequestMemory:
         self.held_bytes_max = held_bytes_max if held_bytes_max > 0 else HELD_BYTES_MAX
         self._spares: list[bytearray] = []
         self._queue: deque[Callable[[], None]] = deque()
+        self._excepted: object | None = None
+        """Whose frame may exceed the bound."""
 
     @property
     def exhausted(self) -> bool:
         return self.held_bytes >= self.held_bytes_max
 
-    def take(self, frame_bytes: int, have_bytes: int) -> bytearray:
-        """A buffer for a frame of which `have_bytes` are here: as large as the frame, or to be grown."""
+    def may_take(self, owner: object) -> bool:
+        """Whether more memory for the frame of this owner may be taken now."""
+        if not self.exhausted or self._excepted is owner:
+            return True
+        if self._excepted is None:
+            self._excepted = owner
+            return True
+        return False
+
+    def take(self, frame_bytes: int, have_bytes: int, more: bool = True) -> bytearray:
+        """A buffer for a frame of which `have_bytes` are here: to be grown later, or (not `more`) just for those."""
         if frame_bytes <= SPARE_BYTES and self._spares:
             buffer = self._spares.pop()
-        elif self.exhausted:
-            buffer = bytearray(have_bytes)
-        else:
+        elif more:
             buffer = bytearray(min(frame_bytes, max(GROWTH_START_BYTES, 2 * have_bytes)))
+        else:
+            buffer = bytearray(have_bytes)
         self.held_bytes += len(buffer)
         return buffer
 
@@ -59,7 +73,10 @@ class RequestMemory:
         self.held_bytes += len(larger) - len(buffer)
         return larger
 
-    def give_back(self, buffer: bytearray) -> None:
+    def give_back(self, buffer: bytearray, owner: object) -> None:
+        """The owner's frame is whole and used, or will never be."""
+        if self._excepted is owner:
+            self._excepted = None
         if len(buffer) == SPARE_BYTES and len(self._spares) < SPARES_MAX:
             self._spares.append(buffer)
         self.release(len(buffer))
@@ -71,7 +88,7 @@ class RequestMemory:
     def release(self, count: int) -> None:
         self.held_bytes -= count
         # One at a time: each that goes on may take what was released.
-        while self._queue and self.held_bytes < self.held_bytes_max:
+        while self._queue and (not self.exhausted or self._excepted is None):
             self._queue.popleft()()
 
     def when_available(self, go_on: Callable[[], None]) -> None:

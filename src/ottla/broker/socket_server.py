@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
 
+STALLED_S = 10
+"""How long half a request may rest while others wait for memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
@@ -149,7 +152,13 @@ class SocketServer:
     def sweep_idle(self) -> int:
         """Close the connections that have been silent too long; returns how many."""
         closed = 0
-        oldest_allowed = self.loop.time() - self.limits.idle_ms_max / 1000
+        now = self.loop.time()
+        oldest_allowed = now - self.limits.idle_ms_max / 1000
+        if self.memory.exhausted:
+            # Others wait for the memory of frames that do not grow.
+            for connection in [each for each in self._by_use if each.holds_memory and now - each.last_used > STALLED_S]:
+                self.malformed(connection, f"half a request, and nothing more for {STALLED_S} s while memory is short")
+                connection.close()
         for connection in list(self._by_use):
             if connection.last_used >= oldest_allowed:
                 break

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 from ottla.broker.request_memory import GROWTH_START_BYTES, SPARE_BYTES, SPARES_MAX, RequestMemory
+
+OWNER = object()
 
 
 def test_a_claimed_length_takes_no_memory() -> None:
@@ -21,10 +25,10 @@ def test_growing_doubles_keeps_the_bytes_and_stops_at_the_frame() -> None:
         buffer = memory.grow(buffer, 10 << 20)
         sizes.append(len(buffer))
     assert sizes[-1] == 10 << 20
-    assert all(after <= 2 * before for before, after in zip(sizes, sizes[1:], strict=False))
+    assert all(after <= 2 * before for before, after in itertools.pairwise(sizes))
     assert bytes(buffer[:3]) == b"abc"
     assert memory.held_bytes == 10 << 20
-    memory.give_back(buffer)
+    memory.give_back(buffer, OWNER)
     assert memory.held_bytes == 0
 
 
@@ -33,27 +37,45 @@ def test_buffers_of_the_usual_size_are_used_again_and_few_are_kept() -> None:
     buffers = [bytearray(SPARE_BYTES) for _ in range(SPARES_MAX + 5)]
     for buffer in buffers:
         memory.hold(SPARE_BYTES)
-        memory.give_back(buffer)
+        memory.give_back(buffer, OWNER)
     assert len(memory._spares) == SPARES_MAX
     assert memory.take(1 << 20, 10) in buffers
     assert memory.held_bytes == SPARE_BYTES
 
 
-def test_who_waits_for_memory_goes_on_in_order_when_some_is_released() -> None:
+def test_beyond_the_bound_one_frame_goes_on_and_the_others_wait_in_order() -> None:
     memory = RequestMemory(1000)
-    memory.hold(1500)
+    first, second, third = object(), object(), object()
+    assert all(memory.may_take(owner) for owner in (first, second, third))
+    held = memory.take(2000, 1500)
     assert memory.exhausted
+    assert memory.may_take(first), "somebody must be able to finish"
+    assert memory.may_take(first)
+    assert not memory.may_take(second)
     order: list[str] = []
 
-    def go_on(name: str) -> None:
+    def go_on(owner: object, name: str) -> None:
+        assert memory.may_take(owner)
         order.append(name)
-        memory.hold(600)
+        memory.hold(1500)
 
-    memory.when_available(lambda: go_on("first"))
-    memory.when_available(lambda: go_on("second"))
-    memory.when_available(lambda: go_on("third"))
-    memory.release(300)
-    assert order == [], "still above the bound"
-    memory.release(700)
-    assert order == ["first"] or order == ["first", "second"]
-    assert memory.held_bytes >= 1000 or not memory._queue
+    memory.when_available(lambda: go_on(second, "second"))
+    memory.when_available(lambda: go_on(third, "third"))
+    memory.release(0)
+    assert order == []
+    memory.give_back(held, first)
+    assert order == ["second", "third"] or order == ["second"]
+    assert memory.may_take(second) or memory.may_take(third)
+
+
+def test_who_does_not_wait_any_more_is_not_called() -> None:
+    memory = RequestMemory(1)
+    memory.hold(10)
+    assert memory.may_take(OWNER)
+
+    def never() -> None:
+        raise AssertionError
+
+    memory.when_available(never)
+    memory.forget(never)
+    memory.release(10)
