@@ -18,12 +18,9 @@ def consumed(ottla: Ottla, *words: str) -> list[dict[str, Any]]:
 
 
 def test_lines_in_lines_out(ottla: Ottla, topic: str) -> None:
-    done = ottla.run("produce", topic, "-p", "0", stdin=b"one\r\ntwo\n\nlast \xff")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"4 records to {topic}\n")
-    raw = subprocess.run(
-        ottla.command("consume", topic), capture_output=True, env=ottla.environment, timeout=TIMEOUT_S, check=True
-    )
-    assert raw.stdout == b"one\ntwo\n\nlast \xff\n"
+    done = ottla.spawn("produce", topic, "-p", "0", stdin=b"one\r\ntwo\n\nlast \xff")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", f"4 records to {topic}\n".encode())
+    assert ottla.spawn("consume", topic).stdout == b"one\ntwo\n\nlast \xff\n"
 
 
 def test_keys_go_where_the_java_client_puts_them(ottla: Ottla, topic: str) -> None:

@@ -47,7 +47,7 @@ def test_several_topics_at_once(ottla: Ottla) -> None:
 
 
 def test_an_existing_topic(ottla: Ottla, topic: str) -> None:
-    assert "already exists" in ottla.fails("topic", "create", topic)
+    assert "exists" in ottla.fails("topic", "create", topic)
     assert ottla.ok("topic", "create", topic, "--if-not-exists") == f"topic {topic} exists already\n"
     assert json.loads(ottla.fails("topic", "create", topic, "--json"))["error"]["code"] == "TOPIC_ALREADY_EXISTS"
 
@@ -135,6 +135,12 @@ def test_wrong_settings_are_told(ottla: Ottla, topic: str) -> None:
         json.loads(ottla.fails("config", "set", "topic", topic, "retention.ms=soon", "--json"))["error"]["code"]
         == "INVALID_CONFIG"
     )
+
+
+def test_failures_of_a_process_leave_no_traceback(ottla: Ottla) -> None:
+    done = ottla.spawn("topic", "describe", "no-such-topic")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"error: there is no topic no-such-topic\n")
 
 
 def test_nobody_there(ottla: Ottla) -> None:

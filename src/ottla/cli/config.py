@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Settings of topics and brokers: describe, set, unset.", no_args_is_help=True)
 
 CLUSTER_WIDE = "default"
+_UNITS = ("ms", "minutes", "hours")
 
 Kind = Annotated[
     str,
@@ -110,7 +111,14 @@ def entry_document(entry: ConfigEntry) -> dict[str, Any]:
 
     source = ConfigSource(entry.source)
     synonyms = list(entry.synonyms.values())
-    defaults = [synonym.value for synonym in synonyms if ConfigSource(synonym.source) is ConfigSource.DEFAULT_CONFIG]
+    unit = entry.name.rpartition(".")[2]
+    defaults = [
+        synonym.value
+        for synonym in synonyms
+        # log.retention.hours is a synonym of retention.ms, but its 168 is no default of it.
+        if ConfigSource(synonym.source) is ConfigSource.DEFAULT_CONFIG
+        and (synonym.name.rpartition(".")[2] == unit or unit not in _UNITS)
+    ]
     return {
         "name": entry.name,
         "value": entry.value,

@@ -150,6 +150,12 @@ def reader_properties(isolation: str = "read_committed") -> dict[str, Any]:
     }
 
 
+def _next_messages(consumer: Consumer, count: int) -> list[Message]:
+    """Up to `count` messages as soon as there is one. (`consume` alone would wait until there are as many as asked for.)"""
+    first = consumer.poll(_POLL_S)
+    return [] if first is None else [first, *consumer.consume(count - 1, 0)] if count > 1 else [first]
+
+
 def _copy(
     connection: Connection, consumer: Consumer, bounds: Bounds, writing: Writing, count: int | None, *, follow: bool
 ) -> None:
@@ -162,7 +168,7 @@ def _copy(
     silent_since = time.monotonic()
     warned = False
     while wanted:
-        for message in consumer.consume(min(_BATCH_RECORDS, left or _BATCH_RECORDS), _POLL_S):
+        for message in _next_messages(consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS)):
             error = message.error()
             key = (str(message.topic()), int(message.partition() or 0))
             end = bounds.end.get(key)

@@ -193,12 +193,15 @@ class Broker:
         from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        AdminClient(self._client()).create_topics([topic], operation_timeout=30)[name].result(30)
+        # Kept in a variable: the library ends the call when nobody holds the client any more.
+        admin = AdminClient(self._client())
+        admin.create_topics([topic], operation_timeout=30)[name].result(30)
 
     def delete_topic(self, name: str) -> None:
         from confluent_kafka.admin import AdminClient
 
-        AdminClient(self._client()).delete_topics([name], operation_timeout=30)[name].result(30)
+        admin = AdminClient(self._client())
+        admin.delete_topics([name], operation_timeout=30)[name].result(30)
 
     def _client(self) -> dict[str, str | int | float | bool]:
         return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}

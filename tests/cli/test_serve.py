@@ -1,0 +1,163 @@
+"""`ottla serve`: starts that cannot be, and stops (F67)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ottla_command import TIMEOUT_S, Ottla, environment
+
+from ottla.testing import Broker, BrokerFailed
+
+ANY_PORT = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
+
+
+def serve(*words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`ottla serve` where it cannot go on."""
+    return subprocess.run(
+        Ottla.command("serve", *words),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=cwd,
+        env=environment(**variables),
+        check=False,
+    )
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = serve("--data-dir", str(tmp_path / "data"), "--set", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("ottla serve: ")]
+    assert str(port) in line
+    assert "port" in line
+
+
+def test_a_data_directory_in_use(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data"):
+        done = serve("--data-dir", str(tmp_path / "data"), *ANY_PORT)
+    assert done.returncode == 1
+    assert done.stderr == f"ottla serve: the data directory {tmp_path / 'data'} is in use by another process\n"
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    done = serve("--data-dir", str(tmp_path / "data"), *ANY_PORT)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("ottla serve: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_directory_without_permission(tmp_path: Path) -> None:
+    """As root there is still sysfs, where nobody may make a directory."""
+    (tmp_path / "data").mkdir(mode=0o500)
+    data_dir = "/sys/ottla-data" if os.geteuid() == 0 else str(tmp_path / "data")
+    done = serve("--data-dir", data_dir, *ANY_PORT)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith(f"ottla serve: the data directory {data_dir} ")
+    assert "permission" in line or "Read-only" in line
+
+
+def test_bad_settings_one_line_each(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitons=3\nlog.segment.bytes=tiny\n")
+    done = serve("--config", str(file), cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert "num.partitions" in lines[0]
+    assert "log.segment.bytes" in lines[1]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_bad_variables_and_options(tmp_path: Path) -> None:
+    assert "OTTLA_NUM_PARTITONS" in serve(cwd=tmp_path, OTTLA_NUM_PARTITONS="3").stderr
+    assert serve("--confg", "x", cwd=tmp_path).returncode == 2
+    assert serve("--config", "nope", cwd=tmp_path).stderr == "ottla serve: cannot read nope: No such file or directory\n"
+
+
+def test_help_is_the_friendly_one() -> None:
+    done = serve("--help")
+    assert done.returncode == 0
+    assert "--data-dir" in done.stdout
+    assert "OTTLA_LOG_RETENTION_MS" in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ready_line_and_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        Ottla.command("serve", *ANY_PORT), cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if " ready in " in line:
+                break
+        assert f"data in {tmp_path / 'ottla-data'}, " in lines[-1]
+        assert "interpreted" in lines[-1] or "compiled" in lines[-1]
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(TIMEOUT_S) == 0
+    assert "stopped" in rest
+    assert "Traceback" not in rest
+    assert (tmp_path / "ottla-data" / ".kafka_cleanshutdown").exists()
+
+
+def test_settings_reach_the_broker(tmp_path: Path) -> None:
+    """--set over the environment over the file, seen from outside."""
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=4\n")
+    with Broker({"num.partitions": 7}) as broker:
+        ottla = Ottla(broker.bootstrap_servers)
+        ottla.ok("topic", "create", "defaults")
+        assert json.loads(ottla.ok("topic", "list", "--json"))[0]["partitions"] == 7
+
+
+@pytest.mark.parametrize("module", ["confluent_kafka", "typer", "rich", "click"])
+def test_serve_does_not_import_what_it_does_not_need(module: str, tmp_path: Path) -> None:
+    """The start is measured in tens of milliseconds: nothing of the pleasant command line may creep in."""
+    code = (
+        "import sys; from ottla.cli import main\n"
+        "try: main(['serve', '--set', 'listeners=PLAINTEXT://256.0.0.1:1', '--data-dir', sys.argv[1]])\n"
+        f"except SystemExit: print({module!r} in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True, timeout=TIMEOUT_S
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_help_does_not_import_the_client() -> None:
+    code = "import sys; from ottla.cli import main\ntry: main(['-h'])\nexcept SystemExit: print('confluent_kafka' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
+    assert done.stdout.endswith("False\n")
+    assert "produce" in done.stdout
+
+
+def test_completion_script_is_there() -> None:
+    done = subprocess.run(
+        Ottla.command(),
+        capture_output=True,
+        text=True,
+        env=environment(_OTTLA_COMPLETE="source_bash"),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert "_OTTLA_COMPLETE=complete_bash" in done.stdout
+
+
+def test_failing_broker_shows_its_log() -> None:
+    with pytest.raises(BrokerFailed, match=r"exit code 2.*\n.*unknown setting nope"):
+        Broker({"nope": "1"}).start()
