@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import asyncio
+
+from admin_kit import MetadataBroker, every_version, on_broker
+
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+
+IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
+
+
+@every_version("init_producer_id")
+def test_every_producer_gets_an_id_of_its_own(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        responses = [await broker.ask("init_producer_id", version, IDEMPOTENT) for _ in range(3)]
+        assert [(found.error_code, found.producer_id, found.producer_epoch) for found in responses] == [
+            (0, 0, 0),
+            (0, 1, 0),
+            (0, 2, 0),
+        ]
+
+    on_broker(test)
+
+
+def test_f63_ids_are_unique_across_blocks_and_restarts() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        first = {(await broker.ask("init_producer_id", 4, IDEMPOTENT)).producer_id for _ in range(1500)}
+        assert first == set(range(1500))
+        await broker.store.close()
+        again = MetadataBroker({}, broker.tree)
+        await again.controller.start()
+        second = {(await again.ask("init_producer_id", 4, IDEMPOTENT)).producer_id for _ in range(10)}
+        assert not first & second
+        assert min(second) == 2000, "the rest of a block is lost with the process that held it"
+
+    on_broker(test)
+
+
+def test_many_at_once_get_different_ids() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        responses = await asyncio.gather(*(broker.ask("init_producer_id", 4, IDEMPOTENT) for _ in range(50)))
+        assert len({response.producer_id for response in responses}) == 50
+
+    on_broker(test)
+
+
+@every_version("init_producer_id")
+def test_transactions_are_not_served_yet(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        for name, code in (("t", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("", ErrorCode.INVALID_REQUEST)):
+            response = await broker.ask("init_producer_id", version, InitProducerIdRequest(transactional_id=name))
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+
+    on_broker(test)
+
+
+def test_an_id_without_its_epoch_is_refused() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        for producer_id, epoch, code in ((5, -1, ErrorCode.INVALID_REQUEST), (-1, 5, ErrorCode.INVALID_REQUEST), (5, 5, 0)):
+            request = InitProducerIdRequest(transactional_id=None, producer_id=producer_id, producer_epoch=epoch)
+            assert (await broker.ask("init_producer_id", 3, request)).error_code == code
+
+    on_broker(test)

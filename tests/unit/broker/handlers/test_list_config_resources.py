@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from admin_kit import MetadataBroker, on_broker
+
+from ottla.cluster.requests import NewTopic
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+
+def test_version_0_asks_for_client_metrics_of_which_there_are_none() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        response = await broker.ask("list_config_resources", 0, ListConfigResourcesRequest())
+        assert (response.error_code, response.config_resources) == (0, [])
+
+    on_broker(test)
+
+
+def test_version_1_lists_the_types_it_is_asked_for_or_all() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        await broker.create(NewTopic("a"), NewTopic("b"))
+
+        async def listed(*types: int) -> list[tuple[int, str]]:
+            response = await broker.ask("list_config_resources", 1, ListConfigResourcesRequest(resource_types=list(types)))
+            assert response.error_code == 0
+            return [(found.resource_type, found.resource_name) for found in response.config_resources]
+
+        assert await listed(2) == [(2, "a"), (2, "b")]
+        assert await listed(4) == [(4, "1")]
+        assert await listed(16, 32) == []
+        assert set(await listed()) == {(2, "a"), (2, "b"), (4, "1"), (8, "1")}
+
+    on_broker(test)
+
+
+def test_a_type_nobody_knows() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        response = await broker.ask("list_config_resources", 1, ListConfigResourcesRequest(resource_types=[2, 3]))
+        assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+    on_broker(test)

@@ -1,0 +1,300 @@
+"""The controller in office, on the real store: written first, shown then, answered last (F59-F62)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.controller_host import ControllerHost, resolve_identity
+from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, FoundTopic, NewPartitions, NewTopic
+from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Change, Create, Delete, SetData, StoreError, StoreUnavailable
+from ottla.runtime.embedded_store import EmbeddedStore
+
+
+class FixedClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class SeededRandom:
+    def __init__(self) -> None:
+        self._random = random.Random(5)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def below(self, limit: int) -> int:
+        return self._random.randrange(limit)
+
+
+class Life:
+    """One life of a broker on a store that outlives it."""
+
+    def __init__(self, path: Path, **properties: str) -> None:
+        self.settings = BrokerSettings.parse({name.replace("_", "."): value for name, value in properties.items()})
+        self.store = EmbeddedStore.open(str(path / "m.db"))
+        self.images: list[ClusterImage] = []
+        self.host = ControllerHost(
+            self.store,
+            self.settings,
+            1,
+            [Endpoint("PLAINTEXT", "h", 9092)],
+            FixedClock(),
+            SeededRandom(),
+            self.images.append,
+        )
+
+    async def __aenter__(self) -> Life:
+        await self.host.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.store.close()
+
+    async def json(self, path: str) -> object:
+        node = await self.store.get(path)
+        assert node is not None, path
+        return json.loads(node.data)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    asyncio.run(main())
+
+
+def test_a_first_start_writes_the_tree_kafka_would_know(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path, broker_rack="r1") as life:
+            for path in ("/brokers/topics", "/config/topics", "/admin/delete_topics", "/isr_change_notification", "/consumers"):
+                assert await life.store.get(path) is not None, path
+            assert await life.json("/controller") == {
+                "version": 2,
+                "brokerid": 1,
+                "timestamp": "1700000000000",
+                "kraftControllerEpoch": -1,
+            }
+            epoch = await life.store.get("/controller_epoch")
+            assert epoch is not None
+            assert epoch.data == b"1"
+            registration = await life.store.get("/brokers/ids/1")
+            assert registration is not None
+            (image,) = life.images
+            broker = image.brokers[1]
+            assert (broker.epoch, broker.rack) == (registration.czxid, "r1")
+            assert broker.endpoints == (Endpoint("PLAINTEXT", "h", 9092),)
+            assert await life.json("/cluster/id") == {"version": "1", "id": image.cluster_id}
+            assert len(image.cluster_id) == 22
+
+    run(test)
+
+
+def test_everything_is_there_after_a_restart_under_higher_epochs(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            await life.host.create_topics([NewTopic("a", 2, config={"retention.ms": "5"}), NewTopic("gone")])
+            await life.host.delete_topics(["gone"])
+            await life.host.create_partitions([NewPartitions("a", 3)])
+            await life.host.alter_configs([ConfigAlteration(4, "", [ConfigChange(0, "message.max.bytes", "9")])])
+            before = life.host.image
+        async with Life(tmp_path) as life:
+            after = life.host.image
+            assert after.cluster_id == before.cluster_id
+            assert after.brokers[1].epoch > before.brokers[1].epoch
+            a, b = before.topics["a"], after.topics["a"]
+            assert set(after.topics) == {"a"}
+            assert (b.topic_id, b.config, len(b.partitions)) == (a.topic_id, a.config, 3)
+            assert [part.leader_epoch for part in b.partitions] == [1, 1, 1]
+            assert [part.leader for part in b.partitions] == [1, 1, 1]
+            assert life.host.settings.int("message.max.bytes") == 9
+            epoch = await life.store.get("/controller_epoch")
+            assert epoch is not None
+            assert epoch.data == b"2"
+            state = await life.store.get("/brokers/topics/a/partitions/2/state")
+            assert state is not None
+            assert state.version == b.partitions[2].partition_epoch
+
+    run(test)
+
+
+def test_the_image_shows_a_topic_before_the_caller_hears_of_it_and_after_it_is_written(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            shown: list[bool] = []
+
+            def on_image(image: ClusterImage) -> None:
+                shown.append("/brokers/topics/a" in life.store._entries)
+
+            life.host._on_image = on_image
+            (topic,) = await life.host.create_topics([NewTopic("a")])
+            assert isinstance(topic, TopicImage)
+            assert shown == [True]
+
+    run(test)
+
+
+class FailingStore:
+    """A store that fails from now on, as one with a full disk."""
+
+    def __init__(self, store: EmbeddedStore, error: StoreError) -> None:
+        self._store = store
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def multi(self, changes: Sequence[Change]) -> list[str]:
+        raise self._error
+
+
+def test_a_store_that_fails_leaves_the_image_as_it_was_and_the_client_hears_of_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            await life.host.create_topics([NewTopic("a")])
+            image = life.host.image
+            life.host._store = FailingStore(life.store, StoreUnavailable("disk full"))  # type: ignore[assignment]
+            outcomes = await life.host.create_topics([NewTopic("b"), NewTopic("a")])
+            assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            ]
+            (outcome,) = await life.host.delete_topics(["a"])
+            assert isinstance(outcome, KafkaError)
+            (altered,) = await life.host.alter_configs([ConfigAlteration(2, "a", [ConfigChange(0, "retention.ms", "9")])])
+            assert altered is not None
+            with pytest.raises(KafkaError):
+                await life.host.next_producer_id()
+            assert life.host.image is image
+            life.host._store = life.store
+            assert await life.host.next_producer_id() == 0
+
+    run(test)
+
+
+def test_c02_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            await life.host.create_topics([NewTopic("a")])
+            # Another controller took office meanwhile.
+            await life.store.multi([SetData("/controller_epoch", b"9")])
+            (created,) = await life.host.create_topics([NewTopic("b")])
+            (deleted,) = await life.host.delete_topics(["a"])
+            for outcome in (created, deleted):
+                assert isinstance(outcome, KafkaError)
+                assert outcome.code is ErrorCode.NOT_CONTROLLER
+            with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+                await life.host.next_producer_id()
+            assert await life.store.children("/brokers/topics") == ["a"]
+            assert set(life.host.image.topics) == {"a"}
+
+    run(test)
+
+
+def test_changes_are_done_one_at_a_time(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            results = await asyncio.gather(*(life.host.create_topics([NewTopic("same")]) for _ in range(5)))
+            created = [outcome for (outcome,) in results if isinstance(outcome, TopicImage)]
+            assert len(created) == 1
+            assert len(life.host.image.topics) == 1
+
+    run(test)
+
+
+def test_validate_only_writes_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            zxid = life.store._zxid
+            (topic,) = await life.host.create_topics([NewTopic("a", 4)], validate_only=True)
+            assert isinstance(topic, TopicImage)
+            assert life.store._zxid == zxid
+            assert len(life.images) == 1
+
+    run(test)
+
+
+def test_a_broker_without_a_number_gets_one_above_the_reserved_ones(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = EmbeddedStore.open(str(tmp_path / "m.db"))
+        settings = BrokerSettings.parse({})
+        first = await resolve_identity(store, settings, SeededRandom())
+        assert first.broker_id == 1001
+        assert (await resolve_identity(store, settings, SeededRandom())).broker_id == 1002
+        again = await resolve_identity(store, settings, SeededRandom(), first.broker_id, first.cluster_id)
+        assert again == first
+        given = await resolve_identity(store, BrokerSettings.parse({"broker.id": "7"}), SeededRandom())
+        assert given.broker_id == 7
+        await store.close()
+
+    run(test)
+
+
+def test_a_former_kafkas_cluster_id_is_kept_and_a_strangers_refused(tmp_path: Path) -> None:
+    async def test() -> None:
+        store = EmbeddedStore.open(str(tmp_path / "m.db"))
+        settings = BrokerSettings.parse({"broker.id": "3"})
+        identity = await resolve_identity(store, settings, SeededRandom(), 3, "a" * 22)
+        assert identity.cluster_id == "a" * 22
+        with pytest.raises(SettingsError) as caught:
+            await resolve_identity(store, settings, SeededRandom(), 4, "b" * 22)
+        assert len(caught.value.problems) == 2
+        assert "belong to the cluster bbb" in caught.value.problems[0]
+        assert "belong to broker 4" in caught.value.problems[1]
+        await store.close()
+
+    run(test)
+
+
+def test_topics_of_a_stopped_kafka_are_adopted_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        found = [FoundTopic("old", b"\x01" * 16, frozenset({0, 2}))]
+        async with Life(tmp_path) as life:
+            warnings = await life.host.adopt_topics(found)
+            assert "without the partitions 1" in warnings[0]
+            assert len(life.host.image.topics["old"].partitions) == 3
+            assert life.images[-1] is life.host.image
+            await life.host.delete_topics(["old"])
+        async with Life(tmp_path) as life:
+            # The directories of a deleted topic may still lie there after a crash: they are no find.
+            assert await life.host.adopt_topics(found) == []
+            assert life.host.image.topics == {}
+
+    run(test)
+
+
+def test_what_older_versions_left_out_of_the_tree_is_added(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Life(tmp_path) as life:
+            await life.host.create_topics([NewTopic("a", 2)])
+            await life.store.multi(
+                [
+                    Delete("/config/topics/a"),
+                    Delete("/brokers/topics/a/partitions/1/state"),
+                    SetData("/brokers/topics/a", b'{"version":1,"partitions":{"1":[1],"0":[1]}}'),
+                    Create("/brokers/topics/b", b'{"version":2,"partitions":{"0":[1]}}'),
+                ]
+            )
+        async with Life(tmp_path) as life:
+            topics = life.host.image.topics
+            assert [part.leader for topic in topics.values() for part in topic.partitions] == [1, 1, 1]
+            ids = {topic.topic_id for topic in topics.values()}
+            assert len(ids) == 2
+        async with Life(tmp_path) as life:
+            assert {topic.topic_id for topic in life.host.image.topics.values()} == ids, "ids are kept once given"
+            (outcome,) = await life.host.alter_configs([ConfigAlteration(2, "b", [ConfigChange(0, "retention.ms", "9")])])
+            assert outcome is None
+            assert not isinstance((await life.host.delete_topics(["a"]))[0], KafkaError)
+
+    run(test)
