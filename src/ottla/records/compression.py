@@ -42,7 +42,7 @@ _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
-_GZIP_MEMBERS_MAX: Final = 10_000
+_GZIP_STEP_BYTES: Final = 4096
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_STORED_BIT: Final = 0x80000000
@@ -114,24 +114,30 @@ def decompress(codec: int, data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
-    members: list[bytes] = []
+    view = memoryview(data)
+    pieces: list[bytes] = []
     size = 0
-    rest: Buffer = data
-    while len(members) < _GZIP_MEMBERS_MAX:
+    position = 0
+    end = len(data)
+    # the first member is nearly always the only one; after it in steps, as each member copies what it was given too much
+    step = end
+    while True:
         member = zlib.decompressobj(31)
-        # a limit of 0 would mean none: one more than allowed is asked for, and refused when it comes
-        piece = member.decompress(rest, limit_bytes - size + 1)
-        size += len(piece)
-        if size > limit_bytes:
-            raise TooLarge(limit_bytes)
-        if not member.eof:
-            raise MalformedInput("gzip data ends too early")
-        members.append(piece)
-        rest = member.unused_data
+        while not member.eof:
+            if position == end:
+                raise MalformedInput("gzip data ends too early")
+            given = view[position : position + step]
+            # a limit of 0 would mean none: one more than allowed is asked for, and refused when it comes
+            piece = member.decompress(given, limit_bytes - size + 1)
+            position += len(given) - len(member.unused_data)
+            size += len(piece)
+            if size > limit_bytes:
+                raise TooLarge(limit_bytes)
+            pieces.append(piece)
         # like Java: another member is read, anything else after the last one is ignored
-        if not rest.startswith(_GZIP_MAGIC):
-            return members[0] if len(members) == 1 else b"".join(members)
-    raise MalformedInput(f"gzip data of more than {_GZIP_MEMBERS_MAX} members")
+        if bytes(view[position : position + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        step = _GZIP_STEP_BYTES
 
 
 def _snappy_compress(data: Buffer) -> bytes:
