@@ -36,6 +36,7 @@ from ottla.sim.checkers import (
     stored_batches,
 )
 from ottla.sim.disk import Fault, Inode, SimDisk
+from ottla.sim.machine import START_MS, SeededRandom
 from ottla.sim.process import Process, ProcessDied
 from ottla.sim.trace import Trace
 from ottla.storage.config import LogConfig
@@ -44,24 +45,10 @@ from ottla.storage.log import FlushPlan, Log
 from ottla.types import ZERO_UUID, TopicPartition
 
 ROOT: Final = "/data"
-START_MS: Final = 1_700_000_000_000
 DAY_MS: Final = 86_400_000
 RULES: Final = Rules(timestamp_after_max_ms=1 << 62)
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
-
-
-class SeededRandom:
-    """`ports.Random` of a run."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
-
-    def bytes(self, count: int) -> bytes:
-        return self._rng.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._rng.randrange(limit)
 
 
 class Kept:

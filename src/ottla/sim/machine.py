@@ -1,0 +1,77 @@
+"""One virtual machine: its clock, chance, disk, workers and network cable, as the ports of the processes that run on it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla.ports import World
+from ottla.sim.disk import SimDisk
+from ottla.sim.network import SimNetwork
+from ottla.sim.process import Process
+
+T = TypeVar("T")
+
+START_MS: Final = 1_700_000_000_000
+
+
+class SeededRandom:
+    """`ports.Random` of a run."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def bytes(self, count: int) -> bytes:
+        return self._rng.randbytes(count)
+
+    def below(self, limit: int) -> int:
+        return self._rng.randrange(limit)
+
+
+class SimClock:
+    """`ports.Clock`: wall time is the loop's time with a beginning."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return START_MS + int(self._loop.time() * 1000)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+class SimWorkers:
+    """`ports.Workers` without threads: the work is done at once or after a while, and its end is heard of later still."""
+
+    def __init__(self, rng: random.Random, delay_s_max: float) -> None:
+        self._rng = rng
+        self._delay_s_max = delay_s_max
+
+    async def run(self, work: Callable[[], T]) -> T:
+        await asyncio.sleep(self._rng.random() * self._delay_s_max)
+        try:
+            return work()
+        finally:
+            await asyncio.sleep(self._rng.random() * self._delay_s_max)
+
+
+class Machine:
+    """What stays when processes come and go."""
+
+    def __init__(self, rng: random.Random, disk: SimDisk, network: SimNetwork, *, worker_delay_s_max: float) -> None:
+        self._rng = rng
+        self.disk = disk
+        self.network = network
+        self._worker_delay_s_max = worker_delay_s_max
+
+    def world(self, process: Process) -> World:
+        return World(
+            clock=SimClock(asyncio.get_running_loop()),
+            random=SeededRandom(self._rng),
+            disk=self.disk.view(process),
+            workers=SimWorkers(self._rng, self._worker_delay_s_max),
+            network=self.network.view(process),
+        )

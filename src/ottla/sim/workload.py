@@ -1,0 +1,406 @@
+"""Clients of the virtual broker: producers, consumers, administrators, each with its own seeded habits.
+
+Owns: what is asked, and the checks that need only an answer and the model. Speaks the wire protocol through `client.connection`.
+Never: retries a produce request, so that a batch is stored at most once; an answer that does not come leaves its outcome open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.client.connection import ClientConnection
+from ottla.errors import ErrorCode
+from ottla.ports import Network
+from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.record import build_batch
+from ottla.sim.checkers import Violation, require, scan
+from ottla.sim.machine import START_MS
+from ottla.sim.partition_model import PartitionModel, Sent
+from ottla.sim.trace import Trace
+
+ANSWER_S_MAX: Final = 90.0
+"""Longer than any timeout a request names: who waits longer waits for nothing."""
+SAME_NAME_S: Final = 60.0
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partitions: list[PartitionModel] = field(default_factory=list)
+
+    @property
+    def flushes_each(self) -> bool:
+        """Every record is flushed before it is acknowledged."""
+        return self.config.get("flush.messages") == "1"
+
+
+class Shared:
+    """What all clients of a run share: the topics, the trace, and how broken the world is at present."""
+
+    def __init__(self, rng: random.Random, trace: Trace, port: int) -> None:
+        self.rng = rng
+        self.trace = trace
+        self.port = port
+        self.topics: dict[str, Topic] = {}
+        self.disk_is_sound = True
+        self.doubtful: list[Topic] = []
+        """Topics whose deletion was asked for."""
+        self.made = 0
+        self.names = 0
+        self.on_acknowledged: Callable[[Topic, PartitionModel, Sent, int], None] = lambda *_: None
+        self.requests = 0
+
+    def pick(self) -> tuple[Topic, int] | None:
+        if not self.topics:
+            return None
+        topic = self.rng.choice(list(self.topics.values()))
+        return topic, self.rng.randrange(len(topic.partitions))
+
+
+class Client:
+    """One client with one connection, which it opens again when it breaks."""
+
+    def __init__(self, name: str, shared: Shared, network: Network) -> None:
+        self.name = name
+        self.shared = shared
+        self.rng = random.Random(shared.rng.random())
+        self._network = network
+        self._connection: ClientConnection | None = None
+
+    async def run(self, act: Callable[[], Awaitable[None]], *, pause_s: float) -> None:
+        """Act and pause, for as long as the process lives."""
+        while True:
+            try:
+                await act()
+            except OSError as error:
+                self._connection = None
+                self.shared.trace.add(f"{self.name} {type(error).__name__}")
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(self.rng.random() * pause_s)
+
+    async def connection(self) -> ClientConnection:
+        if self._connection is None or self._connection.closed:
+            self._connection = await ClientConnection.open(self._network, "127.0.0.1", self.shared.port, client_id=self.name)
+        return self._connection
+
+    async def call(self, api: str, version: int, request: object) -> Any:
+        connection = await self.connection()
+        self.shared.requests += 1
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                return await connection.call(api, version, request)
+        except TimeoutError:
+            raise Violation("hang", f"{self.name} waited {ANSWER_S_MAX} s for the answer to {api}") from None
+
+    def expect(self, code: int, what: str, *allowed: ErrorCode) -> bool:
+        """Whether it went well; anything but the errors allowed is a breach."""
+        if code == 0:
+            return True
+        error = ErrorCode(code)
+        # A directory that failed goes on being offline after the fault itself is over.
+        fine = error in allowed or (error is ErrorCode.KAFKA_STORAGE_ERROR and not self.shared.disk_is_sound)
+        require(fine, "error", f"{self.name}: {what} got {error.name}")
+        self.shared.trace.add(f"{self.name} {what}: {error.name}")
+        return False
+
+    # --- produce
+
+    def make_batch(self, now_ms: int) -> tuple[bytes, tuple[int, ...]]:
+        rng = self.rng
+        records = []
+        for _ in range(rng.choice((1, 1, 2, 6))):
+            self.shared.made += 1
+            value = b"%d:" % self.shared.made + bytes(rng.choice((0, 20, 200)))
+            records.append((None, value, (), now_ms + rng.choice((0, 0, 1, -5000))))
+        return build_batch(records, codec=rng.choice((0, 0, 0, 1, 2, 3, 4))), tuple(record[3] for record in records)
+
+    async def produce(self) -> None:
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic, index = picked
+        model = topic.partitions[index]
+        batch, timestamps = self.make_batch(START_MS + int(asyncio.get_running_loop().time() * 1000))
+        if len(batch) > int(topic.config.get("segment.bytes", "100000")):
+            return
+        acks = self.rng.choice((0, 1, 1, -1, -1))
+        version = self.rng.choice((7, 9, 11, 13))
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic.name, topic_id=topic.topic_id, partition_data=[PartitionProduceData(index=index, records=batch)]
+                )
+            ],
+        )
+        sent = model.send(batch, timestamps)
+        if acks == 0:
+            (await self.connection()).tell("produce", version, request)
+            self.shared.trace.add(f"{self.name} produce {model.name} acks=0")
+            return
+        response = await self.call("produce", version, request)
+        answer = response.responses[0].partition_responses[0]
+        if self.expect(answer.error_code, f"produce {model.name}", *GONE):
+            self.shared.trace.add(f"{self.name} produce {model.name} acks={acks}: {answer.base_offset}")
+            model.acknowledge(sent, answer.base_offset)
+            self.shared.on_acknowledged(topic, model, sent, answer.base_offset)
+
+    # --- consume
+
+    async def fetch(self, topic: Topic, index: int, offset: int, max_bytes: int) -> int | None:
+        """Read from an offset and check what comes. The next offset, or None if this one is out of range or the topic gone."""
+        model = topic.partitions[index]
+        version = self.rng.choice((4, 7, 11, 12, 13, 17))
+        request = FetchRequest(
+            max_wait_ms=self.rng.choice((0, 100, 1000)),
+            min_bytes=1,
+            max_bytes=max_bytes,
+            session_epoch=-1,
+            topics=[
+                FetchTopic(
+                    topic=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)],
+                )
+            ],
+        )
+        response = await self.call("fetch", version, request)
+        if not response.responses:
+            self.expect(response.error_code, f"fetch {model.name}", *GONE)
+            return None
+        answer = response.responses[0].partitions[0]
+        if not self.expect(answer.error_code, f"fetch {model.name} at {offset}", ErrorCode.OFFSET_OUT_OF_RANGE, *GONE):
+            if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.high_watermark >= 0:
+                require(
+                    not (max(model.log_start_seen, model.deleted_below) <= offset <= model.high_watermark_seen)
+                    or offset < answer.log_start_offset,
+                    "read-bound",
+                    f"{model.name}: offset {offset} is out of range of {answer.log_start_offset}..{answer.high_watermark}",
+                )
+            return None
+        return self.check_fetched(topic, model, offset, max_bytes, answer, version)
+
+    def check_fetched(self, topic: Topic, model: PartitionModel, offset: int, max_bytes: int, answer: Any, version: int) -> int:
+        high_watermark, log_start = answer.high_watermark, answer.log_start_offset if version >= 5 else 0
+        data = bytes(answer.records or b"")
+        found, end = scan(data)
+        name = model.name
+        require(end == len(data), "read", f"{name}: a fetch at {offset} gave {len(data) - end} bytes that are no batch")
+        require(len(found) <= 1 or len(data) <= max_bytes, "read", f"{name}: {len(data)} bytes, {max_bytes} were asked for")
+        require(
+            offset >= model.deleted_below, "delete-records", f"{name}: offset {offset} is below the deleted {model.deleted_below}"
+        )
+        expected = None
+        for batch in found:
+            require(
+                batch.base_offset <= offset <= batch.last_offset if expected is None else batch.base_offset == expected,
+                "read",
+                f"{name}: a fetch at {offset} gave the batch {batch.base_offset}..{batch.last_offset}",
+            )
+            require(batch.last_offset < high_watermark, "read-bound", f"{name}: {batch.last_offset} above {high_watermark}")
+            model.observe(batch)
+            expected = batch.last_offset + 1
+        # Answers to two clients may overtake each other on their way: only one client judges what may not go back.
+        if self.name == "consumer" and self.shared.topics.get(topic.name) is topic:
+            require(
+                high_watermark >= model.high_watermark_seen,
+                "high-watermark",
+                f"{name}: the high watermark went back from {model.high_watermark_seen} to {high_watermark}",
+            )
+            require(
+                version < 5 or log_start >= model.log_start_seen,
+                "log-start",
+                f"{name}: the log start went back from {model.log_start_seen} to {log_start}",
+            )
+            model.high_watermark_seen = high_watermark
+            model.log_start_seen = max(model.log_start_seen, log_start)
+        self.shared.trace.add(f"{self.name} fetch {name} at {offset}: {len(found)} batches, high watermark {high_watermark}")
+        return offset if expected is None else expected
+
+    async def list_offset(self, topic: Topic, index: int, timestamp: int) -> tuple[int, int] | None:
+        """(timestamp, offset), or None if the topic is gone."""
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(name=topic.name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=timestamp)])
+            ],
+        )
+        response = await self.call("list_offsets", self.rng.choice((1, 4, 7, 9)), request)
+        answer = response.topics[0].partitions[0]
+        if not self.expect(answer.error_code, f"list offsets {topic.name}-{index}", *GONE):
+            return None
+        return answer.timestamp, answer.offset
+
+    async def consume(self) -> None:
+        """Follow one partition for a while, from somewhere."""
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic, index = picked
+        start = await self.list_offset(topic, index, self.rng.choice((EARLIEST, EARLIEST, LATEST)))
+        if start is None:
+            return
+        position: int | None = start[1]
+        for _ in range(self.rng.randint(1, 6)):
+            if position is None:
+                return
+            position = await self.fetch(topic, index, position, self.rng.choice((1, 300, 2000, 1 << 20)))
+            await asyncio.sleep(self.rng.random() * 0.3)
+
+    # --- administrate
+
+    def topic_config(self) -> dict[str, str]:
+        rng = self.rng
+        config = {
+            "segment.bytes": rng.choice(("400", "1000", "5000", "100000")),
+            "index.interval.bytes": rng.choice(("0", "50", "500", "4096")),
+            "retention.ms": rng.choice(("-1", "60000", "604800000")),
+            "retention.bytes": rng.choice(("-1", "-1", "2000")),
+            "segment.ms": rng.choice(("10000", "604800000")),
+            "file.delete.delay.ms": rng.choice(("0", "1000", "60000")),
+        }
+        if rng.random() < 0.4:
+            config["flush.messages"] = rng.choice(("1", "1", "5"))
+        if rng.random() < 0.3:
+            config["flush.ms"] = rng.choice(("500", "5000"))
+        return config
+
+    async def create_topic(self, name: str | None = None) -> None:
+        if name is None:
+            name = f"t{self.shared.names}"
+            self.shared.names += 1
+        if name in self.shared.topics or len(self.shared.topics) >= 3:
+            return
+        config, count = self.topic_config(), self.rng.randint(1, 3)
+        self.shared.trace.add(f"{self.name} create {name} {sorted(config.items())}")
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=count,
+                    replication_factor=1,
+                    configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
+                )
+            ]
+        )
+        result = (await self.call("create_topics", 7, request)).topics[0]
+        if self.expect(result.error_code, f"create {name}", ErrorCode.TOPIC_ALREADY_EXISTS):
+            self.shared.topics[name] = Topic(name, bytes(result.topic_id), config)
+            self._add_partitions(self.shared.topics[name], count)
+
+    def _add_partitions(self, topic: Topic, count: int) -> None:
+        for index in range(len(topic.partitions), count):
+            topic.partitions.append(PartitionModel(f"{topic.name}-{index}", topic.topic_id))
+
+    async def delete_topic(self) -> None:
+        if len(self.shared.topics) < 2:
+            return
+        topic = self.rng.choice(list(self.shared.topics.values()))
+        self.shared.trace.add(f"{self.name} delete {topic.name}")
+        # From now on its fate is open; if the answer does not come, the next start tells.
+        del self.shared.topics[topic.name]
+        self.shared.doubtful.append(topic)
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
+        result = (await self.call("delete_topics", 6, request)).responses[0]
+        self.expect(result.error_code, f"delete {topic.name}", *GONE)
+        if self.rng.random() < 0.6:
+            # Not at once: requests by name that are on their way would reach the wrong topic.
+            await asyncio.sleep(SAME_NAME_S)
+            await self.create_topic(topic.name)
+
+    async def add_partitions(self) -> None:
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic = picked[0]
+        count = len(topic.partitions) + 1
+        if count > 4:
+            return
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=topic.name, count=count, assignments=None)], timeout_ms=10_000
+        )
+        result = (await self.call("create_partitions", 3, request)).results[0]
+        if self.expect(result.error_code, f"add a partition to {topic.name}", ErrorCode.INVALID_PARTITIONS, *GONE):
+            self._add_partitions(topic, count)
+
+    async def alter_topic(self) -> None:
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic = picked[0]
+        config = {
+            "retention.ms": self.rng.choice(("-1", "30000", "604800000")),
+            "retention.bytes": self.rng.choice(("-1", "1500")),
+        }
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=2,
+                    resource_name=topic.name,
+                    configs=[AlterableConfig(name=key, config_operation=0, value=value) for key, value in config.items()],
+                )
+            ]
+        )
+        result = (await self.call("incremental_alter_configs", 1, request)).responses[0]
+        if self.expect(result.error_code, f"alter {topic.name}", *GONE):
+            topic.config.update(config)
+
+    async def delete_records(self) -> None:
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic, index = picked
+        model = topic.partitions[index]
+        end = max((offset + sent.count for offset, sent in model.at.items()), default=0)
+        offset = self.rng.choice((-1, self.rng.randint(0, end)))
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(name=topic.name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
+            ],
+            timeout_ms=10_000,
+        )
+        answer = (await self.call("delete_records", 2, request)).topics[0].partitions[0]
+        if self.expect(answer.error_code, f"delete records of {model.name}", ErrorCode.OFFSET_OUT_OF_RANGE, *GONE):
+            require(
+                answer.low_watermark >= offset, "delete-records", f"{model.name}: asked for {offset}, got {answer.low_watermark}"
+            )
+            model.deleted_below = max(model.deleted_below, answer.low_watermark)
+            self.shared.trace.add(f"{self.name} delete records of {model.name} below {offset}: {answer.low_watermark}")
+
+    async def administrate(self) -> None:
+        kind = self.rng.random()
+        if kind < 0.25:
+            await self.create_topic()
+        elif kind < 0.35:
+            await self.delete_topic()
+        elif kind < 0.45:
+            await self.add_partitions()
+        elif kind < 0.6:
+            await self.alter_topic()
+        elif kind < 0.9:
+            await self.delete_records()
+        else:
+            # A long silence: timers go off, segments age.
+            await asyncio.sleep(self.rng.choice((10, 100, 400)))
