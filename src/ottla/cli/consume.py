@@ -96,7 +96,7 @@ def consume(
         str, typer.Option("--from", metavar="PLACE", help="beginning, end, an offset, -5 (last five), 10m (ago) or an ISO time.")
     ] = "beginning",
     until: Annotated[
-        str | None, typer.Option("--until", metavar="PLACE", help="Stop there (exclusive). [default: the end]")
+        str | None, typer.Option("--until", metavar="PLACE", help="Stop there (exclusive). (default: the end)")
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="Wait for more, or stop at the present end.")
@@ -104,7 +104,7 @@ def consume(
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one (repeatable).")] = None,
     count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How a value is shown; json shows all of a record.")] = Format.TEXT,
-    key_format: Annotated[Format | None, typer.Option("--key-format", help="How a key is shown. [default: as --format]")] = None,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="How a key is shown. (default: as --format)")] = None,
     keys: Annotated[bool, typer.Option("--keys", "-k", help="Key, separator, value.")] = False,
     key_separator: Annotated[str, typer.Option("--key-separator", "-K", metavar="SEP")] = "\\t",
     null: Annotated[str, typer.Option("--null", metavar="WORD", help="What a null is shown as.")] = "null",

@@ -180,7 +180,7 @@ def _produce_all(
 @guarded
 def perf_consume(
     topic: Topic,
-    records: Annotated[int | None, typer.Option("--records", "-n", min=1, help="How many. [default: all there are]")] = None,
+    records: Annotated[int | None, typer.Option("--records", "-n", min=1, help="How many. (default: all there are)")] = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,

@@ -114,9 +114,9 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="[default: by the key's hash]")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="(default: by the key's hash)")] = None,
     format_: Annotated[Format, typer.Option("--format", help="What a line is.")] = Format.TEXT,
-    key_format: Annotated[Format | None, typer.Option("--key-format", help="What a key is. [default: as --format]")] = None,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="What a key is. (default: as --format)")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Lines are key, SEP, value (\\t for a tab).")
     ] = None,

@@ -40,10 +40,10 @@ def parse_assignment(text: str) -> list[list[int]]:
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="[default: the broker's num.partitions]")
+        int | None, typer.Option("--partitions", "-p", min=1, help="(default: the broker's num.partitions)")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies. [default: the broker's]")
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies. (default: the broker's)")
     ] = None,
     replica_assignment: Annotated[
         str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="Which brokers hold which partition.")
