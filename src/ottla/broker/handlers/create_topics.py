@@ -51,14 +51,13 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _result(name: str, outcome: TopicImage | KafkaError, settings: BrokerSettings, *, tell_config: bool) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
-        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.detail, configs=None)
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.detail)
     result = CreatableTopicResult(
         name=name,
         topic_id=outcome.topic_id,
         error_code=ErrorCode.NONE,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=None,
     )
     if tell_config:
         result.configs = [
@@ -79,4 +78,4 @@ def refuse(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsRespo
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.detail, configs=None)
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.detail)

@@ -35,6 +35,7 @@ def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, 
     except KafkaError as error:
         return _refused(resource, error)
     return DescribeConfigsResult(
+        error_message="",  # as Kafka: no null here
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[_entry(setting, request, context.version) for setting in described],

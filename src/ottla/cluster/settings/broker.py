@@ -28,16 +28,20 @@ _ROLL: Final = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
 _ROLL_JITTER: Final = (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000))
 _FLUSH: Final = (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
 
-SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+UNITS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "log.retention.ms": _RETENTION,
     "log.roll.ms": _ROLL,
     "log.roll.jitter.ms": _ROLL_JITTER,
     "log.flush.interval.ms": _FLUSH,
+}
+"""Times that may stand under other names in other units, strongest first, with the factor from the other's unit."""
+
+SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
     "log.dirs": (("log.dirs", 1), ("log.dir", 1)),
     "broker.id": (("node.id", 1), ("broker.id", 1)),
     "node.id": (("node.id", 1), ("broker.id", 1)),
 }
-"""Settings whose value may stand under other names, strongest first, with the factor from the other's unit."""
+"""All settings whose value may stand under other names."""
 
 _FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
 """Below these, names belong to Java plug-ins; Ottla has none."""

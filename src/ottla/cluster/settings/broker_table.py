@@ -178,8 +178,6 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The same as `broker.id`, by the name Kafka 4 uses."),
     _used("num.partitions", INT, 1, valid=at_least(1),
         doc="The number of partitions of a topic that is created without saying how many."),
-    _used("num.recovery.threads.per.data.dir", INT, 2, valid=at_least(1), mode=CLUSTER_WIDE,
-        doc="How many logs of one data directory are loaded at a time at the start."),
     _used("queued.max.request.bytes", LONG, -1,
         doc="The most bytes of requests that wait to be handled; -1 leaves the limit to the broker."),
     _used("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
@@ -196,7 +194,4 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The largest request that is read. A larger one closes its connection."),
     _used("socket.send.buffer.bytes", INT, 102400,
         doc="The send buffer of a socket; -1 is the system's own choice."),
-    _used("unclean.leader.election.enable", BOOLEAN, False, mode=CLUSTER_WIDE,
-        doc="Whether a replica that is not in sync may become leader when no other is left, at the price of lost "
-            "records."),
 ))

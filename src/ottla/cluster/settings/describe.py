@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, BrokerSettings
+from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings
 from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
 
@@ -81,8 +81,8 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
             continue
         synonyms = tuple(_broker_synonyms(broker, setting.name))
         value = broker.value(setting.name)
-        if setting.name in SYNONYMS and synonyms and synonyms[0].name != setting.name:
-            # Kafka shows the plain value of a setting that is decided by another name: nothing, where it has none.
+        if setting.name in UNITS and synonyms and synonyms[0].name != setting.name:
+            # Kafka shows the plain value of a setting that is decided in another unit: nothing, where it has none.
             value = setting.default
         described.append(_described_broker(setting, setting.render(value), synonyms))
     return described
@@ -125,7 +125,8 @@ def _broker_synonyms(broker: BrokerSettings, name: str) -> Iterator[Synonym]:
                 yield Synonym(synonym, None if BROKER_SETTINGS[synonym].sensitive else given[synonym].strip(), source)
     for synonym in names:
         setting = BROKER_SETTINGS[synonym]
-        if setting.default is not None:
+        # Of two names for the very same thing, only one has a default worth showing.
+        if setting.default is not None and (synonym == name or name in UNITS):
             yield Synonym(synonym, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG)
 
 

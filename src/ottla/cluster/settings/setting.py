@@ -151,7 +151,7 @@ class Setting:
     server_default: str | None = None
     """Of a topic setting: the broker setting whose value holds where the topic has none of its own."""
     internal: bool = False
-    """Not shown unless it is set: Kafka's own knobs for tests and throttles."""
+    """Not shown unless it is set: Kafka's own knobs for tests and throttles, and what Kafka 4 dropped from topics."""
 
     @property
     def sensitive(self) -> bool:
