@@ -8,7 +8,7 @@ follows from that (mostly: assume nothing, recover everything) is decided by the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ottla.ports import Disk
 from ottla.storage.names import parse_uuid, uuid_text
@@ -35,9 +35,9 @@ def read_text(disk: Disk, path: str) -> str | None:
         raise CorruptCheckpoint(f"{path} is not text") from None
 
 
-def replace_text(disk: Disk, path: str, text: str) -> None:
+def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp") -> None:
     """Write the file so that a crash at any moment leaves the old content or the new."""
-    temporary = path + ".tmp"
+    temporary = path + temporary_suffix
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)
@@ -49,9 +49,9 @@ def replace_text(disk: Disk, path: str, text: str) -> None:
     disk.flush_dir(path.rpartition("/")[0])
 
 
-def _write_entries(disk: Disk, path: str, entries: Iterable[str]) -> None:
+def _write_entries(disk: Disk, path: str, entries: Iterable[str], temporary_suffix: str = ".tmp") -> None:
     lines = list(entries)
-    replace_text(disk, path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]))
+    replace_text(disk, path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]), temporary_suffix)
 
 
 def _read_entries(disk: Disk, path: str, fields: int) -> list[list[str]]:
@@ -82,6 +82,18 @@ def _number(text: str, path: str) -> int:
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     _write_entries(disk, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()))
+
+
+def drop_offsets(disk: Disk, path: str, gone: Collection[TopicPartition]) -> None:
+    """Take partitions out of a checkpoint. Under a temporary name of its own: a worker may be writing the same checkpoint."""
+    try:
+        offsets = read_offsets(disk, path)
+    except CorruptCheckpoint:
+        offsets = {}
+    left = {key: offset for key, offset in offsets.items() if key not in gone}
+    if len(left) < len(offsets):
+        lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in left.items())
+        _write_entries(disk, path, lines, ".drop.tmp")
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

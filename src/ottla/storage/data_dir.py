@@ -6,7 +6,7 @@ the broker starts again: after a failed write or flush nobody can say what the d
 Invariants
 1. Only one process has a directory open (`.lock`).
 2. `.kafka_cleanshutdown` exists only while the files are as `close` left them: it goes before anything is changed.
-3. A recovery point in the checkpoint never exceeds what was flushed.
+3. A recovery point in the checkpoint never exceeds what was flushed, and no checkpoint speaks of a former log of the same name.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Disk, File, Random
 from ottla.storage.checkpoint import (
     CorruptCheckpoint,
+    drop_offsets,
     read_offsets,
     read_properties,
     write_clean_shutdown,
@@ -69,10 +70,12 @@ class DataDir:
         self.logs: dict[TopicPartition, Log] = {}
         self.error: OSError | None = None
         """Why the directory is offline."""
+        self._gone: set[TopicPartition] = set()
+        """Partitions that are no more but may still stand in the checkpoints."""
+        self.deletions = 0
+        """Counts logs taken out: who writes a checkpoint in a worker sees by it that what he wrote is of yesterday."""
         self.was_clean = False
         """Whether the broker before us stopped cleanly; known after `load`."""
-        self._checkpointed: set[TopicPartition] = set()
-        """Partitions that the checkpoint files may speak of."""
 
     @classmethod
     def open(
@@ -127,7 +130,6 @@ class DataDir:
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         log_starts = self._read_checkpoint(LOG_STARTS)
         high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self._checkpointed = recovery_points.keys() | log_starts.keys() | high_watermarks.keys()
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
@@ -140,6 +142,10 @@ class DataDir:
             log = open_log(self._disk, self._random, path, partition, config_of(partition.topic), found, self._cache, now_ms)
             log.high_watermark = high_watermarks.get(partition, 0)
             self.logs[partition] = log
+        self._gone = (recovery_points.keys() | log_starts.keys() | high_watermarks.keys()) - self.logs.keys()
+        if any(log.recovery_point < recovery_points.get(key, 0) for key, log in self.logs.items()):
+            # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
+            self._write_recovery_points(list(self.logs.values()))
         return list(self.logs.values())
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -159,9 +165,12 @@ class DataDir:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
                 )
             return log
-        if topic_partition in self._checkpointed:
-            # They speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new one.
-            self.write_checkpoints(other for other in self.logs.values() if other is not log)
+        if topic_partition in self._gone:
+            # The checkpoints speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
+            # one, its log start would cut the new one off.
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+                drop_offsets(self._disk, f"{self.path}/{name}", self._gone)
+            self._gone.clear()
         path = f"{self.path}/{partition_dir(topic_partition)}"
         self._disk.make_dirs(path)
         log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), self._cache, now_ms)
@@ -178,8 +187,10 @@ class DataDir:
 
     def delete_log(self, topic_partition: TopicPartition) -> str:
         """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
-        self._checkpointed.add(topic_partition)
-        return self.logs.pop(topic_partition).delete()
+        log = self.logs.pop(topic_partition)
+        self.deletions += 1
+        self._gone.add(topic_partition)
+        return log.delete()
 
     # --- checkpoints
 
@@ -198,12 +209,9 @@ class DataDir:
         write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
 
     def _write_recovery_points(self, logs: list[Log]) -> None:
-        # The starts first: a recovery point moves with the start, over records that were never flushed. Were it durable alone,
-        # a crash would bring those back and believe them.
         starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
         write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)
         write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
-        self._checkpointed = {log.topic_partition for log in logs}
 
     # --- failing and ending
 

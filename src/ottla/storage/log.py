@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -121,6 +121,7 @@ class Log:
         "_parent_dirty",
         "_places",
         "_random",
+        "_sealed_unflushed",
         "_segments",
         "_truncations",
         "active",
@@ -173,6 +174,8 @@ class Log:
         self._deleted: list[_Deleted] = []
         self._dir_dirty = True
         self._parent_dirty = True
+        self._sealed_unflushed = [segment for segment in segments[:-1] if segment.end_offset > recovery_point]
+        """Sealed since the last flush: their index files are complete, but perhaps not on the disk."""
         self._truncations = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
@@ -215,7 +218,7 @@ class Log:
 
     @property
     def unflushed_messages(self) -> int:
-        return self.log_end_offset - self.recovery_point
+        return self.log_end_offset - max(self.recovery_point, self.log_start_offset)
 
     def due_to_flush(self, now_ms: int) -> bool:
         """`flush.messages` or `flush.ms` is reached."""
@@ -354,6 +357,7 @@ class Log:
         former = self.active
         segment = self._new_segment(base_offset, now_ms)
         former.seal()
+        self._sealed_unflushed.append(former)
         former.end_offset = base_offset
         self._segments.append(segment)
         self._bases.append(base_offset)
@@ -489,15 +493,14 @@ class Log:
 
         Index entries go to their files here (a small write), the epochs too: a recovery point beyond data vouches for both.
         """
-        if self.recovery_point >= self.log_end_offset and not self._dir_dirty and not self._parent_dirty:
+        sealed, self._sealed_unflushed = self._sealed_unflushed, []  # the active one is read through after a crash anyway
+        if self.recovery_point >= self.log_end_offset and not (sealed or self._dir_dirty or self._parent_dirty):
             return None
-        # With the segment that ends at the recovery point: if it was sealed after the last flush, its indexes have grown since.
-        first = max(bisect_left(self._bases, self.recovery_point) - 1, 0)
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
         segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
         for segment in segments:
             segment.write_indexes()
         self.epochs.write(self.log_end_offset)
-        sealed = [segment for segment in segments if not segment.active]  # the active one is rescanned after a crash anyway
         dirs = [self.dir] if self._dir_dirty else []
         if self._parent_dirty:
             dirs.append(self.dir.rpartition("/")[0])
@@ -506,7 +509,7 @@ class Log:
             end_offset=self.log_end_offset,
             truncations=self._truncations,
             disk=self._disk,
-            files=[segment.file for segment in segments if segment.end_offset > self.recovery_point],
+            files=[segment.file for segment in segments],
             index_paths=[segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)],
             dirs=dirs,
         )
@@ -586,13 +589,17 @@ class Log:
         self._dir_dirty = True
         for segment in gone:
             self.size_bytes -= segment.size
-            self._deleted.append(_Deleted(segment.mark_deleted(), None, [segment]))
+            paths = segment.mark_deleted()
+            for earlier in self._deleted:  # of the same name, before the log was cut back and grew again
+                earlier.paths = [path for path in earlier.paths if path not in paths]
+            self._deleted.append(_Deleted(paths, None, [segment]))
         return bases
 
     def _move_start(self, offset: int) -> None:
+        """The recovery point stays: were it moved along and written down without the start, a crash would bring records back
+        that were never flushed, and believe them."""
         self.log_start_offset = offset
         self._high_watermark = max(self._high_watermark, offset)
-        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_start(offset)
 
     def advance_log_start(self, offset: int) -> None:

@@ -65,7 +65,8 @@ def open_log(
     if found.clean and not _ends_whole(segments):
         found = Found(False, 0, found.log_start_offset)
     if not found.clean:
-        segments = _recover(segments, found.recovery_point, epochs, disk, gaps=config.compacted)
+        gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
+        segments = _recover(segments, found.recovery_point, epochs, disk, gaps=gaps)
         if segments and found.recovery_point >= segments[-1].end_offset:
             # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
             # a recovery that was killed, must not come back.
@@ -234,32 +235,41 @@ def _ends_whole(segments: list[Segment]) -> bool:
 def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk, *, gaps: bool) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
-    A crash may take whole batches off the end of a segment and leave the next one. Unless compaction makes `gaps`, the log then
-    ends there: what follows was not flushed either, and readers must not skip records unawares.
+    A crash may take whole batches off the end of a segment and leave the next one. The log then ends there: what follows was
+    not flushed either, and readers must not skip records unawares. Compaction makes such `gaps` too, and is recognised where it
+    left others: a segment that lacks records inside may lack them at its end.
     """
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     for segment in segments[:first]:
         if not segment.indexes_plausible():
             segment.rebuild_indexes()
+    if first:
+        segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
     if segments:
         epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
     for slot in range(first, len(segments)):
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
-        end_offset, cut_bytes = _recover_segment(segment, follower, epochs)
-        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not gaps):
+        end_offset, cut_bytes, dense = _recover_segment(segment, follower, epochs)
+        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and dense and not gaps):
             segment.end_offset = end_offset
             _remove_segments(disk, segments[slot + 1 :])
             return segments[: slot + 1]
     return segments
 
 
-def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) -> tuple[int, int]:
-    """Read through one segment, cut it before the first wrong batch. Returns its end offset and the bytes cut off."""
+def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) -> tuple[int, int, bool]:
+    """Read through one segment, cut it before the first wrong batch.
+
+    Returns its end offset, the bytes cut off, and whether every offset from its base to its end has its record.
+    """
     end_offset = segment.base_offset
+    dense = True
 
     def note(info: BatchInfo) -> None:
-        nonlocal end_offset
+        nonlocal end_offset, dense
+        if info.base_offset != end_offset or info.record_count != info.last_offset_delta + 1:
+            dense = False
         end_offset = info.next_offset
         if info.leader_epoch > epochs.latest:
             epochs.assign(info.leader_epoch, info.base_offset)
@@ -269,7 +279,7 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) ->
     if cut_bytes:
         _refuse_legacy(segment, good)
         segment.cut_off(good)
-    return end_offset, cut_bytes
+    return end_offset, cut_bytes, dense
 
 
 def _refuse_legacy(segment: Segment, position: int) -> None:

@@ -235,6 +235,11 @@ class Segment:
         except FileNotFoundError:
             return False
 
+    def verify_indexes(self) -> None:
+        """Look into the index files now, and build them again if they cannot be right."""
+        self._load_indexes()
+        assert self.max_timestamp is not None
+
     def write_indexes(self) -> None:
         """Bring the index files up to what is in memory."""
         index, time_index = self._index, self._time_index

@@ -33,15 +33,14 @@ class TimeIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """The entries of a file, without the zeros of space that was allocated and not used."""
+        """The entries of a file. Zeros at its end are space that was allocated and never used, or never reached the disk."""
         if len(data) % ENTRY_BYTES:
             raise CorruptIndex(f"time index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
         index = cls(base_offset)
-        timestamp, offset = NO_TIMESTAMP, -1
-        for next_timestamp, next_offset in _ENTRY.iter_unpack(data):
-            if next_timestamp <= timestamp or next_offset < max(offset, 0):
-                if next_timestamp == 0 == next_offset and not any(data[len(index) * ENTRY_BYTES :]):
-                    break
+        used = len(data.rstrip(b"\0"))
+        timestamp, offset = NO_TIMESTAMP, 0
+        for next_timestamp, next_offset in _ENTRY.iter_unpack(data[: -(-used // ENTRY_BYTES) * ENTRY_BYTES]):
+            if next_timestamp <= timestamp or next_offset < offset:
                 raise CorruptIndex(f"time index goes from {timestamp} at {offset} to {next_timestamp} at {next_offset}")
             timestamp, offset = next_timestamp, next_offset
             index._timestamps.append(timestamp)
