@@ -1,0 +1,48 @@
+"""A broker that goes away while a command works with it."""
+
+from __future__ import annotations
+
+import subprocess
+
+from ottla_command import TIMEOUT_S, Ottla
+
+from ottla.testing import Broker
+
+
+def test_follow_goes_on_after_a_restart() -> None:
+    with Broker() as broker:
+        ottla = Ottla(broker.bootstrap_servers)
+        ottla.ok("topic", "create", "t")
+        ottla.ok("produce", "t", "before")
+        with subprocess.Popen(ottla.command("consume", "t", "-f"), stdout=subprocess.PIPE, env=ottla.environment) as process:
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == b"before\n"
+                broker.kill()
+                broker.start()
+                ottla.ok("produce", "t", "after")
+                assert process.stdout.readline() == b"after\n"
+            finally:
+                process.kill()
+
+
+def test_producing_to_a_dead_broker_fails_in_time_and_says_why() -> None:
+    with Broker() as broker:
+        ottla = Ottla(broker.bootstrap_servers)
+        ottla.ok("topic", "create", "t")
+        with subprocess.Popen(
+            ottla.command("produce", "t", "--timeout", "1"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ottla.environment,
+        ) as process:
+            assert process.stdin is not None
+            process.stdin.write(b"one\n")
+            process.stdin.flush()
+            assert ottla.ok("consume", "t", "-f", "-n", "1") == "one\n"
+            broker.kill()
+            _, error = process.communicate(b"two\n", TIMEOUT_S)
+            assert process.returncode == 1
+    assert b"1 of 2 records were not written" in error
+    assert b"is the broker at" in error
