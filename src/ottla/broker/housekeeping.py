@@ -163,8 +163,16 @@ class Housekeeping:
         if self._written.get(path, {}) == offsets:
             return
         disk = self._broker.world.disk
-        if await self._try(data_dir, lambda: write_offsets(disk, path, offsets)):
+        while True:
+            deletions = len(data_dir.deleted)
+            if not await self._try(data_dir, partial(write_offsets, disk, path, offsets)):
+                return
             self._written[path] = offsets
+            gone = set(data_dir.deleted[deletions:])
+            if not gone:
+                return
+            # Deleted while the worker wrote, and perhaps made again: the checkpoint must not speak for the new log.
+            offsets = {key: offset for key, offset in offsets.items() if key not in gone}
 
     async def _try(self, data_dir: DataDir, work: Callable[[], object]) -> bool:
         """Run in a worker; an OSError takes the directory offline."""

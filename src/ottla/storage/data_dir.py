@@ -72,8 +72,8 @@ class DataDir:
         """Why the directory is offline."""
         self._gone: set[TopicPartition] = set()
         """Partitions that are no more but may still stand in the checkpoints."""
-        self.deletions = 0
-        """Counts logs taken out: who writes a checkpoint in a worker sees by it that what he wrote is of yesterday."""
+        self.deleted: list[TopicPartition] = []
+        """Logs taken out, in that order: who writes a checkpoint in a worker sees by it what of it is of yesterday."""
         self.was_clean = False
         """Whether the broker before us stopped cleanly; known after `load`."""
 
@@ -188,7 +188,7 @@ class DataDir:
     def delete_log(self, topic_partition: TopicPartition) -> str:
         """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
         log = self.logs.pop(topic_partition)
-        self.deletions += 1
+        self.deleted.append(topic_partition)
         self._gone.add(topic_partition)
         return log.delete()
 

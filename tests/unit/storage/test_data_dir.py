@@ -14,6 +14,7 @@ from storage_kit import (
     SeededRandom,
     all_offsets,
     append,
+    batch,
     new_log,
     open_dir,
     reopen,
@@ -230,3 +231,63 @@ def test_writes_that_fail_while_stopping_leave_no_mark_of_a_clean_stop() -> None
     disk.broken = lambda kind, path: False
     assert not disk.exists("/data/.kafka_cleanshutdown")
     assert not reopen(disk)[0].was_clean
+
+
+@pytest.mark.parametrize("restarts_between", [False, True])
+def test_c08_checkpoints_of_a_deleted_log_do_not_speak_for_a_new_one_of_its_name(restarts_between: bool) -> None:
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, settings("t"))
+    for _ in range(20):
+        append(log, 1)
+    log.high_watermark = 20
+    log.advance_log_start(19)
+    log.flush()
+    data_dir.write_checkpoints()
+    disk.remove_tree(data_dir.delete_log(TP))
+    if restarts_between:
+        data_dir.close(clean=False)
+        data_dir = open_dir(disk)
+        assert data_dir.load(settings, NOW_MS) == []
+    log = data_dir.create_log(TP, TOPIC_ID, settings("t"), NOW_MS)
+    for _ in range(3):
+        append(log, 1)
+    disk.die()
+    _, log = reopen(disk, settings("t"))
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
+    assert all_offsets(log) == [0, 1, 2]
+
+
+def test_a_recovery_point_beyond_what_is_left_is_taken_back_before_others_fill_the_place() -> None:
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, settings("t"))
+    for _ in range(20):
+        append(log, 1)
+    log.flush()
+    data_dir.write_checkpoints()
+    bases = log.segment_bases
+    for base in bases[1:]:
+        del disk.names[f"/data/{TP}/{base:020d}.log"]
+    disk.die()
+    _, log = reopen(disk, settings("t"))
+    assert log.log_end_offset == bases[1]
+    for _ in range(20):
+        append(log, 1)
+    disk.die()
+    _, log = reopen(disk, settings("t"))
+    assert log.recovery_point <= bases[1]
+
+
+def test_recovery_keeps_gaps_that_compaction_made_and_ends_at_those_a_crash_made() -> None:
+    for stamps, ends in (((0, 2, 5), 30), ((0, 1, 2), 3)):
+        disk = MemoryDisk()
+        _, log = new_log(disk, LogConfig())
+        for base in stamps:
+            log.append_as_follower(bytes(batch(1, base_offset=base, leader_epoch=0)), NOW_MS)
+        log.roll(NOW_MS)
+        # the next segment begins behind the end of the first
+        data = bytes(batch(1, base_offset=29, leader_epoch=0))
+        disk.put(f"/data/{TP}/{29:020d}.log", data)
+        del disk.names[f"/data/{TP}/{stamps[-1] + 1:020d}.log"]
+        disk.die()
+        _, log = reopen(disk, LogConfig())
+        assert log.log_end_offset == ends
