@@ -1,7 +1,7 @@
 """The contract between a coordinator's state and its host.
 
-A shard is the state of one partition of an internal topic. The host calls it with an event and the present time; the shard answers
-with a `Decision`: records to append, replies to release, timers to set. It performs nothing itself.
+A shard is the state of one partition of an internal topic. The host calls it with an event and the present time; the shard
+answers with a `Decision`: records to append, replies to release, timers to set. It performs nothing itself.
 
 1. What must survive is changed by `replay` only, with records as they stand in the log. So a shard that was loaded from the log
    equals one that made the log, up to its soft state.
@@ -56,7 +56,7 @@ class Decision:
     replies: list[tuple[Token, object]] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     pure: bool = False
-    """Nothing but the records would change anything: no soft state was touched. So if they cannot be appended, all is as before."""
+    """No soft state was touched, only the records would change anything: if they cannot be appended, all is as before."""
 
     def reply(self, token: Token, response: object) -> Decision:
         self.replies.append((token, response))

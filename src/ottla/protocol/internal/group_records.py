@@ -6,8 +6,8 @@ A record's key begins with two bytes that name its type, and goes on with the ke
 bytes that are the version of the value message; no value is a tombstone. Types not known here (share and streams groups, what a
 later Kafka adds) decode to None, and their owner keeps or passes over them as it likes.
 
-Versions written are those that Kafka 4.3 writes, and 3.9 reads: `GroupMetadataValue` 3, `OffsetCommitValue` 4, or 1 where a commit
-brought its own retention, 0 for the others.
+Versions written are those that Kafka 4.3 writes, and 3.9 reads: `GroupMetadataValue` 3, `OffsetCommitValue` 4 (1 where a commit
+brought its own retention), 0 for the others.
 """
 
 from __future__ import annotations

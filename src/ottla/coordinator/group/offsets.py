@@ -1,0 +1,281 @@
+"""What groups have committed: how far they have read.
+
+Owns the offsets of one shard, how they are written and read, and which of them have expired (G08, G09). Never asks who may
+commit: the group was asked before.
+
+1. Changed by `replay` only.
+2. A partition nobody committed is offset -1 without an error.
+3. An offset outlives its group's members, by `offsets.retention.minutes` counted as the kind of group says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.shard import CoordinatorRecord
+from ottla.errors import ErrorCode
+from ottla.protocol.internal.group_records import (
+    OFFSET_COMMIT_VERSION,
+    OFFSET_COMMIT_WITH_EXPIRY_VERSION,
+    LegacyOffsetCommitKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, ZERO_UUID
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.group import Group, Topics
+
+_SERVER_RETENTION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+    """Set by old clients that bring their own retention; else the broker's counts."""
+    topic_id: bytes = ZERO_UUID
+
+
+class Offsets:
+    __slots__ = ("_by_group",)
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    # Reading
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            return None
+        partitions = topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def has_any(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may yet change the offset. Without transactions nothing is ever pending."""
+        return False
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return False
+
+    def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
+        for topic, partitions in self._by_group.get(group_id, {}).items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def fetch(
+        self, group_id: str, asked: Iterable[OffsetFetchRequestTopics], topics: Topics, *, require_stable: bool
+    ) -> list[OffsetFetchResponseTopics]:
+        found = self._by_group.get(group_id, {})
+        answers = []
+        for topic in asked:
+            committed = found.get(topic.name, {})
+            is_current = _same_topic(topics, topic.name)
+            answers.append(
+                OffsetFetchResponseTopics(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        self._answer(group_id, topic.name, index, committed.get(index), is_current, require_stable)
+                        for index in topic.partition_indexes
+                    ],
+                )
+            )
+        return answers
+
+    def fetch_all(self, group_id: str, topics: Topics, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
+        answers = []
+        for name, partitions in self._by_group.get(group_id, {}).items():
+            known = topics.topics.get(name)
+            is_current = _same_topic(topics, name)
+            current = [
+                self._answer(group_id, name, index, committed, is_current, require_stable)
+                for index, committed in partitions.items()
+                if is_current(committed)
+            ]
+            if current:
+                answers.append(
+                    OffsetFetchResponseTopics(
+                        name=name, topic_id=known.topic_id if known is not None else ZERO_UUID, partitions=current
+                    )
+                )
+        return answers
+
+    def _answer(
+        self,
+        group_id: str,
+        topic: str,
+        partition: int,
+        committed: CommittedOffset | None,
+        is_current: Callable[[CommittedOffset], bool],
+        require_stable: bool,
+    ) -> OffsetFetchResponsePartitions:
+        if require_stable and self.has_pending(group_id, topic, partition):
+            return OffsetFetchResponsePartitions(
+                partition_index=partition,
+                committed_offset=NO_OFFSET,
+                metadata="",
+                error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+            )
+        if committed is None or not is_current(committed):
+            return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET, metadata="")
+        return OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+        )
+
+    # Deciding
+
+    def commit(
+        self, request: OffsetCommitRequest, topics: Topics, metadata_bytes_max: int, now_ms: int
+    ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+        records: list[CoordinatorRecord] = []
+        answers: list[OffsetCommitResponseTopic] = []
+        group_id = request.group_id
+        retention_ms = request.retention_time_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else now_ms + retention_ms
+        version = OFFSET_COMMIT_VERSION if expire_ms == NO_TIMESTAMP else OFFSET_COMMIT_WITH_EXPIRY_VERSION
+        for topic in request.topics:
+            name = topic.name
+            known = topics.topics.get(name)
+            topic_id = known.topic_id if known is not None else ZERO_UUID
+            partitions: list[OffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                if len(metadata) > metadata_bytes_max:
+                    partitions.append(
+                        OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                    )
+                    continue
+                partitions.append(OffsetCommitResponsePartition(partition_index=index))
+                at_ms = partition.commit_timestamp
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp=now_ms if at_ms == NO_TIMESTAMP else at_ms,
+                    expire_timestamp=expire_ms,
+                    topic_id=topic_id,
+                )
+                key = OffsetCommitKey(group=group_id, topic=name, partition=index)
+                records.append(CoordinatorRecord(encode_key(key), encode_value(value, version)))
+            answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
+        return records, OffsetCommitResponse(topics=answers)
+
+    def delete(self, request: OffsetDeleteRequest, group: Group) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
+        records: list[CoordinatorRecord] = []
+        answers: list[OffsetDeleteResponseTopic] = []
+        for topic in request.topics:
+            subscribed = group.is_subscribed_to(topic.name)
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+            partitions: list[OffsetDeleteResponsePartition] = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+                if not subscribed and (
+                    self.get(group.group_id, topic.name, index) is not None or self.has_pending(group.group_id, topic.name, index)
+                ):
+                    records.append(tombstone(group.group_id, topic.name, index))
+            answers.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+        return records, OffsetDeleteResponse(topics=answers)
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """What makes all offsets of a group forgotten."""
+        return [tombstone(group_id, topic, partition) for topic, partition, _ in self.of_group(group_id)]
+
+    def tombstones_of_topics(self, names: frozenset[str]) -> list[CoordinatorRecord]:
+        """What makes the offsets of deleted topics forgotten."""
+        return [
+            tombstone(group_id, topic, partition)
+            for group_id, topics in self._by_group.items()
+            for topic in names.intersection(topics)
+            for partition in topics[topic]
+        ]
+
+    def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
+        """Tombstones of the group's expired offsets, and whether no others are left."""
+        records: list[CoordinatorRecord] = []
+        none_left = True
+        group_id = group.group_id
+        for topic, partition, committed in self.of_group(group_id):
+            base_ms = group.offset_base_ms(committed)
+            if base_ms is None or group.is_subscribed_to(topic):
+                none_left = False
+                continue
+            if committed.expire_timestamp_ms != NO_TIMESTAMP:
+                expired = now_ms >= committed.expire_timestamp_ms
+            else:
+                expired = now_ms - base_ms >= retention_ms
+            if expired and not self.has_pending(group_id, topic, partition):
+                records.append(tombstone(group_id, topic, partition))
+            else:
+                none_left = False
+        return records, none_left and not self.has_open_transaction(group_id)
+
+    # Replay
+
+    def replay(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            partitions = self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})
+            partitions[key.partition] = CommittedOffset(
+                value.offset,
+                value.leader_epoch,
+                value.metadata,
+                value.commit_timestamp,
+                value.expire_timestamp,
+                value.topic_id,
+            )
+            return
+        topics = self._by_group.get(key.group)
+        partitions_left = topics.get(key.topic) if topics is not None else None
+        if topics is None or partitions_left is None:
+            return
+        partitions_left.pop(key.partition, None)
+        if not partitions_left:
+            del topics[key.topic]
+            if not topics:
+                del self._by_group[key.group]
+
+
+def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)), None)
+
+
+def _same_topic(topics: Topics, name: str) -> Callable[[CommittedOffset], bool]:
+    """Whether an offset belongs to the topic that has the name now, and not to a deleted one that had it before."""
+    known = topics.topics.get(name)
+    if known is None:
+        return lambda committed: True
+    topic_id = known.topic_id
+    return lambda committed: committed.topic_id in (topic_id, ZERO_UUID)

@@ -1,0 +1,236 @@
+"""The groups and offsets of one partition of `__consumer_offsets`.
+
+Owns the routing: which kind of group a request, a record or a timer belongs to. What they mean is decided in `classic`,
+`consumer` and `offsets`.
+
+A kind of group plugs in as a `group.Kind`: it names the types of records and the timers that are its own, and the shard hands
+them to it. Requests of the classic protocol go to `classic`, unless the group is one of `consumer` that has members.
+
+1. A group id stands for one group, of one kind, at a time (`Groups.by_id`); its offsets are its own whatever the kind.
+2. An offset in the log without a group makes one: an empty classic group without a protocol, a "simple" one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ottla.coordinator.group.classic import Classic
+from ottla.coordinator.group.consumer import Consumer
+from ottla.coordinator.group.group import Caller, Group, GroupConfig, Groups, Kind, Topics
+from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.shard import Decision, TimerKey, Token, replied
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.internal.group_records import decode_record
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.delete_groups import DeletableGroupResult
+from ottla.protocol.messages.describe_groups import DescribedGroup
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.protocol.messages.list_groups import ListedGroup
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_OFFSET_TYPES: Final = frozenset({0, 1})
+_GROUP_NOT_FOUND_FROM: Final = 9
+"""The version of OffsetCommit that says GROUP_ID_NOT_FOUND, where earlier ones say ILLEGAL_GENERATION."""
+
+
+class GroupShard:
+    def __init__(self, config: GroupConfig, partition: int) -> None:
+        self.partition = partition
+        self.offsets = Offsets()
+        self.groups = Groups(config, self.offsets)
+        self.classic = Classic(self.groups)
+        self.consumer = Consumer(self.groups)
+        self._kinds: tuple[Kind, ...] = (self.classic, self.consumer)
+        self._kind_of_record = {number: kind for kind in self._kinds for number in kind.record_types}
+        self._kind_of_timer: dict[str, Kind] = {kind.name: kind for kind in self._kinds}
+
+    # The host's calls
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        record = decode_record(key, value)
+        if record is None:
+            # Of a kind of group that is not coordinated here. Compaction keeps it for whoever understands it.
+            return
+        record_type, decoded_key, decoded_value = record
+        if record_type in _OFFSET_TYPES:
+            self.offsets.replay(decoded_key, decoded_value)
+            if decoded_value is not None and decoded_key.group not in self.groups.by_id:
+                self.classic.make_simple_group(decoded_key.group)
+        else:
+            self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
+
+    def on_loaded(self, now_ms: int) -> Decision:
+        decision = Decision()
+        for kind in self._kinds:
+            decision.add(kind.on_loaded(now_ms))
+        return decision
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+        return self._kind_of_timer[key[0]].on_timer(key, now_ms)
+
+    def settings_changed(self, config: GroupConfig) -> None:
+        self.groups.config = config
+
+    def topics_changed(self, topics: Topics, now_ms: int) -> Decision:
+        """The cluster has become another. Offsets of topics that are gone go too."""
+        before = self.groups.topics
+        self.groups.topics = topics
+        decision = Decision()
+        gone = frozenset(before.topics.keys() - topics.topics.keys())
+        if gone:
+            decision.records += self.offsets.tombstones_of_topics(gone)
+        for kind in self._kinds:
+            decision.add(kind.topics_changed(now_ms))
+        return decision
+
+    # Membership, classic protocol
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+        group = self.groups.by_id.get(request.group_id)
+        if group is not None and group.type == "consumer" and not group.is_empty:
+            return self.consumer.join_group(group, request, caller, token, now_ms)
+        return self.classic.join_group(request, caller, token, now_ms)
+
+    def sync_group(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
+        group = self.groups.by_id.get(request.group_id)
+        if group is None or group.is_empty:
+            return replied(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        if group.type == "consumer":
+            return self.consumer.sync_group(group, request, token, now_ms)
+        return self.classic.sync_group(request, token, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
+        group = self.groups.by_id.get(request.group_id)
+        if group is None:
+            return replied(token, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        if group.type == "consumer":
+            return self.consumer.classic_heartbeat(group, request, token, now_ms)
+        return self.classic.heartbeat(request, token, now_ms)
+
+    def leave_group(self, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
+        group = self.groups.by_id.get(request.group_id)
+        if group is None:
+            return replied(
+                token,
+                LeaveGroupResponse(
+                    members=[
+                        MemberResponse(
+                            member_id=member.member_id,
+                            group_instance_id=member.group_instance_id,
+                            error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+                        )
+                        for member in request.members
+                    ]
+                ),
+            )
+        if group.type == "consumer":
+            return self.consumer.leave_group(group, request, token, now_ms)
+        return self.classic.leave_group(request, token, now_ms)
+
+    # Membership, new protocol
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now_ms: int
+    ) -> Decision:
+        return self.consumer.heartbeat(request, caller, token, now_ms)
+
+    # Offsets
+
+    def offset_commit(self, request: OffsetCommitRequest, version: int, token: Token, now_ms: int) -> Decision:
+        """KafkaError: nothing is committed."""
+        generation = request.generation_id_or_member_epoch
+        group = self.groups.by_id.get(request.group_id)
+        if group is not None:
+            group.check_commit(request.member_id, request.group_instance_id, generation, version)
+            group.touch(request.member_id, now_ms)
+        elif generation >= 0:
+            if version >= _GROUP_NOT_FOUND_FROM:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        groups = self.groups
+        records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms)
+        return Decision(records, [(token, response)], [], pure=True)
+
+    def offset_fetch(self, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+        """KafkaError: this member may not read."""
+        group_id = asked.group_id
+        group = self.groups.by_id.get(group_id)
+        if group is not None:
+            group.check_fetch(asked.member_id, asked.member_epoch)
+        topics = self.groups.topics
+        if asked.topics is None:
+            found = self.offsets.fetch_all(group_id, topics, require_stable=require_stable)
+        else:
+            found = self.offsets.fetch(group_id, asked.topics, topics, require_stable=require_stable)
+        return OffsetFetchResponseGroup(group_id=group_id, topics=found)
+
+    def offset_delete(self, request: OffsetDeleteRequest, token: Token, now_ms: int) -> Decision:
+        """KafkaError: nothing is deleted."""
+        group = self.groups.get(request.group_id)
+        group.check_offset_delete()
+        records, response = self.offsets.delete(request, group)
+        return Decision(records, [(token, response)], [], pure=True)
+
+    def expire_offsets(self, now_ms: int) -> Decision:
+        """Forget offsets whose time is over, and empty groups that have none left (G09)."""
+        decision = Decision(pure=True)
+        retention_ms = self.groups.config.offsets_retention_ms
+        for group in self.groups.by_id.values():
+            records, none_left = self.offsets.expire(group, now_ms, retention_ms)
+            decision.records += records
+            if none_left and group.is_empty:
+                decision.records += group.tombstones()
+        return decision
+
+    # Administration
+
+    def describe_groups(self, group_ids: Sequence[str], version: int) -> list[DescribedGroup]:
+        return [self.classic.describe(group_id, version) for group_id in group_ids]
+
+    def consumer_group_describe(self, group_ids: Sequence[str]) -> list[ConsumerDescribedGroup]:
+        described = []
+        for group_id in group_ids:
+            try:
+                described.append(self.consumer.describe(group_id))
+            except KafkaError as error:
+                described.append(ConsumerDescribedGroup(group_id=group_id, error_code=error.code, error_message=error.detail))
+        return described
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
+        """Filters are compared without regard to case; an empty one lets all pass."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        return [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state_name,
+                group_type=group.type,
+            )
+            for group in self.groups.by_id.values()
+            if (not wanted_states or group.state_name.lower() in wanted_states)
+            and (not wanted_types or group.type in wanted_types)
+        ]
+
+    def delete_groups(self, group_ids: Sequence[str], token: Token, now_ms: int) -> Decision:
+        """Answers with a list of DeletableGroupResult."""
+        decision = Decision(pure=True)
+        results: list[DeletableGroupResult] = []
+        for group_id in group_ids:
+            try:
+                group: Group = self.groups.get(group_id)
+                group.check_delete()
+            except KafkaError as error:
+                results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
+                continue
+            decision.records += self.offsets.tombstones(group_id)
+            decision.records += group.tombstones()
+            results.append(DeletableGroupResult(group_id=group_id))
+        return decision.reply(token, results)
