@@ -14,91 +14,25 @@ Invariants
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.ports import Disk, File, FileRange, Random
+from ottla.ports import Disk, FileRange, Random
 from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
-from ottla.records.record import offset_of_max_timestamp, offset_of_timestamp, read_records
 from ottla.records.validate import Checked
+from ottla.storage import retention, time_lookup
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, delete_dir, parse_offset_file
 from ottla.storage.offset_index import INT32_MAX
+from ottla.storage.results import AppendInfo, FlushPlan, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment, SegmentCache
-from ottla.types import NO_TIMESTAMP, Buffer, OffsetAndEpoch, TimestampAndOffset, TopicPartition
+from ottla.types import NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
+
+__all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "UnexpectedOffset"]
 
 _PLACES_MAX: Final = 64
-
-
-class UnexpectedOffset(Exception):
-    """Records from a leader that do not continue this log."""
-
-    def __init__(self, detail: str, first_offset: int, last_offset: int) -> None:
-        super().__init__(detail)
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-
-
-@dataclass(slots=True)
-class AppendInfo:
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """NO_TIMESTAMP where the producer's own timestamps are kept."""
-    log_start_offset: int
-    size_bytes: int
-    rolled: bool = False
-    """The former active segment is sealed now, and waits for a flush."""
-
-
-@dataclass(slots=True)
-class ReadInfo:
-    ranges: list[FileRange]
-    """At most one range, of whole batches, in one segment."""
-    size: int
-    records_end_offset: int
-    """Behind the last record of the ranges; of an empty answer: the offset asked for."""
-    first_batch_too_large: bool = False
-    """Empty because the first batch alone exceeds the bytes allowed."""
-
-
-class OffsetByTime(NamedTuple):
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int
-
-
-@dataclass(slots=True)
-class FlushPlan:
-    """What has to reach the disk before the recovery point may move. `run` touches no state of the log: any thread may."""
-
-    end_offset: int
-    truncations: int
-    disk: Disk
-    files: list[File]
-    index_paths: list[str]
-    dirs: list[str]
-
-    def run(self) -> None:
-        for file in self.files:
-            file.flush()
-        for path in self.index_paths:
-            try:
-                file = self.disk.open(path)
-            except FileNotFoundError:
-                continue  # retention was faster
-            try:
-                file.flush()
-            finally:
-                file.close()
-        for path in self.dirs:
-            try:
-                self.disk.flush_dir(path)
-            except FileNotFoundError:
-                continue  # the log was deleted
 
 
 @dataclass(slots=True)
@@ -436,43 +370,13 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetByTime | None:
         """The first record whose timestamp is at least this one; None where there is none."""
-        for segment in self._segments:
-            if segment.end_offset > self.log_start_offset and segment.size and segment.max_timestamp >= timestamp_ms:
-                found = self._search_timestamp(segment, timestamp_ms)
-                if found is not None:
-                    return found
-        return None
-
-    def _search_timestamp(self, segment: Segment, timestamp_ms: int) -> OffsetByTime | None:
-        start_offset = max(segment.time_index.offset_before(timestamp_ms), self.log_start_offset)
-        for batch, read in segment.batches(segment.index.position_of(start_offset)):
-            if batch.max_timestamp < timestamp_ms or batch.last_offset < self.log_start_offset:
-                continue
-            data = read()
-            batch.position = 0
-            found = offset_of_timestamp(data, batch, timestamp_ms)
-            if found is not None and found.offset < self.log_start_offset:  # deleted, though its batch is still there
-                later = (record for record in read_records(data, batch) if record.offset >= self.log_start_offset)
-                late = next((record for record in later if record.timestamp >= timestamp_ms), None)
-                found = TimestampAndOffset(late.timestamp, late.offset) if late is not None else None
-            if found is not None:
-                return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
-        return None
+        return time_lookup.first_at_or_after(self._segments, self.log_start_offset, timestamp_ms)
 
     def offset_of_max_timestamp(self) -> OffsetByTime | None:
         """The first record that has the largest timestamp of the log; None where no record has one."""
         # Segments before the start are not looked at: recovery did not, either.
         first = max(bisect_right(self._bases, self.log_start_offset) - 1, 0)
-        latest = max(self._segments[first:], key=lambda segment: segment.max_timestamp)
-        if latest.max_timestamp < 0:
-            return None
-        for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
-            if batch.max_timestamp == latest.max_timestamp:
-                data = read()
-                batch.position = 0
-                found = offset_of_max_timestamp(data, batch)
-                return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
-        return None
+        return time_lookup.first_of_largest(self._segments[first:])
 
     # --- epochs
 
@@ -539,37 +443,21 @@ class Log:
 
         Nothing at or above the high watermark goes. The active segment goes only after a roll has put a new one behind it.
         """
-        removed = self._delete_from_start(
-            lambda segment, follower: follower is not None and follower <= self.log_start_offset, now_ms
-        )
         config = self._config
-        if not config.deletes:
-            return removed
-        if config.retention_bytes >= 0 and self.size_bytes > config.retention_bytes:
-            excess = self.size_bytes - config.retention_bytes
-
-            def too_much(segment: Segment, follower: int | None) -> bool:
-                nonlocal excess
-                if excess < segment.size:
-                    return False
-                excess -= segment.size
-                return True
-
-            removed += self._delete_from_start(too_much, now_ms)
-        if config.retention_ms >= 0:
-            removed += self._delete_from_start(lambda segment, _: now_ms - _last_ms(segment) > config.retention_ms, now_ms)
+        removed = self._delete_from_start(retention.below(self.log_start_offset), now_ms)
+        if config.deletes and config.retention_bytes >= 0:
+            removed += self._delete_from_start(retention.beyond_size(self.size_bytes, config.retention_bytes), now_ms)
+        if config.deletes and config.retention_ms >= 0:
+            removed += self._delete_from_start(retention.older_than(config.retention_ms, now_ms), now_ms)
         return removed
 
-    def _below_start(self, segment: Segment, follower: int | None) -> bool:
-        return follower is not None and follower <= self.log_start_offset
-
-    def _delete_from_start(self, doomed: Callable[[Segment, int | None], bool], now_ms: int) -> list[int]:
-        """Delete segments from the first on while `doomed(segment, base of the next one)`."""
+    def _delete_from_start(self, due: retention.Rule, now_ms: int) -> list[int]:
+        """Delete segments from the first on while the rule says so."""
         count = 0
         for slot, segment in enumerate(self._segments):
             follower = self._bases[slot + 1] if slot + 1 < len(self._bases) else None
             upper = self.log_end_offset if follower is None else follower
-            if self._high_watermark < upper or (follower is None and segment.size == 0) or not doomed(segment, follower):
+            if self._high_watermark < upper or (follower is None and segment.size == 0) or not due(segment, follower):
                 break
             count += 1
         if count == 0:
@@ -614,7 +502,7 @@ class Log:
             )
         if offset > self.log_start_offset:
             self._move_start(offset)
-            self._delete_from_start(self._below_start, now_ms=0)  # never the active one: no roll, no time needed
+            self._delete_from_start(retention.below(offset), now_ms=0)  # never the active one: no roll, no time needed
 
     def take_deleted(self, now_ms: int) -> list[str]:
         """Paths of files whose time to be removed has come: `file.delete.delay.ms` after the first call that saw them."""
@@ -724,9 +612,3 @@ class Log:
         for segment in self._segments:
             segment.let_go_for_good()
         return path
-
-
-def _last_ms(segment: Segment) -> int:
-    """How old a segment is for retention: its largest timestamp, or its creation where no record has one."""
-    timestamp_ms = segment.max_timestamp
-    return timestamp_ms if timestamp_ms >= 0 else segment.created_ms

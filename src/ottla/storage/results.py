@@ -1,0 +1,76 @@
+"""What the operations of a log return, each under its own name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.ports import Disk, File, FileRange
+
+
+class UnexpectedOffset(Exception):
+    """Records from a leader that do not continue this log."""
+
+    def __init__(self, detail: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(detail)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+@dataclass(slots=True)
+class AppendInfo:
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """NO_TIMESTAMP where the producer's own timestamps are kept."""
+    log_start_offset: int
+    size_bytes: int
+    rolled: bool = False
+    """The former active segment is sealed now, and waits for a flush."""
+
+
+@dataclass(slots=True)
+class ReadInfo:
+    ranges: list[FileRange]
+    """At most one range, of whole batches, in one segment."""
+    size: int
+    records_end_offset: int
+    """Behind the last record of the ranges; of an empty answer: the offset asked for."""
+    first_batch_too_large: bool = False
+    """Empty because the first batch alone exceeds the bytes allowed."""
+
+
+class OffsetByTime(NamedTuple):
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class FlushPlan:
+    """What has to reach the disk before the recovery point may move. `run` touches no state of the log: any thread may."""
+
+    end_offset: int
+    truncations: int
+    disk: Disk
+    files: list[File]
+    index_paths: list[str]
+    dirs: list[str]
+
+    def run(self) -> None:
+        for file in self.files:
+            file.flush()
+        for path in self.index_paths:
+            try:
+                file = self.disk.open(path)
+            except FileNotFoundError:
+                continue  # retention was faster
+            try:
+                file.flush()
+            finally:
+                file.close()
+        for path in self.dirs:
+            try:
+                self.disk.flush_dir(path)
+            except FileNotFoundError:
+                continue  # the log was deleted
