@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 
-from ottla_command import Ottla
+from ottla_command import TIMEOUT_S, Ottla
 
 PERCENTILES = ["avg", "p50", "p95", "p99", "p99.9", "max"]
 
@@ -40,3 +42,16 @@ def test_latency(ottla: Ottla, topic: str) -> None:
 def test_unknown_topic(ottla: Ottla, topic: str) -> None:
     assert f"did you mean {topic}?" in ottla.fails("perf", "produce", topic + "x")
     assert "there is no topic" in ottla.fails("perf", "consume", topic + "x")
+
+
+def test_ctrl_c_ends_it(ottla: Ottla, topic: str) -> None:
+    with subprocess.Popen(
+        ottla.command("perf", "produce", topic, "-n", "1000000", "--throughput", "100"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ottla.environment,
+    ) as process:
+        assert ottla.ok("consume", topic, "-f", "-n", "1") != ""  # it is under way
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=TIMEOUT_S) == (b"", b"")
+        assert process.returncode == 130

@@ -104,6 +104,12 @@ def test_values_of_the_command_line_and_verbose(ottla: Ottla, topic: str) -> Non
     assert [json.loads(line)["offset"] for line in ottla.ok("produce", topic, "c", "-p", "1", "-v", "--json").splitlines()] == [2]
 
 
+def test_without_acknowledgement_no_offset_is_known(ottla: Ottla, topic: str) -> None:
+    assert ottla.ok("produce", topic, "a", "-p", "1", "-v", "--acks", "0") == f"{topic}-1 offset unknown\n"
+    (partition,) = json.loads(ottla.ok("produce", topic, "a", "-p", "1", "--acks", "0", "--json"))["partitions"]
+    assert (partition["first_offset"], partition["last_offset"]) == (None, None)
+
+
 def test_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("x\ny\n")
     ottla.ok("produce", topic, "-f", str(tmp_path / "in"), "-p", "0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
+class Written:
+    """What went into one partition. Deliveries of a partition come in the order of its log."""
+
+    records: int
+    first_offset: int | None
+    last_offset: int | None
+
+
+@dataclass(slots=True)
 class Delivery:
     """What became of the records: counts and offsets by partition, and the first error."""
 
@@ -30,7 +39,7 @@ class Delivery:
     as_json: bool = False
     records: int = 0
     bytes: int = 0
-    partitions: dict[int, list[int]] = field(default_factory=dict)
+    partitions: dict[int, Written] = field(default_factory=dict)
     failed: int = 0
     first_error: Any = None
 
@@ -41,16 +50,17 @@ class Delivery:
             return
         partition, offset = message.partition(), message.offset()
         assert partition is not None
-        offset = -1 if offset is None else offset
+        if offset is not None and offset < 0:
+            offset = None  # acks=0: nobody told us
         self.records += 1
         self.bytes += len(message)
-        seen = self.partitions.setdefault(partition, [0, offset, offset])
-        seen[0] += 1
-        seen[2] = max(seen[2], offset)
+        seen = self.partitions.setdefault(partition, Written(0, offset, offset))
+        seen.records += 1
+        seen.last_offset = offset
         if self.each and self.as_json:
             print_line({"topic": self.topic, "partition": partition, "offset": offset})
         elif self.each:
-            print(f"{self.topic}-{partition} offset {offset}")
+            print(f"{self.topic}-{partition} offset {'unknown' if offset is None else offset}")
 
     def document(self) -> dict[str, Any]:
         return {
@@ -58,10 +68,7 @@ class Delivery:
             "records": self.records,
             "failed": self.failed,
             "value_bytes": self.bytes,
-            "partitions": [
-                {"partition": partition, "records": count, "first_offset": first, "last_offset": last}
-                for partition, (count, first, last) in sorted(self.partitions.items())
-            ],
+            "partitions": [{"partition": partition, **asdict(written)} for partition, written in sorted(self.partitions.items())],
         }
 
 

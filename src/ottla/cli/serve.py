@@ -180,11 +180,13 @@ def _report_to_supervisor(fd: int, broker: Broker) -> None:
     """Say that the broker serves, and stop it when the other end closes."""
     import asyncio
     import json
+    import logging
     import socket
+    from dataclasses import replace
 
     channel = socket.socket(fileno=fd)
-    listeners = [f"{endpoint.listener}://{endpoint.host}:{endpoint.port}" for endpoint in broker.endpoints]
-    line = json.dumps({"listeners": listeners, "bootstrap_servers": broker.bootstrap_servers, "pid": os.getpid()})
+    bound = [replace(endpoint, port=broker.bound_ports[endpoint.listener]) for endpoint in broker.settings.listeners().bind]
+    line = json.dumps({"bootstrap_servers": broker.bootstrap_servers, "listeners": [str(endpoint) for endpoint in bound]})
     loop = asyncio.get_running_loop()
 
     def on_readable() -> None:
@@ -195,6 +197,7 @@ def _report_to_supervisor(fd: int, broker: Broker) -> None:
         if gone:
             loop.remove_reader(channel)
             channel.close()
+            logging.getLogger("ottla").info("stopping: the process that started this broker is gone")
             broker.ask_to_stop()
 
     try:

@@ -56,7 +56,9 @@ class Broker:
         self.start_timeout_s = start_timeout_s
         self.process: subprocess.Popen[bytes] | None = None
         self.data_dir = Path(data_dir) if data_dir is not None else None
+        self._bootstrap_servers = ""
         self._listeners: list[str] = []
+        """As bound, with the real ports: what a restart asks for."""
         self._lifeline: socket.socket | None = None
         self._scratch: Path | None = None
         self._remove_scratch: weakref.finalize[[str], Broker] | None = None
@@ -64,9 +66,9 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. Known once the broker was started, and the same after a restart."""
-        if not self._listeners:
+        if not self._bootstrap_servers:
             raise RuntimeError("the broker was not started")
-        return ",".join(listener.rpartition("://")[2] for listener in self._listeners)
+        return self._bootstrap_servers
 
     @property
     def log(self) -> str:
@@ -131,6 +133,7 @@ class Broker:
                 raise BrokerFailed(f"{error}\n{self.log[logged_before:].rstrip()}") from None
             raise
         self._listeners = list(ready["listeners"])
+        self._bootstrap_servers = str(ready["bootstrap_servers"])
 
     def _wait_until_ready(self, channel: socket.socket) -> dict[str, Any]:
         channel.settimeout(self.start_timeout_s)

@@ -78,6 +78,21 @@ def test_restart_keeps_address_and_data() -> None:
         assert (broker.bootstrap_servers, first_value(broker, "t")) == (address, b"kept")
 
 
+def test_given_listeners_keep_their_ports_over_a_restart() -> None:
+    """Port 0 is chosen once; what is advertised is not what is bound."""
+    with Broker(
+        listeners="ONE://0.0.0.0:0,TWO://127.0.0.1:0",
+        advertised_listeners="ONE://localhost:0,TWO://127.0.0.1:0",
+        listener_security_protocol_map="ONE:PLAINTEXT,TWO:PLAINTEXT",
+        inter_broker_listener_name="ONE",
+    ) as broker:
+        address = broker.bootstrap_servers
+        assert address.startswith("localhost:")
+        broker.restart()
+        assert broker.bootstrap_servers == address
+        broker.create_topic("t")
+
+
 def test_a_given_directory_stays(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data"):
         pass
