@@ -31,6 +31,8 @@ setup: .venv/.compiled ## a .venv with ottla (compiled) and all it needs
 .venv/.compiled: .venv/.installed setup.py $(HOT)
 	@echo "setup: compiling the hot modules with mypyc"
 	$(PY) setup.py -q build_ext --inplace
+	# Bytecode beside the sources, also where PYTHONDONTWRITEBYTECODE is set: a broker starts in half the time.
+	$(PY) -m compileall -q src
 	@touch $@
 
 .PHONY: demo
