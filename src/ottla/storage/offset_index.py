@@ -33,7 +33,7 @@ class OffsetIndex:
         self.persisted = 0
 
     @classmethod
-    def parse(cls, base_offset: int, data: bytes, log_size: int) -> OffsetIndex:
+    def parse(cls, base_offset: int, data: bytes, log_size: int, check: bool = True) -> OffsetIndex:
         """The entries of a file. Zeros at its end are space that Kafka allocated and did not use before it died."""
         if len(data) % ENTRY_BYTES:
             raise CorruptIndex(f"offset index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
@@ -47,8 +47,9 @@ class OffsetIndex:
             index._positions.pop()
             index._offsets.pop()
         index.persisted = len(index)
-        _check_growth(index._offsets, "offsets", -1)
-        _check_growth(index._positions, "positions", -1)
+        if check:
+            _check_growth(index._offsets, "offsets")
+            _check_growth(index._positions, "positions")
         if index._positions and index._positions[-1] >= log_size:
             raise CorruptIndex(f"offset index points to {index._positions[-1]}, the log has {log_size} bytes")
         return index
@@ -101,7 +102,8 @@ class OffsetIndex:
         return both.tobytes()
 
 
-def _check_growth(values: array[int], name: str, previous: int) -> None:
+def _check_growth(values: array[int], name: str) -> None:
+    previous = -1
     for value in values:
         if value <= previous:
             raise CorruptIndex(f"{name} in an index do not grow: {value} after {previous}")

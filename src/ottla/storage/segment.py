@@ -77,6 +77,7 @@ class Segment:
         "_disk",
         "_file",
         "_index",
+        "_index_checked",
         "_max_timestamp",
         "_offset_of_max",
         "_time_index",
@@ -121,6 +122,8 @@ class Segment:
         self._offset_of_max = base_offset
         self._file: File | None = None
         self._index: OffsetIndex | None = None
+        self._index_checked = False
+        """The file was read once and found in order."""
         self._time_index: TimeIndex | None = None
 
     @classmethod
@@ -178,7 +181,7 @@ class Segment:
     def index(self) -> OffsetIndex:
         index = self._index
         if index is None:
-            index = self._load_indexes()[0]
+            index = self._load_index()
         elif not self.active:
             self._cache.touch(self)
         return index
@@ -187,7 +190,7 @@ class Segment:
     def time_index(self) -> TimeIndex:
         index = self._time_index
         if index is None:
-            index = self._load_indexes()[1]
+            index = self._load_time_index()
         elif not self.active:
             self._cache.touch(self)
         return index
@@ -198,25 +201,42 @@ class Segment:
             len(self._time_index) if self._time_index is not None else 0
         )
 
-    def _load_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Read both index files; build them again from the log where they cannot be right or are not there."""
+    def _load_index(self) -> OffsetIndex:
+        """Read the index file; build both again from the log where it cannot be right or is not there."""
         try:
-            offset_data, time_data = self._read_file(OFFSET_INDEX), self._read_file(TIME_INDEX)
-            index = OffsetIndex.parse(self.base_offset, offset_data, self.size)
-            time_index = TimeIndex.parse(self.base_offset, time_data)
-            self._index, self._time_index = index, time_index
-            if index.persisted * OFFSET_ENTRY_BYTES < len(offset_data) or time_index.persisted * TIME_ENTRY_BYTES < len(
-                time_data
-            ):
-                self._shrink_index_files()
+            data = self._read_file(OFFSET_INDEX)
+            index = OffsetIndex.parse(self.base_offset, data, self.size, check=not self._index_checked)
         except (CorruptIndex, FileNotFoundError):
             self.rebuild_indexes()
             assert self._index is not None
-            assert self._time_index is not None
-            index, time_index = self._index, self._time_index
+            return self._index
+        self._index, self._index_checked = index, True
+        self._drop_padding(OFFSET_INDEX, index.persisted * OFFSET_ENTRY_BYTES, len(data))
         if not self.active:
             self._cache.touch(self)
-        return index, time_index
+        return index
+
+    def _load_time_index(self) -> TimeIndex:
+        try:
+            data = self._read_file(TIME_INDEX)
+            index = TimeIndex.parse(self.base_offset, data)
+        except (CorruptIndex, FileNotFoundError):
+            self.rebuild_indexes()
+            assert self._time_index is not None
+            return self._time_index
+        self._time_index = index
+        self._drop_padding(TIME_INDEX, index.persisted * TIME_ENTRY_BYTES, len(data))
+        if not self.active:
+            self._cache.touch(self)
+        return index
+
+    def _drop_padding(self, suffix: str, size: int, found: int) -> None:
+        if size < found:
+            file = self._disk.open(self.path(suffix))
+            try:
+                file.truncate(size)
+            finally:
+                file.close()
 
     def _read_file(self, suffix: str) -> bytes:
         file = self._disk.open(self.path(suffix))
@@ -237,7 +257,8 @@ class Segment:
 
     def verify_indexes(self) -> None:
         """Look into the index files now, and build them again if they cannot be right."""
-        self._load_indexes()
+        self._load_index()
+        self._load_time_index()
         assert self.max_timestamp is not None
 
     def write_indexes(self) -> None:
@@ -323,13 +344,9 @@ class Segment:
 
     def has_room(self, index_bytes_max: int) -> bool:
         """Whether the indexes may take another entry; one of the time index is kept free for the seal."""
-        if self._index is None or self._time_index is None:
-            self._load_indexes()
-            assert self._index is not None
-            assert self._time_index is not None
         return (
-            len(self._index) < index_bytes_max // OFFSET_ENTRY_BYTES
-            and len(self._time_index) < index_bytes_max // TIME_ENTRY_BYTES - 1
+            len(self.index) < index_bytes_max // OFFSET_ENTRY_BYTES
+            and len(self.time_index) < index_bytes_max // TIME_ENTRY_BYTES - 1
         )
 
     # --- reading
@@ -539,7 +556,7 @@ class Segment:
 
         good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
         time_index.append(max_timestamp, offset_of_max)
-        self._index, self._time_index = index, time_index
+        self._index, self._time_index, self._index_checked = index, time_index, True
         self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max
         self.bytes_since_entry = good - entry_at
         self._replace_index_file(OFFSET_INDEX, index)
