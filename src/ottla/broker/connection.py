@@ -355,9 +355,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _file_sent(self, done: asyncio.Future[None]) -> None:
         self._sending_file = False
-        if self._closed or done.cancelled():
+        if done.cancelled():
             return
-        error = done.exception()
+        error = done.exception()  # looked at in any case: asyncio would complain of a failure nobody noticed
+        if self._closed:
+            return
         if error is not None:
             self._broken_reply(error)
             return

@@ -158,23 +158,41 @@ class Partitions:
 
     def _find_log(self, key: TopicPartition, topic_id: bytes) -> tuple[DataDir, Log | None]:
         """The log that was found on disk at the start, or the directory where a new one belongs."""
+        found: list[tuple[DataDir, Log]] = []
         for data_dir in self._data_dirs:
             log = data_dir.logs.get(key)
             if log is None or log.closed or not data_dir.online:
                 continue
+            if log.topic_id in (topic_id, ZERO_UUID):
+                found.append((data_dir, log))
+            else:
+                # It is what a deleted topic of the same name left behind.
+                self._remove_leftover(data_dir, log)
+        # A directory that failed while a log was being made in it keeps the beginnings; the log was then made in another one.
+        found.sort(key=lambda place: (place[1].topic_id == topic_id, place[1].log_end_offset), reverse=True)
+        for data_dir, log in found[1:]:
+            if log.log_end_offset == 0:
+                self._remove_leftover(data_dir, log)
+            else:
+                logger.error(
+                    "%s lies in %s and in %s: the one in %s is not used", key, found[0][0].path, data_dir.path, data_dir.path
+                )
+        for data_dir, log in found[:1]:
             try:
                 if log.topic_id == ZERO_UUID:
                     data_dir.assign_topic_id(log, topic_id)
-                elif log.topic_id != topic_id:
-                    # It is what a deleted topic of the same name left behind.
-                    logger.info("%s in %s belongs to a topic that was deleted: removing it", key, data_dir.path)
-                    self._doom(data_dir.delete_log(key), log)
-                    continue
             except OSError as error:
                 self.directory_failed(data_dir, error)
                 continue
             return data_dir, log
         return least_used(self._data_dirs), None
+
+    def _remove_leftover(self, data_dir: DataDir, log: Log) -> None:
+        logger.info("%s in %s was left behind: removing it", log.topic_partition, data_dir.path)
+        try:
+            self._doom(data_dir.delete_log(log.topic_partition), log)
+        except OSError as error:
+            self.directory_failed(data_dir, error)
 
     def _configure(self, name: str) -> None:
         settings = self.topic_settings(name)
