@@ -41,7 +41,7 @@ def test_killed(ottla_broker, ottla_topic):
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PROJECT)
-    result = pytester.runpytest_subprocess("-p", "ottla.testing.plugin", "-q")
+    result = pytester.runpytest_subprocess("-q")
     result.assert_outcomes(passed=4)
 
 
@@ -49,7 +49,7 @@ def test_plugin_is_light(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "import sys\ndef test_it():\n    assert 'confluent_kafka' not in sys.modules and 'ottla.broker' not in sys.modules"
     )
-    pytester.runpytest_subprocess("-p", "ottla.testing.plugin", "-q").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("-q").assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize("test", ["test_x[a/b ü]", "x" * 400, "///", ""])
