@@ -1,7 +1,8 @@
 """Metadata: brokers, topics, partitions and their leaders, as the client's listener sees them.
 
 A topic that does not exist is created on the way where both sides allow it (F17), and the reply already shows its leaders: Apache
-Kafka lets the client come again. A request for all topics creates none.
+Kafka lets the client come again. A request for all topics creates none, and neither does one for an internal topic: those are
+made by the coordinators that keep their state there, with settings of their own.
 
 Which topics: version 0 has no null, its empty list means all; later null means all and an empty list none. Topic ids are answered
 from version 10 on and may be asked for from 12 on. Authorized operations: all of them, as without an authorizer.
@@ -14,7 +15,7 @@ from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from ottla.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -48,7 +49,7 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     if ids:
         return _response(request, context, [_by_id(topic_id, image, context) for topic_id in ids])
     names = list(dict.fromkeys(asked.name for asked in topics if asked.name is not None))
-    missing = [name for name in names if name not in image.topics]
+    missing = [name for name in names if name not in image.topics and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and context.broker.settings.bool("auto.create.topics.enable"):
         return _create_then_answer(request, context, names, missing)
     return _response(request, context, [_by_name(name, image, context, {}) for name in names])
@@ -74,7 +75,8 @@ def _by_name(name: str, image: ClusterImage, context: RequestContext, errors: di
     topic = image.topics.get(name)
     if topic is not None:
         return _topic(topic, image, context)
-    return MetadataResponseTopic(error_code=errors.get(name) or missing_topic_error(name), name=name)
+    error = errors.get(name) or missing_topic_error(name)
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
 def missing_topic_error(name: str) -> ErrorCode:

@@ -134,6 +134,7 @@ class BrokerSettings(SettingValues):
 def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[str]:
     """What forbids these dynamic values of a broker (or of the whole cluster)."""
     problems: list[str] = []
+    values: dict[str, Value] = {}
     for name, text in overrides.items():
         setting = BROKER_SETTINGS.get(name)
         if setting is None:
@@ -145,10 +146,10 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
             problems.append(f"{name} cannot be set for the whole cluster; name a broker")
         else:
             try:
-                setting.parse(text)
+                values[name] = setting.parse(text)
             except ValueError as error:
                 problems.append(str(error))
-    return problems
+    return problems + _check_together(values)
 
 
 def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
@@ -200,6 +201,11 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
         elif isinstance(value, tuple) and len(set(value)) < len(value):
             problems.append(f"{name} names a directory twice")
     problems += _check_broker_id(values)
+    if "inter.broker.listener.name" in values and "security.inter.broker.protocol" in values:
+        problems.append("inter.broker.listener.name and security.inter.broker.protocol exclude each other; set only one of them")
+    protocol = values.get("security.inter.broker.protocol", "PLAINTEXT")
+    if protocol != "PLAINTEXT":
+        problems.append(f"security.inter.broker.protocol={protocol}: this release does not speak it yet; allowed: PLAINTEXT")
     overrides = values.get("max.connections.per.ip.overrides")
     if isinstance(overrides, str):
         problems += connection_overrides(overrides)[1]

@@ -95,6 +95,18 @@ def test_names_that_cannot_be_are_told_so(allowed: bool) -> None:
     on_broker(test)
 
 
+def test_internal_topics_are_not_created_on_the_way() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        response = await broker.ask("metadata", 12, named("__consumer_offsets", "a"))
+        assert [(topic.error_code, topic.is_internal) for topic in response.topics] == [
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+            (0, False),
+        ]
+        assert set(broker.image.topics) == {"a"}
+
+    on_broker(test)
+
+
 def test_auto_creation_that_cannot_be_tells_why() -> None:
     async def test(broker: MetadataBroker) -> None:
         (topic,) = (await broker.ask("metadata", 12, named("t"))).topics

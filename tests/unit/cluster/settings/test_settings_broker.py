@@ -113,6 +113,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("broker.id", "-2", "-1 or more"),
         ("broker.id", "5000", "reserved.broker.max.id"),
         ("max.connections.per.ip.overrides", "here", "host:count"),
+        ("security.inter.broker.protocol", "SSL", "does not speak it yet"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(name: str, text: str, word: str) -> None:
@@ -175,5 +176,52 @@ def test_a_bad_stored_dynamic_value_is_skipped_with_a_warning() -> None:
 def test_which_dynamic_values_are_refused() -> None:
     assert dynamic_problems({"message.max.bytes": "5"}, per_broker=False) == []
     assert "cannot be changed while the broker runs" in dynamic_problems({"broker.id": "5"}, per_broker=True)[0]
+    assert "-1 for ever" in dynamic_problems({"log.retention.ms": "0"}, per_broker=True)[0]
     assert "name a broker" in dynamic_problems({"ssl.keystore.type": "JKS"}, per_broker=False)[0]
     assert "did you mean message.max.bytes" in dynamic_problems({"message.max.byte": "5"}, per_broker=True)[0]
+
+
+def test_two_names_for_the_listener_between_brokers_exclude_each_other() -> None:
+    problems = problems_of({"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"})
+    assert "set only one of them" in problems[0]
+
+
+def test_the_configuration_files_people_have_are_accepted() -> None:
+    """The settings of Kafka 3's and Kafka 4's own server.properties, as they come."""
+    zookeeper = {
+        "broker.id": "0",
+        "num.network.threads": "3",
+        "num.io.threads": "8",
+        "socket.send.buffer.bytes": "102400",
+        "socket.receive.buffer.bytes": "102400",
+        "socket.request.max.bytes": "104857600",
+        "log.dirs": "/tmp/kafka-logs",
+        "num.partitions": "1",
+        "num.recovery.threads.per.data.dir": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "log.retention.hours": "168",
+        "log.retention.check.interval.ms": "300000",
+        "zookeeper.connect": "localhost:2181",
+        "zookeeper.connection.timeout.ms": "18000",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    settings = BrokerSettings.parse(zookeeper)
+    assert settings.broker_id() == 0
+    assert any(warning.startswith("zookeeper.connect has no effect") for warning in settings.warnings)
+    kraft = {name: value for name, value in zookeeper.items() if not name.startswith(("zookeeper.", "broker."))} | {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "localhost:9093",
+        "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL"
+        ),
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    assert BrokerSettings.parse(kraft).broker_id() == 1
