@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
     from ottla.storage.data_dir import DataDir
+    from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -138,20 +139,26 @@ class Housekeeping:
 
     async def _recovery_points(self) -> None:
         for data_dir, partitions in self._broker.partitions.by_data_dir():
+            # Some may have been deleted while the checkpoints of another directory were written.
+            logs = [partition.log for partition in partitions if not partition.is_offline]
             try:
-                for partition in partitions:
-                    partition.log.write_metadata()
+                for log in logs:
+                    log.write_metadata()
             except OSError as error:
                 self._broker.partitions.directory_failed(data_dir, error)
                 continue
-            points = {partition.topic_partition: partition.log.recovery_point for partition in partitions}
+            points = {log.topic_partition: log.recovery_point for log in logs}
+            # A recovery point moves with the log start, over records that were never flushed: the start must be durable before.
+            await self._write_log_starts(data_dir, logs)
             await self._write(data_dir, RECOVERY_POINTS, points)
 
     async def _log_starts(self) -> None:
         for data_dir, partitions in self._broker.partitions.by_data_dir():
-            logs = [partition.log for partition in partitions]
-            starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
-            await self._write(data_dir, LOG_STARTS, starts)
+            await self._write_log_starts(data_dir, [partition.log for partition in partitions])
+
+    async def _write_log_starts(self, data_dir: DataDir, logs: list[Log]) -> None:
+        starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
+        await self._write(data_dir, LOG_STARTS, starts)
 
     async def _high_watermarks(self) -> None:
         for data_dir, partitions in self._broker.partitions.by_data_dir():
