@@ -39,6 +39,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             held_from = number
         if (len(line) - len(line.rstrip("\\"))) % 2:
             held += line[:-1]
+            # Nothing but a backslash begins nothing: the next line may still be a comment.
+            held_from = held_from if held else 0
             continue
         yield held_from, held + line
         held, held_from = "", 0
