@@ -7,8 +7,8 @@ SHELL := bash
 PYTHON ?= python3
 PY := .venv/bin/python
 SOURCES := $(shell find src -name '*.py' 2>/dev/null)
-# The modules mypyc compiles, as setup.py lists them: they must be compiled again when they change.
-HOT := $(shell find src/ottla/records src/ottla/wire/varint.py -name '*.py' 2>/dev/null)
+# The modules mypyc compiles, read from the list in setup.py: they must be compiled again when they change.
+HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
 PYTEST := $(PY) -m pytest -q
 # Two workers for two cores; each test file stays on one worker, so a module's broker is started once.
 PARALLEL := -n 2 --dist loadfile
