@@ -6,7 +6,6 @@ SHELL := bash
 
 PYTHON ?= python3
 PY := .venv/bin/python
-SOURCES := $(shell find src -name '*.py' 2>/dev/null)
 # The modules mypyc compiles, read from the list in setup.py: they must be compiled again when they change.
 HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
 PYTEST := $(PY) -m pytest -q
