@@ -13,7 +13,7 @@ import errno
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
@@ -41,7 +41,8 @@ from ottla.sim.process import Process, ProcessDied
 from ottla.sim.trace import Trace
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
-from ottla.storage.log import FlushPlan, Log
+from ottla.storage.log import Log
+from ottla.storage.results import FlushPlan
 from ottla.types import ZERO_UUID, TopicPartition
 
 ROOT: Final = "/data"
@@ -76,6 +77,15 @@ class Kept:
     @property
     def directory(self) -> str:
         return f"{ROOT}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeRetention:
+    sizes: dict[int, int]
+    newest: dict[int, int]
+    active: int
+    log_start: int
+    high_watermark: int
 
 
 class LogWorld:
@@ -586,59 +596,61 @@ class LogWorld:
     def _retention(self, kept: Kept, log: Log) -> None:
         model = kept.model
         self.now_ms += self.rng.choice((0, 1000, 30_000, 8 * DAY_MS))
-        active_base = segments(entries_of(self.disk, kept.directory))[-1]
-        sizes = {base: len(self.disk.contents(f"{kept.directory}/{base:020d}.log")) for base in log.segment_bases}
-        newest = {base: self._newest(kept, base) for base in log.segment_bases}
-        before = model.log_start
+        bases = log.segment_bases
+        before = _BeforeRetention(
+            sizes={base: len(self.disk.contents(f"{kept.directory}/{base:020d}.log")) for base in bases},
+            newest={base: self._newest(kept, base) for base in bases},
+            active=bases[-1],
+            log_start=model.log_start,
+            high_watermark=log.high_watermark,
+        )
         kept.start_attempt = model.log_end
         removed = log.apply_retention(self.now_ms)
         kept.start_attempt = None
         self.trace.add(f"{kept.partition} retention removed {removed}, start {log.log_start_offset}")
-        self._check_retention(kept, removed, sizes, newest, active_base, before, log)
+        self._check_retention(kept, log, removed, before)
         model.log_start = max(model.log_start, log.log_start_offset)
 
     def _newest(self, kept: Kept, base: int) -> int:
         found, _ = scan(self.disk.contents(f"{kept.directory}/{base:020d}.log"), base)
         return max((batch.max_timestamp for batch in found), default=-1)
 
-    def _check_retention(
-        self, kept: Kept, removed: list[int], sizes: dict[int, int], newest: dict[int, int], active: int, start: int, log: Log
-    ) -> None:
+    def _check_retention(self, kept: Kept, log: Log, removed: list[int], before: _BeforeRetention) -> None:
         """Only what was due goes, from the oldest on, never what readers may not have seen (L10)."""
-        config, bases = kept.config, sorted(sizes)
-        require(removed == bases[: len(removed)], "retention", f"{kept.partition}: removed {removed} of {bases}")
-        left = sum(sizes.values())
+        name, config, bases, start = kept.partition, kept.config, sorted(before.sizes), before.log_start
+        require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
+        left = sum(before.sizes.values())
         for slot, base in enumerate(removed):
             follower = bases[slot + 1] if slot + 1 < len(bases) else kept.model.log_end
             by_start = follower <= start
-            by_size = config.retention_bytes >= 0 and left - sizes[base] >= config.retention_bytes
-            by_time = config.retention_ms >= 0 and self.now_ms - newest[base] > config.retention_ms
+            by_size = config.retention_bytes >= 0 and left - before.sizes[base] >= config.retention_bytes
+            by_time = config.retention_ms >= 0 and self.now_ms - before.newest[base] > config.retention_ms
             require(
                 by_start or by_size or by_time,
                 "retention",
-                f"{kept.partition}: segment {base} was not due (log start {start}, {left} bytes, newest {newest[base]})",
+                f"{name}: segment {base} was not due (log start {start}, {left} bytes, newest {before.newest[base]})",
             )
             require(
-                base != active or by_time or by_start, "retention", f"{kept.partition}: the active segment {base} went by size"
+                follower <= before.high_watermark,
+                "retention",
+                f"{name}: segment {base} reaches {follower}, the high watermark is {before.high_watermark}",
             )
-            left -= sizes[base]
-        require(
-            log.log_start_offset >= start,
-            "log-start",
-            f"{kept.partition}: the start went back to {log.log_start_offset} from {start}",
-        )
+            require(base != before.active or by_time or by_start, "retention", f"{name}: the active segment {base} went by size")
+            left -= before.sizes[base]
+        require(log.log_start_offset >= start, "log-start", f"{name}: the start went back to {log.log_start_offset} from {start}")
 
     def _delete_records(self, kept: Kept, log: Log) -> None:
         model = kept.model
         offset = self.rng.randint(max(0, model.log_start - 2), model.log_end + 1)
+        high_watermark = log.high_watermark
         kept.start_attempt = max(offset, model.log_start)
         try:
             log.advance_log_start(offset)
         except KafkaError:
             kept.start_attempt = None
-            require(offset > log.high_watermark, "delete-records", f"{model.name}: {offset} refused")
+            require(offset > high_watermark, "delete-records", f"{model.name}: {offset} refused")
             return
-        require(offset <= log.high_watermark, "delete-records", f"{model.name}: {offset} is beyond {log.high_watermark}")
+        require(offset <= high_watermark, "delete-records", f"{model.name}: {offset} is beyond {high_watermark}")
         self.trace.add(f"{kept.partition} delete records below {offset}")
         model.log_start = max(model.log_start, offset)
         kept.start_attempt = None

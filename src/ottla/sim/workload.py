@@ -186,6 +186,7 @@ class Client:
                 )
             ],
         )
+        deleted_below = model.deleted_below
         response = await self.call("fetch", version, request)
         if not response.responses:
             self.expect(response.error_code, f"fetch {model.name}", *GONE)
@@ -200,6 +201,9 @@ class Client:
                     f"{model.name}: offset {offset} is out of range of {answer.log_start_offset}..{answer.high_watermark}",
                 )
             return None
+        require(
+            offset >= deleted_below, "delete-records", f"{model.name}: {offset} is read, below {deleted_below} all is deleted"
+        )
         return self.check_fetched(topic, model, offset, max_bytes, answer, version)
 
     def check_fetched(self, topic: Topic, model: PartitionModel, offset: int, max_bytes: int, answer: Any, version: int) -> int:
@@ -209,9 +213,6 @@ class Client:
         name = model.name
         require(end == len(data), "read", f"{name}: a fetch at {offset} gave {len(data) - end} bytes that are no batch")
         require(len(found) <= 1 or len(data) <= max_bytes, "read", f"{name}: {len(data)} bytes, {max_bytes} were asked for")
-        require(
-            offset >= model.deleted_below, "delete-records", f"{name}: offset {offset} is below the deleted {model.deleted_below}"
-        )
         expected = None
         for batch in found:
             require(

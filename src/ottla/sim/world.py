@@ -204,13 +204,13 @@ class BrokerWorld:
         rng = self.rng
         clients: list[tuple[Client, Callable[[Client], Coroutine[Any, Any, None]], float]] = [
             (Client("admin", self.shared, network), Client.administrate, 1.0),
-            (Client("consumer", self.shared, network), Client.consume, 0.5),
+            (Client("consumer", self.shared, network), Client.consume, 1.0),
         ]
-        clients += [(Client(f"producer-{n}", self.shared, network), Client.produce, 0.3) for n in range(rng.randint(1, 3))]
+        clients += [(Client(f"producer-{n}", self.shared, network), Client.produce, 0.8) for n in range(rng.randint(1, 3))]
         tasks: list[asyncio.Task[None]] = []
         for client, act, pause_s in clients:
             tasks.append(self._spawn(process, client.run(lambda act=act, client=client: act(client), pause_s=pause_s)))  # type: ignore[misc]
-        duration_s = rng.choice((3, 10, 10, 60))
+        duration_s = rng.choice((3, 6, 12, 40))
         deadline = self.loop.call_later(duration_s, self._on_time_over)
         tasks.append(self._spawn(process, self._misfortune()))
         if self.broker is not None:

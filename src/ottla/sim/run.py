@@ -1,0 +1,204 @@
+"""Runs seeds: one to look at it closely, many to find one worth looking at.
+
+A seed is two runs, the log world and the broker world; its trace hash is over both. The same seed gives the same hash, on any
+machine and with any hash seed of Python: `--check` runs each seed twice and compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import count
+from multiprocessing import get_context
+from typing import Final, Protocol
+
+from ottla.sim.bugs import BUGS, planted
+from ottla.sim.checkers import Violation
+from ottla.sim.log_world import LogWorld
+from ottla.sim.trace import Trace
+from ottla.sim.world import BrokerWorld
+
+WORLDS: Final = ("log", "broker")
+SEEDS_DEFAULT: Final = "1-400"
+SEEDS_BETWEEN_COLLECTIONS: Final = 10
+
+
+class _World(Protocol):
+    trace: Trace
+
+    def run(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a seed."""
+
+    seed: int
+    digest: str
+    events: int
+    world: str = ""
+    rule: str = ""
+    """The rule that was broken; empty: none."""
+    detail: str = ""
+    last_events: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.rule)
+
+
+def run_seed(seed: int, worlds: Sequence[str] = WORLDS, *, echo: Callable[[str], None] | None = None) -> Outcome:
+    """One seed, to its end or to the first broken rule."""
+    digest = hashlib.blake2b(digest_size=8)
+    events = 0
+    for name in worlds:
+        world: _World = LogWorld(seed, echo=echo) if name == "log" else BrokerWorld(seed, echo=echo)
+        rule = detail = ""
+        try:
+            world.run()
+        except Violation as violation:
+            rule, detail = violation.rule, violation.detail
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            where = next((f"{frame.filename.rpartition('ottla/')[2]}:{frame.lineno}" for frame in reversed(frames)), "?")
+            rule, detail = "exception", f"{type(error).__name__}: {error} (at {where})"
+        digest.update(world.trace.digest.encode())
+        events += world.trace.count
+        if rule:
+            return Outcome(seed, digest.hexdigest(), events, name, rule, detail, tuple(world.trace.last))
+    return Outcome(seed, digest.hexdigest(), events)
+
+
+def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = WORLDS, *, jobs: int = 1) -> Iterator[Outcome]:
+    """Outcomes in the order they come. One job runs here, several in processes of their own."""
+    if jobs <= 1:
+        for number, seed in enumerate(seeds):
+            if number % SEEDS_BETWEEN_COLLECTIONS == 0:
+                gc.collect()
+            yield run_seed(seed, worlds)
+        return
+    with get_context("spawn").Pool(jobs, initializer=gc.disable) as pool:
+        yield from pool.imap_unordered(_run_one, ((seed, tuple(worlds)) for seed in seeds), chunksize=5)
+
+
+def _run_one(given: tuple[int, tuple[str, ...]]) -> Outcome:
+    if given[0] % SEEDS_BETWEEN_COLLECTIONS == 0:
+        gc.collect()
+    return run_seed(*given)
+
+
+def report(outcome: Outcome, bug: str = "", file_write: Callable[[str], object] = sys.stdout.write) -> None:
+    for line in outcome.last_events:
+        file_write(f"  {line}\n")
+    file_write(f"seed {outcome.seed}, {outcome.world} world: {outcome.rule}: {outcome.detail}\n")
+    planted_option = f" --bug {bug}" if bug else ""
+    file_write(f"replay: python -m ottla.sim --seed {outcome.seed} --world {outcome.world}{planted_option}\n")
+
+
+def _parse_range(text: str) -> range:
+    first, _, last = text.partition("-")
+    try:
+        return range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"seeds are given as A-B, not {text!r}") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ottla.sim", description="The broker in a seeded, virtual world.")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--seed", type=int, help="replay one seed, with all of its events")
+    which.add_argument("--seeds", type=_parse_range, metavar="A-B", help=f"run a range (default {SEEDS_DEFAULT})")
+    which.add_argument("--minutes", type=float, help="run seeds from 1 on for so long")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
+    parser.add_argument("--world", choices=WORLDS, help="only one of the two worlds")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see it caught")
+    parser.add_argument("--bugs", action="store_true", help="plant every bug in turn and say who caught it (a Markdown table)")
+    parser.add_argument("--check", action="store_true", help="run each seed twice: the same seed must give the same trace")
+    parser.add_argument("--quiet", action="store_true", help="with --seed: the outcome only")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    worlds = (options.world,) if options.world else WORLDS
+    gc.disable()
+    if options.bugs:
+        return _all_bugs()
+    with planted(options.bug) if options.bug else nullcontext():
+        if options.seed is not None:
+            return _one(options.seed, worlds, quiet=options.quiet, bug=options.bug or "")
+        if options.minutes is not None:
+            return _many(_for_minutes(options.minutes), worlds, options.jobs, options.check, options.bug or "")
+        return _many(options.seeds or _parse_range(SEEDS_DEFAULT), worlds, options.jobs, options.check, options.bug or "")
+
+
+def _one(seed: int, worlds: Sequence[str], *, quiet: bool, bug: str) -> int:
+    outcome = run_seed(seed, worlds, echo=None if quiet else lambda line: print(line))
+    if outcome.failed:
+        print(f"seed {seed}, {outcome.world} world: {outcome.rule}: {outcome.detail}")
+    print(f"seed {seed}: {outcome.events} events, trace {outcome.digest}")
+    return int(outcome.failed)
+
+
+def _for_minutes(minutes: float) -> Iterator[int]:
+    end = time.monotonic() + minutes * 60
+    for seed in count(1):
+        if time.monotonic() >= end:
+            return
+        yield seed
+
+
+def _many(seeds: Iterable[int], worlds: Sequence[str], jobs: int, check: bool, bug: str) -> int:
+    started = time.monotonic()
+    total = failed = events = 0
+    digests = 0
+    for outcome in run_seeds(seeds, worlds, jobs=1 if bug else jobs):
+        total += 1
+        events += outcome.events
+        digests ^= int(outcome.digest, 16)
+        if outcome.failed:
+            failed += 1
+            report(outcome, bug)
+        elif check:
+            again = run_seed(outcome.seed, worlds)
+            if again.digest != outcome.digest:
+                failed += 1
+                print(f"seed {outcome.seed} is not deterministic: trace {outcome.digest}, then {again.digest}")
+        if total % 100 == 0:
+            print(f"{total} seeds, {failed} failed, {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{total} seeds, {events} events, {failed} failed, {time.monotonic() - started:.1f} s, traces {digests:016x}")
+    return int(failed > 0)
+
+
+def find_bug(name: str, seeds: Iterable[int]) -> Outcome | None:
+    """The first outcome in which a planted bug shows, or None."""
+    with planted(name):
+        for seed in seeds:
+            outcome = run_seed(seed, (BUGS[name].world,))
+            if outcome.failed:
+                return outcome
+    return None
+
+
+def _all_bugs() -> int:
+    missed = 0
+    print("| planted bug | world | caught by | seeds needed |")
+    print("|---|---|---|---|")
+    for name, bug in BUGS.items():
+        gc.collect()
+        outcome = find_bug(name, range(1, bug.seeds_max + 1))
+        if outcome is None:
+            missed += 1
+        caught = "NOT CAUGHT" if outcome is None else outcome.rule
+        print(
+            f"| {bug.summary} (`{name}`) | {bug.world} | {caught} | {bug.seeds_max if outcome is None else outcome.seed} |",
+            flush=True,
+        )
+    return int(missed > 0)
