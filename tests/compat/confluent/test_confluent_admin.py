@@ -182,7 +182,7 @@ def test_delete_records(admin: AdminClient, bootstrap: str, topic: str) -> None:
     fill(bootstrap, topic, 10)
     target = TopicPartition(topic, 0, 4)
     assert admin.delete_records([target])[target].result(20).low_watermark == 4
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     assert reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (4, 10)
     reader.assign([TopicPartition(topic, 0, 4)])
     message = reader.poll(20)

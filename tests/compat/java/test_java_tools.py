@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import uuid
 from collections.abc import Callable
 
 import pytest
 from peers import KAFKA_3, KAFKA_4, run_tool
+from subject import Subject
 
 pytestmark = pytest.mark.java
 
@@ -54,7 +56,7 @@ def test_topics(tool: Callable[..., str]) -> None:
 
 
 def test_topic_refusals(tool: Callable[..., str], topic: str) -> None:
-    assert "already exists" in tool("TopicCommand", "--create", "--topic", topic, fails=True)
+    assert "TopicExistsException" in tool("TopicCommand", "--create", "--topic", topic, fails=True)
     assert "retention.sm" in tool("TopicCommand", "--create", "--topic", fresh(), "--config", "retention.sm=1", fails=True)
     assert "does not exist" in tool("TopicCommand", "--describe", "--topic", fresh(), fails=True)
 
@@ -158,11 +160,15 @@ def test_cluster_id(request: pytest.FixtureRequest, bootstrap: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [KAFKA_3, KAFKA_4])
-def test_end_to_end_latency_tool(bootstrap: str, topic: str, version: str) -> None:
-    """It assigns its partitions, so no group is needed; 4.x takes named options, 3.9 positions."""
-    named = (
+def test_end_to_end_latency_tool(request: pytest.FixtureRequest, subject: Subject, topic: str, version: str) -> None:
+    """It assigns its partitions, yet commits at the end; 4.x takes named options, 3.9 positions."""
+    if subject.is_ottla:
+        reason = "OffsetCommit needs the group coordinator; take this mark away when it is there"
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason, raises=subprocess.TimeoutExpired))
+    server = subject.bootstrap_servers
+    named = [
         "--bootstrap-server",
-        bootstrap,
+        server,
         "--topic",
         topic,
         "--num-records",
@@ -171,9 +177,9 @@ def test_end_to_end_latency_tool(bootstrap: str, topic: str, version: str) -> No
         "all",
         "--record-size",
         "50",
-    )
-    args = named if version == KAFKA_4 else (bootstrap, topic, "200", "all", "50")
-    done = run_tool(version, "EndToEndLatency", *args, timeout=120)
+    ]
+    args = named if version == KAFKA_4 else [server, topic, "200", "all", "50"]
+    done = run_tool(version, "EndToEndLatency", *args, timeout=25)
     assert done.returncode == 0, done.stderr
     assert "Avg latency" in done.stdout
     assert "Percentiles" in done.stdout
