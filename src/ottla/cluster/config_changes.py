@@ -22,7 +22,7 @@ from ottla.ports import Change, Create, SetData
 
 def plan_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
     """All dynamic settings the resource would have, or a KafkaError that says why not."""
-    _check_form(asked)
+    check_form(asked)
     if asked.resource_type == ResourceType.TOPIC:
         return _plan_topic_config(image, settings, asked)
     if asked.resource_type == ResourceType.BROKER:
@@ -30,7 +30,8 @@ def plan_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlte
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {asked.resource_type} cannot be changed here")
 
 
-def _check_form(asked: ConfigAlteration) -> None:
+def check_form(asked: ConfigAlteration) -> None:
+    """INVALID_REQUEST for what makes no sense whatever the resource is."""
     twice = [name for name, count in Counter(change.name for change in asked.changes).items() if count > 1]
     if twice:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings stand twice in the request: {', '.join(twice)}")

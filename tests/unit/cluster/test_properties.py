@@ -26,6 +26,7 @@ from ottla.cluster.properties import PropertiesError, parse_properties
         ("listeners=PLAINTEXT://:9092", {"listeners": "PLAINTEXT://:9092"}),
         ("a=ends in a backslash\\", {"a": "ends in a backslash"}),
         ("\\", {}),
+        ("\\\n# a comment\na=1", {"a": "1"}),
         ("", {}),
     ],
 )

@@ -2,14 +2,16 @@
 
 Resources: a topic; a broker by its number (only this one: clients ask each broker itself); a broker without a name, which stands
 for what is set for all brokers. No names of settings, or an empty list, means all of them; a name nobody knows is left out.
-Not here: the log levels of a broker (BROKER_LOGGER), settings of groups and of client metrics, of which there are none yet.
+The levels of this broker's loggers are a resource too (BROKER_LOGGER). Not here: settings of groups and of client metrics, of
+which there are none yet.
 """
 
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.broker.log_levels import log_levels
 from ottla.cluster.requests import ResourceType
-from ottla.cluster.settings import ConfigSource, DescribedSetting, TopicSettings, describe_broker, describe_topic
+from ottla.cluster.settings import ConfigSource, DescribedSetting, SettingType, TopicSettings, describe_broker, describe_topic
 from ottla.cluster.settings.describe import describe_cluster_default
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -61,9 +63,24 @@ def _describe(resource: DescribeConfigsResource, context: RequestContext) -> lis
                 f"this is broker {context.broker.broker_id}: it can be asked for itself, or (no name) for all, not for {name!r}",
             )
         return describe_broker(settings, names)
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        check_logger_resource(name, context)
+        return [_described_level(*found) for found in log_levels().items() if not names or found[0] in names]
     if resource.resource_type == ResourceType.CLIENT_METRICS and name:
         return []
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {resource.resource_type} cannot be described here")
+
+
+def check_logger_resource(name: str, context: RequestContext) -> None:
+    if name != str(context.broker.broker_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"the loggers here are those of broker {context.broker.broker_id}, not of {name!r}"
+        )
+
+
+def _described_level(name: str, level: str) -> DescribedSetting:
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return DescribedSetting(name, level, source, SettingType.STRING, "", read_only=False, sensitive=False)
 
 
 def _entry(setting: DescribedSetting, request: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

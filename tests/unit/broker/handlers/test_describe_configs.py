@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 import pytest
 from admin_kit import MetadataBroker, every_version, on_broker
 
@@ -111,7 +113,8 @@ def test_what_is_set_for_all_brokers_and_for_this_one() -> None:
         (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (8, "2", ErrorCode.INVALID_REQUEST),
+        (8, "", ErrorCode.INVALID_REQUEST),
         (0, "x", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
@@ -123,5 +126,24 @@ def test_what_cannot_be_described(version: int, kind: int, name: str, code: Erro
         (result,) = response.results
         assert (result.error_code, result.resource_type, result.resource_name, result.configs) == (code, kind, name, [])
         assert result.error_message
+
+    on_broker(test)
+
+
+@every_version("describe_configs")
+def test_levels_of_the_brokers_loggers(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        logging.getLogger("ottla.broker.test_levels").setLevel(logging.WARNING)
+        response = await broker.ask("describe_configs", version, ask_for(8, "1"))
+        (result,) = response.results
+        levels = {config.name: config for config in result.configs}
+        assert result.error_code == 0
+        assert levels["ottla.broker.test_levels"].value == "WARN"
+        assert "root" in levels
+        assert all(name == "root" or name.startswith("ottla") for name in levels)
+        if version >= 1:
+            assert levels["root"].config_source == ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+        only = await broker.ask("describe_configs", version, ask_for(8, "1", "root"))
+        assert [config.name for config in only.results[0].configs] == ["root"]
 
     on_broker(test)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import logging
+
 from admin_kit import MetadataBroker, every_version, on_broker
 
 from ottla.cluster.requests import NewTopic
@@ -70,5 +72,40 @@ def test_validate_only_changes_nothing(version: int) -> None:
         response = await broker.ask("incremental_alter_configs", version, request)
         assert response.responses[0].error_code == 0
         assert broker.image.topics["a"].config == {}
+
+    on_broker(test)
+
+
+@every_version("incremental_alter_configs")
+def test_levels_of_the_brokers_loggers_change_at_once(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        logger = logging.getLogger("ottla.broker.test_levels")
+        logger.setLevel(logging.INFO)
+
+        async def ask(*resources: AlterConfigsResource, validate_only: bool = False) -> list[int]:
+            request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+            response = await broker.ask("incremental_alter_configs", version, request)
+            return [result.error_code for result in response.responses]
+
+        name = "ottla.broker.test_levels"
+        assert await ask(resource(8, "1", (SET, name, "debug")), validate_only=True) == [0]
+        assert logger.level == logging.INFO
+        await broker.create(NewTopic("a"))
+        assert await ask(resource(2, "a", (SET, "flush.ms", "7")), resource(8, "1", (SET, name, "debug"))) == [0, 0]
+        assert logger.level == logging.DEBUG
+        assert await ask(resource(8, "1", (DELETE, name, None))) == [0]
+        assert logger.level == logging.NOTSET
+        for asked, code in (
+            (resource(8, "2", (SET, name, "INFO")), ErrorCode.INVALID_REQUEST),
+            (resource(8, "1", (SET, name, "LOUD")), ErrorCode.INVALID_CONFIG),
+            (resource(8, "1", (SET, name, None)), ErrorCode.INVALID_REQUEST),
+            (resource(8, "1", (SET, "kafka.server", "INFO")), ErrorCode.INVALID_CONFIG),
+            (resource(8, "1", (APPEND, name, "INFO")), ErrorCode.INVALID_REQUEST),
+            (resource(8, "1", (DELETE, "root", None)), ErrorCode.INVALID_REQUEST),
+        ):
+            assert await ask(asked) == [code]
+        twice = resource(8, "1", (SET, name, "INFO"))
+        assert await ask(twice, twice) == [ErrorCode.INVALID_REQUEST] * 2
+        assert logger.level == logging.NOTSET
 
     on_broker(test)

@@ -1,0 +1,69 @@
+"""The levels of this broker's loggers, as the resource BROKER_LOGGER shows and changes them (KIP-412).
+
+Owns: Kafka's names for levels (TRACE to FATAL) on Python's loggers. A change holds until the process ends; it is written nowhere.
+Only the broker's own loggers and the root are shown: a client has no business with those of libraries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from ottla.cluster.requests import ConfigChange, ConfigOperation
+from ottla.errors import ErrorCode, KafkaError
+
+ROOT: Final = "root"
+_OWN: Final = "ottla"
+_LEVELS: Final = {
+    "TRACE": 5,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def log_levels() -> dict[str, str]:
+    """The level that holds for each logger, by name."""
+    return {name: _level_name(logger.getEffectiveLevel()) for name, logger in sorted(_loggers())}
+
+
+def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
+    """Set levels, or give loggers back to their parents' (DELETE). All of it, or a KafkaError and none."""
+    known = dict(_loggers())
+    wanted: list[tuple[logging.Logger, int]] = []
+    for change in changes:
+        logger = known.get(change.name)
+        if logger is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {change.name!r}")
+        if change.operation == ConfigOperation.SET:
+            level = _LEVELS.get((change.value or "").strip().upper())
+            if level is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a level; allowed: {', '.join(_LEVELS)}"
+                )
+            wanted.append((logger, level))
+        elif change.operation == ConfigOperation.DELETE:
+            if change.name == ROOT:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of the root logger can be set, but not removed")
+            wanted.append((logger, logging.NOTSET))
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a level can be set or removed; nothing can be added to it or taken away")
+    if not validate_only:
+        for logger, level in wanted:
+            logger.setLevel(level)
+
+
+def _loggers() -> Iterator[tuple[str, logging.Logger]]:
+    yield ROOT, logging.getLogger()
+    for name, logger in list(logging.Logger.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and (name == _OWN or name.startswith(f"{_OWN}.")):
+            yield name, logger
+
+
+def _level_name(level: int) -> str:
+    """Kafka's name for a level: the next lower one for a number between."""
+    below = [name for name, number in _LEVELS.items() if number <= level]
+    return below[-1] if below else "TRACE"
