@@ -31,6 +31,13 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
 
     @property
+    def segment_ms_max(self) -> int:
+        """A compacted log's segment is sealed in time for `max.compaction.lag.ms`: the active one is never cleaned."""
+        if self.compacted and 0 < self.max_compaction_lag_ms < self.segment_ms:
+            return self.max_compaction_lag_ms
+        return self.segment_ms
+
+    @property
     def compacted(self) -> bool:
         return "compact" in self.cleanup_policy
 

@@ -29,6 +29,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.names import (
     CLEAN_SHUTDOWN,
+    CLEANED_OFFSETS,
     DELETE_DIR,
     HIGH_WATERMARKS,
     LOCK,
@@ -130,6 +131,7 @@ class DataDir:
         recovery_points = self._read_checkpoint(RECOVERY_POINTS)
         log_starts = self._read_checkpoint(LOG_STARTS)
         high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
+        cleaned = self._read_checkpoint(CLEANED_OFFSETS)
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
@@ -138,11 +140,12 @@ class DataDir:
             partition = parse_partition_dir(name)
             if partition is None or name == METADATA_DIR or not self._disk.is_dir(path):
                 continue
-            found = Found(self.was_clean, recovery_points.get(partition, 0), log_starts.get(partition, 0))
+            found = Found(self.was_clean, recovery_points.get(partition, 0), log_starts.get(partition, 0), cleaned.get(partition))
             log = open_log(self._disk, self._random, path, partition, config_of(partition.topic), found, self._cache, now_ms)
             log.high_watermark = high_watermarks.get(partition, 0)
             self.logs[partition] = log
-        self._gone = (recovery_points.keys() | log_starts.keys() | high_watermarks.keys()) - self.logs.keys()
+        known = recovery_points.keys() | log_starts.keys() | high_watermarks.keys() | cleaned.keys()
+        self._gone = known - self.logs.keys()
         if any(log.recovery_point < recovery_points.get(key, 0) for key, log in self.logs.items()):
             # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
             self._write_recovery_points(list(self.logs.values()))
@@ -168,7 +171,7 @@ class DataDir:
         if topic_partition in self._gone:
             # The checkpoints speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
             # one, its log start would cut the new one off.
-            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS):
+            for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED_OFFSETS):
                 drop_offsets(self._disk, f"{self.path}/{name}", self._gone)
             self._gone.clear()
         path = f"{self.path}/{partition_dir(topic_partition)}"

@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,7 +25,7 @@ from ottla.records.validate import Checked
 from ottla.storage import retention, time_lookup
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import EpochCache
-from ottla.storage.names import OFFSET_INDEX, SNAPSHOT, TIME_INDEX, delete_dir, parse_offset_file
+from ottla.storage.names import CLEANED, OFFSET_INDEX, SEGMENT_SUFFIXES, SNAPSHOT, SWAP, TIME_INDEX, delete_dir, parse_offset_file
 from ottla.storage.offset_index import INT32_MAX
 from ottla.storage.results import AppendInfo, FlushPlan, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment, SegmentCache
@@ -56,9 +57,11 @@ class Log:
         "_places",
         "_random",
         "_sealed_unflushed",
+        "_segment_ms",
         "_segments",
         "_truncations",
         "active",
+        "cleaned_offset",
         "closed",
         "dir",
         "epochs",
@@ -93,6 +96,7 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self._config = config
+        self._segment_ms = config.segment_ms_max
         self.epochs = epochs
         self._cache = cache
         self._segments = segments
@@ -104,6 +108,8 @@ class Log:
         self._high_watermark = log_start_offset
         self.size_bytes = sum(segment.size for segment in segments)
         self.last_flush_ms = now_ms
+        self.cleaned_offset: int | None = None
+        """Compaction has been over all before it: the first dirty offset. None: never."""
         self.closed = False
         self._deleted: list[_Deleted] = []
         self._dir_dirty = True
@@ -123,6 +129,7 @@ class Log:
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
+        self._segment_ms = config.segment_ms_max
         for segment in self._segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -149,6 +156,15 @@ class Log:
     @property
     def segment_bases(self) -> list[int]:
         return list(self._bases)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def truncations(self) -> int:
+        """Changes when the log was cut at its end."""
+        return self._truncations
 
     @property
     def unflushed_messages(self) -> int:
@@ -280,7 +296,7 @@ class Log:
         if base_ms is None:
             base_ms = segment.age_base()
         waited_ms = max_timestamp - base_ms if base_ms >= 0 else now_ms - segment.created_ms
-        return waited_ms > config.segment_ms - segment.jitter_ms or not segment.has_room(config.index_bytes_max)
+        return waited_ms > self._segment_ms - segment.jitter_ms or not segment.has_room(config.index_bytes_max)
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin a new one at the log end. Nothing to do while the active one is empty."""
@@ -300,7 +316,7 @@ class Log:
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
-        jitter_limit = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_limit = min(config.segment_jitter_ms, self._segment_ms)
         return Segment.create(
             self._disk,
             self.dir,
@@ -483,6 +499,27 @@ class Log:
             self._deleted.append(_Deleted(paths, None, [segment]))
         return bases
 
+    def replace_segments(self, former: Sequence[Segment], cleaned: Segment) -> None:
+        """Put one segment in the place of some that follow each other (compaction). Its files are flushed, named `.cleaned`.
+
+        The names change in an order in which a crash, wherever it comes, leaves the old or the new (`recovery` finishes it): all
+        of the new are `.swap` before the first of the old goes, and have their names only when the last of the old has gone.
+        Who reads the old ones keeps them.
+        """
+        slot = self._bases.index(former[0].base_offset)
+        end = slot + len(former)
+        assert self._segments[slot:end] == list(former)
+        assert end < len(self._segments), "the active segment is never replaced"
+        # The name of the .log is what makes a segment: it is the last to become .swap, the first to be itself.
+        cleaned.rename_files(CLEANED, SWAP, reversed(SEGMENT_SUFFIXES))
+        cleaned.end_offset = former[-1].end_offset
+        self._sealed_unflushed = [segment for segment in self._sealed_unflushed if segment not in former]
+        self._drop_segments(slot, end)
+        cleaned.rename_files(SWAP, "", SEGMENT_SUFFIXES)
+        self._segments.insert(slot, cleaned)
+        self._bases.insert(slot, cleaned.base_offset)
+        self.size_bytes += cleaned.size
+
     def _move_start(self, offset: int) -> None:
         """The recovery point stays: were it moved along and written down without the start, a crash would bring records back
         that were never flushed, and believe them."""
@@ -568,6 +605,8 @@ class Log:
     def _cut_marks(self, offset: int) -> None:
         self.log_start_offset = min(self.log_start_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = min(self.cleaned_offset, offset)
         self._high_watermark = max(min(self._high_watermark, offset), self.log_start_offset)
         for name in self._disk.list(self.dir):  # snapshots of producers whose records are gone
             parsed = parse_offset_file(name)

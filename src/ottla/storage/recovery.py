@@ -44,6 +44,7 @@ class Found:
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int | None = None
 
 
 def open_log(
@@ -63,10 +64,11 @@ def open_log(
     epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
 
     if found.clean and not _ends_whole(segments):
-        found = Found(False, 0, found.log_start_offset)
+        found = Found(False, 0, found.log_start_offset, found.cleaned_offset)
     if not found.clean:
         gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
-        segments = _recover(segments, found.recovery_point, epochs, disk, gaps=gaps)
+        cleaned_offset = INT64_MAX if gaps else found.cleaned_offset or 0
+        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset)
         if segments and found.recovery_point >= segments[-1].end_offset:
             # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
             # a recovery that was killed, must not come back.
@@ -86,7 +88,7 @@ def open_log(
     log_start_offset = max(found.log_start_offset, segments[0].base_offset)
     epochs.truncate_end(active.end_offset)
     epochs.truncate_start(log_start_offset)
-    return Log(
+    log = Log(
         disk,
         random,
         dir,
@@ -100,6 +102,8 @@ def open_log(
         cache,
         now_ms,
     )
+    log.cleaned_offset = found.cleaned_offset
+    return log
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +236,13 @@ def _ends_whole(segments: list[Segment]) -> bool:
     return True
 
 
-def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk, *, gaps: bool) -> list[Segment]:
+def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk, cleaned_offset: int) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
     A crash may take whole batches off the end of a segment and leave the next one. The log then ends there: what follows was
-    not flushed either, and readers must not skip records unawares. Compaction makes such `gaps` too, and is recognised where it
-    left others: a segment that lacks records inside may lack them at its end.
+    not flushed either, and readers must not skip records unawares. Compaction by Kafka makes such gaps too: before
+    `cleaned_offset` they are expected, and behind it recognised where there are others, a segment that lacks records inside may
+    lack them at its end.
     """
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     for segment in segments[:first]:
@@ -251,7 +256,7 @@ def _recover(segments: list[Segment], recovery_point: int, epochs: EpochCache, d
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
         end_offset, cut_bytes, dense = _recover_segment(segment, follower, epochs)
-        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and dense and not gaps):
+        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and dense and segment.base_offset >= cleaned_offset):
             segment.end_offset = end_offset
             _remove_segments(disk, segments[slot + 1 :])
             return segments[: slot + 1]

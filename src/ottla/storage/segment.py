@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
@@ -315,6 +315,13 @@ class Segment:
             file.close()
         self._index = None
         self._time_index = None
+
+    def rename_files(self, source: str, target: str, suffixes: Iterable[str]) -> None:
+        """Give the files whose names end in `source` another ending, in the order given. The txn index need not be there."""
+        for suffix in suffixes:
+            path = self.path(suffix)
+            if suffix != TXN_INDEX or self._disk.exists(path + source):
+                self._disk.rename(path + source, path + target)
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`; returns what is to be removed later. Readers keep what they have."""
