@@ -16,6 +16,7 @@ import signal
 from collections.abc import Callable
 
 from ottla.broker.controller_host import ControllerHost, resolve_identity
+from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.partitions import Partitions
@@ -46,6 +47,7 @@ class Broker:
     partitions: Partitions
     purgatory: Purgatory
     controller: ControllerHost
+    coordinators: Coordinators
     store: MetadataStore
 
     def __init__(
@@ -133,6 +135,8 @@ class Broker:
         )
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
+        self.coordinators = Coordinators(self, loop)
+        self._undo.append(self.coordinators.close)
         await self._listen()
         await self._start_controller()
         self.partitions.remove_strays()
@@ -251,6 +255,7 @@ class Broker:
     def _apply(self, image: ClusterImage) -> None:
         self._image = image
         self.partitions.apply(image)
+        self.coordinators.apply(image)
 
     def _found_topics(self) -> list[FoundTopic]:
         """The topics whose partitions lie in the data directories."""
@@ -266,6 +271,7 @@ class Broker:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
         self.settings = settings
         self.server.limits = _limits(settings)
+        self.coordinators.settings_changed(settings)
         for warning in settings.warnings:
             logger.warning("%s", warning)
 

@@ -1,11 +1,13 @@
-"""FindCoordinator: where a group or a transaction is coordinated.
+"""FindCoordinator: where a group or a transaction is coordinated (F37).
 
-Groups and transactions are not served yet, so no broker coordinates them: every key gets COORDINATOR_NOT_AVAILABLE, which clients
-take as "ask again". Up to version 3 a request has one key and the reply one answer; from 4 on both have lists (KIP-699).
+The first request for a group creates the topic of offsets, and is answered when that is done: Kafka has the client ask again.
+Transactions and share groups are not served yet: their keys get COORDINATOR_NOT_AVAILABLE, which clients take as "ask again".
+Up to version 3 a request has one key and the reply one answer; from 4 on both have lists (KIP-699).
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from ottla.broker.context import RequestContext
@@ -20,18 +22,57 @@ _BATCHED_FROM: Final = 4
 _NOBODY: Final = -1
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     known = (_GROUP, _TRANSACTION, _SHARE) if context.version >= _SHARE_FROM else (_GROUP, _TRANSACTION)
+    keys = request.coordinator_keys if context.version >= _BATCHED_FROM else [request.key]
     if request.key_type not in known:
-        error = KafkaError(
-            ErrorCode.INVALID_REQUEST, f"version {context.version} knows no coordinator of type {request.key_type}"
+        return _answer(
+            context,
+            keys,
+            KafkaError(ErrorCode.INVALID_REQUEST, f"version {context.version} knows no coordinator of type {request.key_type}"),
         )
-    else:
+    if request.key_type != _GROUP:
         what = ("groups", "transactions", "share groups")[request.key_type]
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this release does not coordinate {what} yet")
-    if context.version < _BATCHED_FROM:
-        return FindCoordinatorResponse(error_code=error.code, error_message=error.detail, node_id=_NOBODY, host="", port=_NOBODY)
-    return FindCoordinatorResponse(coordinators=[_nobody(key, error) for key in request.coordinator_keys])
+        return _answer(
+            context, keys, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this release does not coordinate {what} yet")
+        )
+    if keys and context.broker.coordinators.known_leader_of(keys[0]) is None:
+        return _after_creation(context, keys)
+    return _answer(context, keys, None)
+
+
+async def _after_creation(context: RequestContext, keys: Sequence[str]) -> FindCoordinatorResponse:
+    try:
+        await context.broker.coordinators.leader_of(keys[0])
+    except KafkaError as error:
+        return _answer(context, keys, error)
+    return _answer(context, keys, None)
+
+
+def _answer(context: RequestContext, keys: Sequence[str], error: KafkaError | None) -> FindCoordinatorResponse:
+    found = [_find(context, key) if error is None else _nobody(key, error) for key in keys]
+    if context.version >= _BATCHED_FROM:
+        return FindCoordinatorResponse(coordinators=found)
+    only = found[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _find(context: RequestContext, key: str) -> Coordinator:
+    broker = context.broker
+    leader_id = broker.coordinators.known_leader_of(key)
+    leader = broker.image.brokers.get(leader_id) if leader_id is not None else None
+    endpoint = leader.endpoint(context.listener_name) if leader is not None else None
+    if leader is None or endpoint is None:
+        return _nobody(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the group {key} now"))
+    return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
 
 
 def _nobody(key: str, error: KafkaError) -> Coordinator:

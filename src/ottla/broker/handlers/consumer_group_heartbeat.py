@@ -1,0 +1,24 @@
+"""ConsumerGroupHeartbeat: everything a member of the new group protocol says and hears (KIP-848, F40)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators import Reply
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+VERSIONS = (0, 1)
+
+
+def handle(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    coordinators = context.broker.coordinators
+    hosted, shard = coordinators.shard_for(request.group_id)
+    reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
+    decision = shard.consumer_group_heartbeat(request, coordinators.caller(context), reply, coordinators.now_ms())
+    return coordinators.reply_of(hosted, reply, decision)

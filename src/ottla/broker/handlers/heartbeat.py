@@ -1,0 +1,27 @@
+"""Heartbeat: a member of a classic group lives, and hears whether a rebalance has begun (F39). Answered at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators import Reply
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+VERSIONS = (0, 4)
+
+
+def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    coordinators = context.broker.coordinators
+    try:
+        hosted, shard = coordinators.shard_for(request.group_id)
+    except KafkaError as error:
+        if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Nothing is known yet, and sessions begin anew once it is: no reason to disquiet the member.
+            return HeartbeatResponse()
+        raise
+    reply: Reply[HeartbeatResponse] = Reply()
+    return coordinators.reply_of(hosted, reply, shard.heartbeat(request, reply, coordinators.now_ms()))

@@ -1,0 +1,156 @@
+"""OffsetFetch: how far a group has read (F41).
+
+A group or a partition nobody committed for is offset -1 without an error (G08). Without a list of topics all are meant. From
+version 8 on several groups may be asked for, each with an error of its own; before, the one group's error is that of the reply,
+and in version 1, which has no room for it, that of each partition. From version 10 on topics are named by id. Version 0, which
+read from ZooKeeper, is not served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from ottla.broker.context import RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from ottla.types import NO_OFFSET
+
+VERSIONS = (1, 10)
+
+_GROUP_ERROR_FROM: Final = 2
+_GROUPS_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
+
+
+def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    asked = request.groups if context.version >= _GROUPS_FROM else [_only_group(request)]
+    found = [_fetch(group, request.require_stable, context) for group in asked]
+    if any(isinstance(group, asyncio.Future) for group in found):
+        return _after_commit(found, request, context)
+    return _response(found, request, context.version)
+
+
+async def _after_commit(found: list[Any], request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    groups = [await group if isinstance(group, asyncio.Future) else group for group in found]
+    return _response(groups, request, context.version)
+
+
+def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext) -> Any:
+    coordinators = context.broker.coordinators
+    unknown: list[OffsetFetchResponseTopics] = []
+    if context.version >= _TOPIC_IDS_FROM and group.topics is not None:
+        unknown = _name_topics(group, context)
+
+    def read() -> OffsetFetchResponseGroup:
+        try:
+            answer = shard.offset_fetch(group, require_stable=require_stable)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+        if unknown:
+            answer.topics += unknown
+        return answer
+
+    try:
+        hosted, shard = coordinators.shard_for(group.group_id)
+        return coordinators.when_committed(hosted, read)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+
+
+def _name_topics(group: OffsetFetchRequestGroup, context: RequestContext) -> list[OffsetFetchResponseTopics]:
+    """Put names to the ids; answers to those that have none."""
+    unknown: list[OffsetFetchResponseTopics] = []
+    named: list[OffsetFetchRequestTopics] = []
+    for topic in group.topics or ():
+        name = context.broker.partitions.topic_name(topic.topic_id)
+        if name is not None:
+            topic.name = name
+            named.append(topic)
+            continue
+        unknown.append(
+            OffsetFetchResponseTopics(
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetFetchResponsePartitions(
+                        partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+        )
+    group.topics = named
+    return unknown
+
+
+def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = request.topics
+    return OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
+    )
+
+
+def _response(groups: list[OffsetFetchResponseGroup], request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    if version >= _GROUPS_FROM:
+        return OffsetFetchResponse(groups=groups)
+    only = groups[0]
+    if only.error_code and version < _GROUP_ERROR_FROM:
+        return _failed(request, only.error_code)
+    return OffsetFetchResponse(
+        error_code=only.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in only.topics
+        ],
+    )
+
+
+def _failed(request: OffsetFetchRequest, code: int) -> OffsetFetchResponse:
+    """The error of the one group, in each partition asked for."""
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )
+
+
+def refuse(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    if request.groups:
+        return OffsetFetchResponse(
+            groups=[OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code) for group in request.groups]
+        )
+    return _failed(request, error.code)

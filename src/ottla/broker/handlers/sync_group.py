@@ -1,0 +1,24 @@
+"""SyncGroup: the leader of a classic group hands in the assignment, every member gets its part of it (F38).
+
+A follower's reply waits for the leader; the leader's, and with it all, for the assignment to be written down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators import Reply
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+VERSIONS = (0, 5)
+
+
+def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    coordinators = context.broker.coordinators
+    hosted, shard = coordinators.shard_for(request.group_id)
+    reply: Reply[SyncGroupResponse] = Reply()
+    return coordinators.reply_of(hosted, reply, shard.sync_group(request, reply, coordinators.now_ms()))
