@@ -1,28 +1,70 @@
 from __future__ import annotations
 
+from typing import Any
+
 from admin_kit import MetadataBroker, every_version, on_broker
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 
+class Coordinators:
+    """Knows who coordinates once it was waited for; a group without a leader is called "orphan"."""
+
+    def __init__(self, *, known: bool = True, error: KafkaError | None = None) -> None:
+        self.known = known
+        self.error = error
+
+    def known_leader_of(self, group_id: str) -> int | None:
+        if not self.known:
+            return None
+        return -1 if group_id == "orphan" else 1
+
+    async def leader_of(self, group_id: str) -> int:
+        if self.error is not None:
+            raise self.error
+        self.known = True
+        return 1
+
+
+async def ask(broker: MetadataBroker, version: int, *keys: str, kind: int = 0, listener: str = "PLAINTEXT") -> list[Any]:
+    """Each key's answer, whichever layout the version has."""
+    if version < 4:
+        requests = [FindCoordinatorRequest(key=key, key_type=kind) for key in keys]
+        return [await broker.ask("find_coordinator", version, request, listener) for request in requests]
+    request = FindCoordinatorRequest(coordinator_keys=list(keys), key_type=kind)
+    response = await broker.ask("find_coordinator", version, request, listener)
+    assert [found.key for found in response.coordinators] == list(keys)
+    return list(response.coordinators)
+
+
 @every_version("find_coordinator")
-def test_nobody_coordinates_yet_in_each_versions_layout(version: int) -> None:
+def test_a_groups_coordinator_in_each_versions_layout_by_the_clients_listener(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        if version < 4:
-            response = await broker.ask("find_coordinator", version, FindCoordinatorRequest(key="g"))
-            assert (response.error_code, response.node_id, response.host, response.port) == (
+        broker.coordinators = Coordinators(known=False)  # type: ignore[attr-defined]
+        for listener, host, port in (("PLAINTEXT", "127.0.0.1", 9092), ("OUTSIDE", "example.org", 443)):
+            for found in await ask(broker, version, "g", "h", listener=listener):
+                assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, host, port)
+
+    on_broker(test)
+
+
+@every_version("find_coordinator")
+def test_where_nobody_coordinates(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        broker.coordinators = Coordinators()  # type: ignore[attr-defined]
+        (orphan,) = await ask(broker, version, "orphan")
+        (unreachable,) = await ask(broker, version, "g", listener="GONE")
+        failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic of offsets cannot be created")
+        broker.coordinators = Coordinators(known=False, error=failure)  # type: ignore[attr-defined]
+        (failed,) = await ask(broker, version, "g")
+        for found in (orphan, unreachable, failed):
+            assert (found.error_code, found.node_id, found.host, found.port) == (
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 -1,
                 "",
                 -1,
             )
-        else:
-            response = await broker.ask("find_coordinator", version, FindCoordinatorRequest(coordinator_keys=["g", "h"]))
-            assert [(found.key, found.error_code, found.node_id) for found in response.coordinators] == [
-                ("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1),
-                ("h", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1),
-            ]
 
     on_broker(test)
 
@@ -33,16 +75,12 @@ def test_types_of_keys() -> None:
             (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (1, 2, ErrorCode.INVALID_REQUEST),
             (3, 9, ErrorCode.INVALID_REQUEST),
-        ):
-            response = await broker.ask("find_coordinator", version, FindCoordinatorRequest(key="g", key_type=kind))
-            assert response.error_code == code
-            assert response.error_message
-        for version, kind, code in (
             (5, 2, ErrorCode.INVALID_REQUEST),
             (6, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (6, -1, ErrorCode.INVALID_REQUEST),
         ):
-            request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=kind)
-            assert (await broker.ask("find_coordinator", version, request)).coordinators[0].error_code == code
+            (found,) = await ask(broker, version, "g", kind=kind)
+            assert (found.error_code, found.node_id) == (code, -1)
+            assert found.error_message
 
     on_broker(test)
