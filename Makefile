@@ -78,7 +78,7 @@ bench: setup ## beside Apache Kafka in one run: a table of ratios; QUICK=1 for a
 
 .PHONY: docs
 docs: setup ## the generated pages
-	$(PY) -m ottla.cluster.settings_page > docs/settings.md
+	$(PY) -m ottla.cluster.settings.page > docs/settings.md
 
 .PHONY: clean
 clean: ## what was built, not the .venv
