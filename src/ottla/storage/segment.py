@@ -309,12 +309,25 @@ class Segment:
         if self.active and self._index is not None:
             self.time_index.append(self.max_timestamp, self._offset_of_max)
             self.write_indexes()
+            self._flush_indexes()  # a clean stop vouches for them, and the next start does not read the log again
         self._cache.forget(self)
         file, self._file = self._file, None
         if file is not None:
             file.close()
         self._index = None
         self._time_index = None
+
+    def successor(self, created_ms: int) -> Segment:
+        """A sealed segment of the same base offset, whose files are still to be written (compaction)."""
+        return Segment(
+            self._disk,
+            self.dir,
+            self.base_offset,
+            index_interval_bytes=self.index_interval_bytes,
+            jitter_ms=self.jitter_ms,
+            now_ms=created_ms,
+            cache=self._cache,
+        )
 
     def rename_files(self, source: str, target: str, suffixes: Iterable[str]) -> None:
         """Give the files whose names end in `source` another ending, in the order given. The txn index need not be there."""
@@ -516,6 +529,9 @@ class Segment:
 
     def flush_files(self) -> None:
         self.file.flush()
+        self._flush_indexes()
+
+    def _flush_indexes(self) -> None:
         for suffix in (OFFSET_INDEX, TIME_INDEX):
             file = self._disk.open(self.path(suffix))
             try:
