@@ -32,15 +32,19 @@ class Bug:
     world: str
     """Where it is looked for: "log" or "broker"."""
     seeds_max: int
+    rules: tuple[str, ...]
+    """The checkers that may catch it; any other would have caught something else."""
     patches: Callable[[], list[Patch]]
 
 
 BUGS: Final[dict[str, Bug]] = {}
 
 
-def bug(summary: str, *, world: str, seeds_max: int) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+def bug(
+    summary: str, *, world: str, seeds_max: int, rules: str
+) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
     def add(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, seeds_max, patches)
+        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, seeds_max, tuple(rules.split()), patches)
         return patches
 
     return add
@@ -63,7 +67,7 @@ def planted(name: str) -> Iterator[None]:
 # --- recovery
 
 
-@bug("recovery does not check the CRC", world="log", seeds_max=60)
+@bug("recovery does not check the CRC", world="log", seeds_max=60, rules="no-torn-batch content flushed acknowledged offsets")
 def recovery_skips_crc() -> list[Patch]:
     original = Segment.rebuild_indexes
 
@@ -73,17 +77,17 @@ def recovery_skips_crc() -> list[Patch]:
     return [(Segment, "rebuild_indexes", rebuild_indexes)]
 
 
-@bug("the torn tail of a log is found and not cut off", world="log", seeds_max=40)
+@bug("the torn tail of a log is found and not cut off", world="log", seeds_max=40, rules="no-torn-batch")
 def torn_tail_kept() -> list[Patch]:
     return [(Segment, "cut_off", lambda self, position: None)]
 
 
-@bug("segments behind a cut are kept", world="log", seeds_max=40)
+@bug("segments behind a cut are kept", world="log", seeds_max=40, rules="no-torn-batch offsets content")
 def segments_behind_cut_kept() -> list[Patch]:
     return [(recovery, "_remove_segments", lambda disk, segments: None)]
 
 
-@bug("after a recovery the log ends one record early", world="log", seeds_max=20)
+@bug("after a recovery the log ends one record early", world="log", seeds_max=20, rules="offsets acknowledged")
 def log_end_off_by_one() -> list[Patch]:
     original = recovery.open_log
 
@@ -96,7 +100,12 @@ def log_end_off_by_one() -> list[Patch]:
     return [(data_dir, "open_log", open_log)]
 
 
-@bug("the mark of a clean stop outlives the start", world="log", seeds_max=120)
+@bug(
+    "the mark of a clean stop outlives the start",
+    world="log",
+    seeds_max=120,
+    rules="no-torn-batch epochs offsets content acknowledged index-is-scan",
+)
 def clean_mark_kept() -> list[Patch]:
     original = DataDir.load
 
@@ -109,7 +118,7 @@ def clean_mark_kept() -> list[Patch]:
     return [(DataDir, "load", load)]
 
 
-@bug("a rebuilt index is off by one", world="log", seeds_max=60)
+@bug("a rebuilt index is off by one", world="log", seeds_max=60, rules="index-is-scan read")
 def rebuilt_index_off_by_one() -> list[Patch]:
     original = Segment.rebuild_indexes
     append = OffsetIndex.append
@@ -129,7 +138,7 @@ def rebuilt_index_off_by_one() -> list[Patch]:
     return [(Segment, "rebuild_indexes", rebuild_indexes), (OffsetIndex, "append", shifted)]
 
 
-@bug("the epoch cache is not cut to the log's end", world="log", seeds_max=120)
+@bug("the epoch cache is not cut to the log's end", world="log", seeds_max=120, rules="epochs")
 def epochs_not_cut() -> list[Patch]:
     return [(EpochCache, "truncate_end", lambda self, end_offset: None)]
 
@@ -137,7 +146,7 @@ def epochs_not_cut() -> list[Patch]:
 # --- flushing and checkpoints
 
 
-@bug("the recovery point moves before the flush", world="log", seeds_max=20)
+@bug("the recovery point moves before the flush", world="log", seeds_max=20, rules="recovery-point")
 def recovery_point_early() -> list[Patch]:
     original = Log.flush_plan
 
@@ -150,7 +159,7 @@ def recovery_point_early() -> list[Patch]:
     return [(Log, "flush_plan", flush_plan)]
 
 
-@bug("names of new segments are not made durable", world="log", seeds_max=20)
+@bug("names of new segments are not made durable", world="log", seeds_max=20, rules="recovery-point flushed")
 def directory_not_flushed() -> list[Patch]:
     original = Log.flush_plan
 
@@ -163,7 +172,7 @@ def directory_not_flushed() -> list[Patch]:
     return [(Log, "flush_plan", flush_plan)]
 
 
-@bug("a checkpoint is written in place", world="log", seeds_max=60)
+@bug("a checkpoint is written in place", world="log", seeds_max=60, rules="checkpoint-whole")
 def checkpoint_in_place() -> list[Patch]:
     def replace_text(disk: Any, path: str, text: str, *_: Any) -> None:
         file = disk.open(path, create=True)
@@ -176,7 +185,7 @@ def checkpoint_in_place() -> list[Patch]:
     return [(checkpoint, "replace_text", replace_text)]
 
 
-@bug("a checkpoint is renamed before it is flushed", world="log", seeds_max=60)
+@bug("a checkpoint is renamed before it is flushed", world="log", seeds_max=60, rules="checkpoint-whole")
 def checkpoint_not_flushed() -> list[Patch]:
     def replace_text(disk: Any, path: str, text: str, *_: Any) -> None:
         file = disk.open(path + ".tmp", create=True)
@@ -189,7 +198,7 @@ def checkpoint_not_flushed() -> list[Patch]:
     return [(checkpoint, "replace_text", replace_text)]
 
 
-@bug("the log start is forgotten at a clean stop", world="log", seeds_max=40)
+@bug("the log start is forgotten at a clean stop", world="log", seeds_max=40, rules="log-start")
 def log_start_forgotten() -> list[Patch]:
     original = checkpoint.write_offsets
 
@@ -199,12 +208,12 @@ def log_start_forgotten() -> list[Patch]:
     return [(data_dir, "write_offsets", write_offsets)]
 
 
-@bug("flush.messages=1 does not flush before the answer", world="broker", seeds_max=40)
+@bug("flush.messages=1 does not flush before the answer", world="broker", seeds_max=40, rules="false-success")
 def flush_forgotten() -> list[Patch]:
     return [(Log, "flush", lambda self, now_ms=None: None)]
 
 
-@bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60)
+@bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60, rules="recovery-point flushed")
 def failed_flush_swallowed() -> list[Patch]:
     original = FlushPlan.run
 
@@ -220,7 +229,7 @@ def failed_flush_swallowed() -> list[Patch]:
 # --- appending
 
 
-@bug("an append is acknowledged before it is written", world="broker", seeds_max=10)
+@bug("an append is acknowledged before it is written", world="broker", seeds_max=10, rules="false-success")
 def acknowledged_before_written() -> list[Patch]:
     original = Log.append
     waiting: dict[int, tuple[Any, int, int]] = {}
@@ -238,7 +247,7 @@ def acknowledged_before_written() -> list[Patch]:
     return [(Log, "append", append)]
 
 
-@bug("a full disk goes unnoticed", world="log", seeds_max=120)
+@bug("a full disk goes unnoticed", world="log", seeds_max=120, rules="false-success acknowledged offsets no-torn-batch")
 def full_disk_swallowed() -> list[Patch]:
     original = Log._write
 
@@ -252,7 +261,7 @@ def full_disk_swallowed() -> list[Patch]:
     return [(Log, "_write", write)]
 
 
-@bug("a rolled segment is named one offset too low", world="log", seeds_max=10)
+@bug("a rolled segment is named one offset too low", world="log", seeds_max=10, rules="read offsets content")
 def roll_off_by_one() -> list[Patch]:
     original = Log._roll
 
@@ -262,7 +271,7 @@ def roll_off_by_one() -> list[Patch]:
     return [(Log, "_roll", roll)]
 
 
-@bug("index entries behind a truncation are kept", world="log", seeds_max=400)
+@bug("index entries behind a truncation are kept", world="log", seeds_max=400, rules="index-is-scan read")
 def index_not_truncated() -> list[Patch]:
     return [(OffsetIndex, "truncate", lambda self, offset: None)]
 
@@ -270,7 +279,7 @@ def index_not_truncated() -> list[Patch]:
 # --- reading
 
 
-@bug("a read goes beyond the high watermark", world="log", seeds_max=20)
+@bug("a read goes beyond the high watermark", world="log", seeds_max=20, rules="read-bound")
 def read_beyond_high_watermark() -> list[Patch]:
     original = Log.read
 
@@ -280,7 +289,7 @@ def read_beyond_high_watermark() -> list[Patch]:
     return [(Log, "read", read)]
 
 
-@bug("deleted records can be read", world="broker", seeds_max=40)
+@bug("deleted records can be read", world="broker", seeds_max=40, rules="delete-records read-bound")
 def deleted_records_readable() -> list[Patch]:
     original = Log.read
 
@@ -294,7 +303,7 @@ def deleted_records_readable() -> list[Patch]:
     return [(Log, "read", read)]
 
 
-@bug("a lookup in the offset index lands one entry late", world="log", seeds_max=10)
+@bug("a lookup in the offset index lands one entry late", world="log", seeds_max=10, rules="read")
 def index_lookup_late() -> list[Patch]:
     def position_of(self: OffsetIndex, offset: int) -> int:
         late = [position for found, position in self.entries() if found >= offset]
@@ -303,7 +312,7 @@ def index_lookup_late() -> list[Patch]:
     return [(OffsetIndex, "position_of", position_of)]
 
 
-@bug("a lookup by time gives the last record of the batch, not the first", world="log", seeds_max=40)
+@bug("a lookup by time gives the last record of the batch, not the first", world="log", seeds_max=40, rules="time-lookup")
 def time_lookup_last() -> list[Patch]:
     def offset_of_timestamp(buffer: Any, info: Any, target_ms: int) -> TimestampAndOffset | None:
         late = [record for record in read_records(buffer, info) if record.timestamp >= target_ms]
@@ -315,7 +324,7 @@ def time_lookup_last() -> list[Patch]:
 # --- deleting
 
 
-@bug("retention takes one segment too many", world="log", seeds_max=20)
+@bug("retention takes one segment too many", world="log", seeds_max=20, rules="retention")
 def retention_one_too_many() -> list[Patch]:
     original = Log.apply_retention
 
@@ -329,7 +338,7 @@ def retention_one_too_many() -> list[Patch]:
     return [(Log, "apply_retention", apply_retention)]
 
 
-@bug("retention does not look at the high watermark", world="log", seeds_max=200)
+@bug("retention does not look at the high watermark", world="log", seeds_max=200, rules="retention")
 def retention_beyond_high_watermark() -> list[Patch]:
     original = Log.apply_retention
 
@@ -340,7 +349,7 @@ def retention_beyond_high_watermark() -> list[Patch]:
     return [(Log, "apply_retention", apply_retention)]
 
 
-@bug("records above the high watermark can be deleted", world="log", seeds_max=60)
+@bug("records above the high watermark can be deleted", world="log", seeds_max=60, rules="delete-records")
 def deletion_beyond_high_watermark() -> list[Patch]:
     original = Log.advance_log_start
 
@@ -354,11 +363,11 @@ def deletion_beyond_high_watermark() -> list[Patch]:
 # --- waiting
 
 
-@bug("a fetch that waits is not woken by its deadline", world="broker", seeds_max=20)
+@bug("a fetch that waits is not woken by its deadline", world="broker", seeds_max=20, rules="hang")
 def deadline_forgotten() -> list[Patch]:
     original = Purgatory.wait
 
-    def wait(self: Purgatory, keys: Any, timeout_ms: int, **options: Any) -> Any:
-        return original(self, keys, timeout_ms * 100_000, **options)
+    def wait(self: Purgatory, keys: Any, timeout_ms: int, *rest: Any, **options: Any) -> Any:
+        return original(self, keys, timeout_ms * 100_000, *rest, **options)
 
     return [(Purgatory, "wait", wait)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,12 +93,12 @@ def _run_one(given: tuple[int, tuple[str, ...]]) -> Outcome:
     return run_seed(*given)
 
 
-def report(outcome: Outcome, bug: str = "", file_write: Callable[[str], object] = sys.stdout.write) -> None:
+def report(outcome: Outcome, bug: str = "") -> None:
     for line in outcome.last_events:
-        file_write(f"  {line}\n")
-    file_write(f"seed {outcome.seed}, {outcome.world} world: {outcome.rule}: {outcome.detail}\n")
+        print(f"  {line}")
+    print(f"seed {outcome.seed}, {outcome.world} world: {outcome.rule}: {outcome.detail}")
     planted_option = f" --bug {bug}" if bug else ""
-    file_write(f"replay: python -m ottla.sim --seed {outcome.seed} --world {outcome.world}{planted_option}\n")
+    print(f"replay: python -m ottla.sim --seed {outcome.seed} --world {outcome.world}{planted_option}")
 
 
 def _parse_range(text: str) -> range:

@@ -1,0 +1,212 @@
+"""Crashes in slow motion: what the seeded runs found once, told step by step (L01, L02, L03, L11)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ottla.records.record import build_batch
+from ottla.records.validate import Rules, check
+from ottla.sim.checkers import check_indexes, scan
+from ottla.sim.disk import SimDisk
+from ottla.sim.log_world import checkpoint_entries
+from ottla.sim.machine import SeededRandom
+from ottla.sim.process import Process, ProcessDied
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir
+from ottla.types import TopicPartition
+
+NOW_MS = 1_700_000_000_000
+TP = TopicPartition("orders", 0)
+DIR = "/data/orders-0"
+RULES = Rules(timestamp_after_max_ms=1 << 62)
+WHOLE = LogConfig(segment_bytes=1 << 20, index_interval_bytes=0)
+SMALL = LogConfig(segment_bytes=200, index_interval_bytes=0)
+"""Two batches a segment."""
+
+
+class Computer:
+    """A disk, and one process after the other that opens the same data directory on it."""
+
+    def __init__(self, config=WHOLE, seed=1):
+        self.disk = SimDisk(random.Random(seed), page_bytes=64)
+        self.config = config
+        self.start()
+
+    def start(self):
+        self.process = Process("broker")
+        self.data_dir = DataDir.open(self.disk.view(self.process), "/data", 1, "cluster", SeededRandom(random.Random(2)))
+        logs = self.data_dir.load(lambda topic: self.config, NOW_MS)
+        self.log = logs[0] if logs else self.data_dir.create_log(TP, b"i" * 16, self.config, NOW_MS)
+        return self.log
+
+    def kill(self):
+        self.process.die()
+        self.disk.kill(self.process)
+
+    def crash(self):
+        self.process.die()
+        self.disk.crash()
+
+    def append(self, *values, epoch=0):
+        for value in values:
+            batch = bytearray(build_batch([(None, value, (), NOW_MS)]))
+            self.log.append(check(batch, RULES, NOW_MS), epoch, NOW_MS)
+        self.log.high_watermark = self.log.log_end_offset
+
+    def checkpoint(self):
+        self.data_dir.write_checkpoints()
+
+    def path(self, base, suffix=".log"):
+        return f"{DIR}/{base:020d}{suffix}"
+
+    def set_bytes(self, path, data):
+        """Let the disk have other bytes than were written, durably."""
+        self.disk.node(path).data[:] = data
+        self.disk.settle()
+
+
+def test_l01_a_last_batch_cut_at_every_byte():
+    computer = Computer()
+    computer.append(b"one", b"two", epoch=0)
+    computer.append(b"three" * 5, epoch=7)
+    computer.kill()
+    whole = computer.disk.contents(computer.path(0))
+    ends = [batch.position + len(batch.data) for batch in scan(whole)[0]]
+    for size in range(len(whole)):
+        computer.set_bytes(computer.path(0), whole[:size])
+        log = computer.start()
+        kept = sum(end <= size for end in ends)
+        assert log.log_end_offset == kept
+        assert computer.disk.contents(computer.path(0)) == whole[: ([0, *ends])[kept]]
+        assert log.latest_epoch == (-1 if kept == 0 else 0), "the epoch of the torn batch never was"
+        check_indexes(computer.disk, DIR)
+        computer.kill()
+
+
+def test_l01_zeros_behind_the_last_batch_are_cut_off():
+    computer = Computer()
+    computer.append(b"one", b"two")
+    computer.kill()
+    whole = computer.disk.contents(computer.path(0))
+    for zeros in (1, 11, 12, 60, 61, 62, 4096):
+        computer.set_bytes(computer.path(0), whole + bytes(zeros))
+        assert computer.start().log_end_offset == 2
+        assert computer.disk.contents(computer.path(0)) == whole
+        computer.kill()
+
+
+def test_l02_a_flipped_bit_ends_the_log_and_later_segments_go():
+    computer = Computer(SMALL)
+    computer.append(*(b"%060d" % number for number in range(8)))
+    assert computer.log.segment_count > 3
+    computer.kill()
+    second = computer.log.segment_bases[1]
+    computer.disk.flip_bit(computer.path(second), 80)
+    log = computer.start()
+    assert log.log_end_offset == second
+    assert log.segment_bases == computer.log.segment_bases
+    computer.append(b"again")
+    assert computer.log.log_end_offset == second + 1
+
+
+def test_l11_a_death_at_every_step_leaves_the_old_checkpoint_or_the_new():
+    seen = set()
+    for step in range(1, 60):
+        for seed in range(3):
+            computer = Computer(seed=seed)
+            computer.append(b"one")
+            computer.log.flush(NOW_MS)
+            computer.checkpoint()
+            computer.append(b"two")
+            computer.log.flush(NOW_MS)
+            computer.disk.crash_after(step, computer.process.die)
+            try:
+                computer.checkpoint()
+            except ProcessDied:
+                computer.disk.crash()
+                seen.add(checkpoint_entries(computer.disk, "/data/recovery-point-offset-checkpoint")["orders", 0])
+                assert computer.start().log_end_offset == 2
+            else:
+                assert seen == {1, 2}
+                return
+    pytest.fail("a checkpoint of one log takes fewer steps than that")
+
+
+def test_a_new_log_directory_is_there_after_a_crash():
+    """Log world, seed 31: its name was not durable, and with it all that was flushed in it was gone."""
+    for seed in range(20):
+        computer = Computer(seed=seed)
+        computer.append(b"one")
+        computer.log.flush(NOW_MS)
+        computer.crash()
+        assert computer.start().log_end_offset == 1
+
+
+def test_a_log_made_again_does_not_inherit_the_recovery_point():
+    """Log world, seed 72: unflushed segments of the new log were believed, because the old one had been flushed that far."""
+    computer = Computer(SMALL)
+    computer.append(*(b"%060d" % number for number in range(8)))
+    computer.log.flush(NOW_MS)
+    computer.checkpoint()
+    computer.data_dir.delete_log(TP)
+    computer.log = computer.data_dir.create_log(TP, b"j" * 16, SMALL, NOW_MS)
+    computer.append(*(b"%061d" % number for number in range(8)))
+    computer.kill()
+    first = computer.disk.contents(computer.path(0))
+    computer.set_bytes(computer.path(0), first[:-5])
+    log = computer.start()
+    assert log.log_end_offset == len(scan(first)[0]) - 1
+
+
+def test_a_lost_segment_is_the_end_of_the_log():
+    """Log world, seed 39: an unflushed segment had lost its records, the next one had not, and readers fell in between."""
+    computer = Computer(SMALL)
+    computer.append(*(b"%060d" % number for number in range(8)))
+    computer.kill()
+    second = computer.log.segment_bases[1]
+    computer.set_bytes(computer.path(second), b"")
+    assert computer.start().log_end_offset == second
+
+
+def test_what_recovery_cut_off_does_not_come_back():
+    """Log world, seeds 57 and 27: the next crash gave a cut segment its tail back, and removed segments their names."""
+    for seed in range(30):
+        computer = Computer(SMALL, seed)
+        computer.append(*(b"%060d" % number for number in range(7)))
+        computer.log.flush(NOW_MS)
+        computer.kill()
+        second = computer.log.segment_bases[1]
+        computer.disk.flip_bit(computer.path(second), 80)
+        computer.start()
+        computer.append(b"new" * 20)
+        computer.crash()
+        log = computer.start()
+        batches = scan(computer.disk.contents(computer.path(second)))[0]
+        assert log.log_end_offset in (second, second + 1)
+        assert [batch.base_offset for batch in batches] == list(range(second, log.log_end_offset))
+        assert not any(b"%060d" % second in batch.data for batch in batches), "the damaged batch is back"
+
+
+def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
+    """Log world, seed 55: records below the new start, never flushed, came back and were believed."""
+    for step in range(1, 40):
+        computer = Computer(SMALL, seed=step)
+        computer.append(*(b"%060d" % number for number in range(7)))
+        computer.log.advance_log_start(3)
+        computer.disk.crash_after(step, computer.process.die)
+        try:
+            computer.checkpoint()
+        except ProcessDied:
+            pass
+        computer.crash()
+        points = checkpoint_entries(computer.disk, "/data/recovery-point-offset-checkpoint")
+        starts = checkpoint_entries(computer.disk, "/data/log-start-offset-checkpoint")
+        if points.get(("orders", 0), 0) == 3:
+            assert starts["orders", 0] == 3
+        log = computer.start()
+        for base in log.segment_bases:
+            data = computer.disk.contents(computer.path(base))
+            if base + 2 > log.log_start_offset:
+                assert scan(data)[1] == len(data)

@@ -1,0 +1,119 @@
+"""The checkers see what they are there for: each rule, broken by hand."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from ottla.records.record import build_batch
+from ottla.sim.checkers import LogModel, Violation, Written, check_contents, check_indexes, guaranteed_end, scan
+from ottla.sim.disk import SimDisk
+from ottla.sim.partition_model import PartitionModel
+from ottla.sim.process import Process
+from ottla.sim.trace import Trace
+
+
+def batch(offset, *values, timestamp=1000, epoch=0):
+    built = build_batch([(None, value, (), timestamp + n) for n, value in enumerate(values)], base_offset=offset)
+    return built[:12] + struct.pack(">i", epoch) + built[16:]
+
+
+def new_log(*batches):
+    disk = SimDisk(random.Random(1))
+    view = disk.view(Process("p"))
+    view.make_dirs("/d/t-0")
+    file = view.open("/d/t-0/00000000000000000000.log", create=True)
+    file.write(0, list(batches))
+    return disk, view, file
+
+
+def model_of(*batches):
+    model = LogModel("t-0")
+    for data in batches:
+        for found in scan(data)[0]:
+            model.add(Written(found.base_offset, found.last_offset, 0, (1000,), found.data))
+    return model
+
+
+def broken(check):
+    with pytest.raises(Violation) as violation:
+        check()
+    return violation.value.rule
+
+
+def test_contents():
+    one, two = batch(0, b"a", b"b"), batch(2, b"c")
+    disk, _, _ = new_log(one, two)
+    check_contents(disk, "/d/t-0", model_of(one, two))
+    assert broken(lambda: check_contents(disk, "/d/t-0", model_of(one))) == "offsets"
+    assert broken(lambda: check_contents(disk, "/d/t-0", model_of(one, batch(2, b"X")))) == "content"
+    disk, _, _ = new_log(one, batch(3, b"c"))
+    assert broken(lambda: check_contents(disk, "/d/t-0", model_of(one, two))) == "offsets"
+    disk, _, _ = new_log(one, two[:-1])
+    assert broken(lambda: check_contents(disk, "/d/t-0", model_of(one, two))) == "no-torn-batch"
+
+
+@pytest.mark.parametrize(
+    ("index", "time_index", "holds"),
+    [
+        ([(2, None)], [(1001, 1)], True),
+        ([(1, None)], [], False),
+        ([(2, 5)], [], False),
+        ([], [(1001, 0)], False),
+        ([], [(999, 1)], False),
+    ],
+)
+def test_indexes(index, time_index, holds):
+    one, two = batch(0, b"a", b"b"), batch(2, b"c")
+    disk, view, _ = new_log(one, two)
+    entries = [struct.pack(">ii", offset, len(one) if position is None else position) for offset, position in index]
+    view.open("/d/t-0/00000000000000000000.index", create=True).write(0, [b"".join(entries)])
+    times = [struct.pack(">qi", timestamp, offset) for timestamp, offset in time_index]
+    view.open("/d/t-0/00000000000000000000.timeindex", create=True).write(0, [b"".join(times), bytes(12)])
+    if holds:
+        check_indexes(disk, "/d/t-0")
+    else:
+        assert broken(lambda: check_indexes(disk, "/d/t-0")) == "index-is-scan"
+
+
+def test_what_is_guaranteed_needs_bytes_and_names():
+    one, two = batch(0, b"a", b"b"), batch(2, b"c")
+    disk, view, file = new_log(one)
+    assert guaranteed_end(disk, "/d/t-0", 0) == 0
+    file.flush()
+    assert guaranteed_end(disk, "/d/t-0", 0) == 0, "its name may be lost"
+    view.flush_dir("/d/t-0")
+    assert guaranteed_end(disk, "/d/t-0", 0) == 2
+    file.write(len(one), [two])
+    assert guaranteed_end(disk, "/d/t-0", 0) == 2
+    file.flush()
+    assert guaranteed_end(disk, "/d/t-0", 0) == 3
+    file.truncate(len(one))
+    assert guaranteed_end(disk, "/d/t-0", 0) == 2
+
+
+def test_a_batch_is_stored_once_where_it_was_acknowledged():
+    model = PartitionModel("t-0", bytes(16))
+    first, second = batch(0, b"a"), batch(0, b"b")
+    sent = model.send(first, (1000,))
+    model.acknowledge(sent, 5)
+    assert model.observe(scan(batch(5, b"a"))[0][0]) is sent
+    assert broken(lambda: model.observe(scan(batch(6, b"a"))[0][0])) == "offsets"
+    assert broken(lambda: model.observe(scan(second)[0][0])) == "content"
+    other = model.send(second, (1000,))
+    assert broken(lambda: model.acknowledge(other, 5)) == "content"
+    model.forget_lost(5)
+    assert broken(lambda: model.observe(scan(batch(5, b"a"))[0][0])) == "came-back"
+
+
+def test_a_trace_keeps_the_last_lines_and_a_hash_of_all():
+    one, two = Trace(lambda: 1.0, keep=2), Trace(lambda: 1.0, keep=2)
+    for trace in (one, two):
+        for event in "abc":
+            trace.add(event)
+    assert [line.split()[-1] for line in one.last] == ["b", "c"]
+    assert one.digest == two.digest
+    two.add("d")
+    assert one.digest != two.digest
