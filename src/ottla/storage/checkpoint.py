@@ -35,18 +35,23 @@ def read_text(disk: Disk, path: str) -> str | None:
         raise CorruptCheckpoint(f"{path} is not text") from None
 
 
-def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp") -> None:
-    """Write the file so that a crash at any moment leaves the old content or the new."""
+def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp", *, flush: bool = True) -> None:
+    """Write the file so that a crash at any moment leaves the old content or the new.
+
+    Without `flush` that holds for the death of the process only; the machine's may leave neither.
+    """
     temporary = path + temporary_suffix
     file = disk.open(temporary, create=True)
     try:
         file.truncate(0)
         file.write(0, [text.encode()])
-        file.flush()
+        if flush:
+            file.flush()
     finally:
         file.close()
     disk.rename(temporary, path)
-    disk.flush_dir(path.rpartition("/")[0])
+    if flush:
+        disk.flush_dir(path.rpartition("/")[0])
 
 
 def _write_entries(disk: Disk, path: str, entries: Iterable[str], temporary_suffix: str = ".tmp") -> None:
@@ -113,7 +118,19 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
-    replace_text(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}")
+    """Not flushed: the log does that with the first records it flushes (`Log.metadata_written`)."""
+    replace_text(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}", flush=False)
+
+
+def write_swap_mark(disk: Disk, path: str, log_start_offset: int) -> None:
+    """Durable: see `replica_copy`."""
+    replace_text(disk, path, f"version: 0\nlog_start_offset: {log_start_offset}")
+
+
+def read_swap_mark(disk: Disk, path: str) -> int | None:
+    """The log start at the time of the swap; None where there was none."""
+    text = read_text(disk, path)
+    return None if text is None else _number(_fields(text, ":").get("log_start_offset", "0"), path)
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:

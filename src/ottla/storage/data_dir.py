@@ -11,7 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Disk, File, Random
@@ -20,6 +21,7 @@ from ottla.storage.checkpoint import (
     drop_offsets,
     read_offsets,
     read_properties,
+    read_swap_mark,
     write_clean_shutdown,
     write_offsets,
     write_partition_metadata,
@@ -38,6 +40,9 @@ from ottla.storage.names import (
     METADATA_DIR,
     PARTITION_METADATA,
     RECOVERY_POINTS,
+    REPLICA_SWAP,
+    future_dir,
+    parse_future_dir,
     parse_partition_dir,
     partition_dir,
 )
@@ -48,6 +53,42 @@ from ottla.types import ZERO_UUID, TopicPartition
 
 class DataDirRefused(Exception):
     """A directory that belongs to another broker or cluster, or that cannot be understood. The sentence is for the user."""
+
+
+_CACHE_OF_A_THREAD = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    recovery_points: dict[TopicPartition, int]
+    log_starts: dict[TopicPartition, int]
+    high_watermarks: dict[TopicPartition, int]
+    cleaned: dict[TopicPartition, int]
+
+    def partitions(self) -> set[TopicPartition]:
+        return self.recovery_points.keys() | self.log_starts.keys() | self.high_watermarks.keys() | self.cleaned.keys()
+
+
+class Loading:
+    """The logs of a directory, to be opened. Several threads may `work` at once: each takes the next that is left."""
+
+    def __init__(self, checkpoints: Checkpoints, found: list[tuple[TopicPartition, bool, Callable[[SegmentCache], Log]]]) -> None:
+        self.checkpoints = checkpoints
+        self.given_up = False
+        """Set it, and the workers stop after the log they have."""
+        self.opened: list[tuple[TopicPartition, bool, Log]] = []
+        self._count = len(found)
+        self._left = iter(found)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def work(self) -> None:
+        cache = SegmentCache(_CACHE_OF_A_THREAD)
+        for partition, future, open_it in self._left:
+            self.opened.append((partition, future, open_it(cache)))
+            if self.given_up:
+                break
 
 
 class DataDir:
@@ -69,6 +110,10 @@ class DataDir:
         self.broker_id = broker_id
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
+        self.futures: dict[TopicPartition, Log] = {}
+        """Logs on their way into this directory from another one."""
+        self.swapped: set[TopicPartition] = set()
+        """Logs that came here, while the copy they came from may still have its name."""
         self.error: OSError | None = None
         """Why the directory is offline."""
         self._gone: set[TopicPartition] = set()
@@ -123,30 +168,73 @@ class DataDir:
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> list[Log]:
         """Open every partition found. `config_of` gives the settings of a topic."""
+        loading = self.start_loading(config_of, now_ms)
+        loading.work()
+        return self.loaded(loading)
+
+    def start_loading(self, config_of: Callable[[str], LogConfig], now_ms: int) -> Loading:
+        """Look what is here. Then let one thread or several `work`, and end with `loaded`."""
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = self._disk.exists(marker)
         if self.was_clean:
             self._disk.remove(marker)
             self._disk.flush_dir(self.path)
-        recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        log_starts = self._read_checkpoint(LOG_STARTS)
-        high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        cleaned = self._read_checkpoint(CLEANED_OFFSETS)
+        checkpoints = Checkpoints(*map(self._read_checkpoint, (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED_OFFSETS)))
+
+        def opener(path: str, partition: TopicPartition, future: bool) -> Callable[[SegmentCache], Log]:
+            return lambda cache: self._open(path, partition, future, config_of(partition.topic), checkpoints, cache, now_ms)
+
+        found: list[tuple[TopicPartition, bool, Callable[[SegmentCache], Log]]] = []
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
                 self._disk.remove_tree(path)
                 continue
-            partition = parse_partition_dir(name)
+            future = parse_future_dir(name)
+            partition = future or parse_partition_dir(name)
             if partition is None or name == METADATA_DIR or not self._disk.is_dir(path):
                 continue
-            found = Found(self.was_clean, recovery_points.get(partition, 0), log_starts.get(partition, 0), cleaned.get(partition))
-            log = open_log(self._disk, self._random, path, partition, config_of(partition.topic), found, self._cache, now_ms)
-            log.high_watermark = high_watermarks.get(partition, 0)
-            self.logs[partition] = log
-        known = recovery_points.keys() | log_starts.keys() | high_watermarks.keys() | cleaned.keys()
-        self._gone = known - self.logs.keys()
-        if any(log.recovery_point < recovery_points.get(key, 0) for key, log in self.logs.items()):
+            found.append((partition, future is not None, opener(path, partition, future is not None)))
+        return Loading(checkpoints, found)
+
+    def _open(
+        self,
+        path: str,
+        partition: TopicPartition,
+        future: bool,
+        config: LogConfig,
+        checkpoints: Checkpoints,
+        cache: SegmentCache,
+        now_ms: int,
+    ) -> Log:
+        if future:
+            # No checkpoint speaks of it: unless the stop was clean it is read through from its first record.
+            found = Found(self.was_clean)
+            return open_log(self._disk, self._random, path, partition, config, found, cache, now_ms)
+        log_start = checkpoints.log_starts.get(partition, 0)
+        try:
+            swapped = read_swap_mark(self._disk, f"{path}/{REPLICA_SWAP}")
+        except CorruptCheckpoint:
+            swapped = 0
+        if swapped is not None:
+            self.swapped.add(partition)
+            log_start = max(log_start, swapped)
+        recovery_point = checkpoints.recovery_points.get(partition, 0)
+        found = Found(self.was_clean, recovery_point, log_start, checkpoints.cleaned.get(partition))
+        log = open_log(self._disk, self._random, path, partition, config, found, cache, now_ms)
+        log.high_watermark = checkpoints.high_watermarks.get(partition, 0)
+        return log
+
+    def loaded(self, loading: Loading) -> list[Log]:
+        """All of it has been opened."""
+        for partition, future, log in loading.opened:
+            log.use_cache(self._cache)
+            if not self.was_clean:
+                log.metadata_written()  # perhaps, and a crash of the machine may still take it
+            (self.futures if future else self.logs)[partition] = log
+        checkpoints = loading.checkpoints
+        self._gone = checkpoints.partitions() - self.logs.keys()
+        if any(log.recovery_point < checkpoints.recovery_points.get(key, 0) for key, log in self.logs.items()):
             # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
             self._write_recovery_points(list(self.logs.values()))
         return list(self.logs.values())
@@ -168,24 +256,66 @@ class DataDir:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
                 )
             return log
+        self.forget_former(topic_partition)
+        log = self.make_log(topic_partition, topic_id, config, now_ms)
+        self.logs[topic_partition] = log
+        return log
+
+    def forget_former(self, topic_partition: TopicPartition) -> None:
+        """The checkpoints may speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
+        one, its log start would cut the new one off."""
         if topic_partition in self._gone:
-            # The checkpoints speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
-            # one, its log start would cut the new one off.
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED_OFFSETS):
                 drop_offsets(self._disk, f"{self.path}/{name}", self._gone)
             self._gone.clear()
+
+    def make_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """The files of a new log that nobody knows yet: a worker may do that. `forget_former` comes before.
+
+        Nothing is flushed, the first flush of records does it all. A crash of the machine may take the directory, empty as it is:
+        it is made again.
+        """
         path = f"{self.path}/{partition_dir(topic_partition)}"
+        return self._make_log(path, topic_partition, topic_id, config, now_ms, self._cache)
+
+    def make_future_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        """The log to which one of another directory is copied. One thread at a time uses it, hence a cache of its own."""
+        self.check_online()
+        self.forget_former(topic_partition)
+        path = f"{self.path}/{future_dir(topic_partition, self._random.bytes(16))}"
+        log = self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
+        self.futures[topic_partition] = log
+        return log
+
+    def _make_log(
+        self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, cache: SegmentCache
+    ) -> Log:
         self._disk.make_dirs(path)
-        log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), self._cache, now_ms)
+        log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), cache, now_ms)
         if topic_id != ZERO_UUID:
             self.assign_topic_id(log, topic_id)  # before any record: data must never be taken for another topic's
-            log.dir_flushed()
-        self.logs[topic_partition] = log
         return log
+
+    def promote(self, topic_partition: TopicPartition) -> Log:
+        """The future log becomes the log: under its name, durably, marked as the whole one (`replica_copy.write_mark` was)."""
+        log = self.futures[topic_partition]
+        log.rename_dir(f"{self.path}/{partition_dir(topic_partition)}")
+        self._disk.flush_dir(self.path)
+        del self.futures[topic_partition]
+        log.use_cache(self._cache)
+        self.logs[topic_partition] = log
+        self.swapped.add(topic_partition)
+        return log
+
+    def drop_future(self, topic_partition: TopicPartition) -> str:
+        """Give up a move. Returns the renamed directory, for `remove_tree`."""
+        self._gone.add(topic_partition)
+        return self.futures.pop(topic_partition).delete()
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
         """Give its topic's id to a log that was found without one."""
         write_partition_metadata(self._disk, f"{log.dir}/{PARTITION_METADATA}", topic_id)
+        log.metadata_written()
         log.topic_id = topic_id
 
     def delete_log(self, topic_partition: TopicPartition) -> str:
@@ -236,9 +366,9 @@ class DataDir:
         try:
             if clean and self.error is None:
                 logs = [log for log in self.logs.values() if not log.closed]
-                self._flush(logs)
+                self._flush(logs + list(self.futures.values()))
                 marks = {log.topic_partition: log.high_watermark for log in logs}
-                for log in logs:
+                for log in [*logs, *self.futures.values()]:
                     log.close()
                 self._write_recovery_points(logs)
                 write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
@@ -265,6 +395,33 @@ def least_used(dirs: Iterable[DataDir]) -> DataDir:
     if not online:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
     return min(online, key=lambda data_dir: len(data_dir.logs))
+
+
+def settle_duplicates(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
+    """A partition in two directories: the copies that a finished move left behind. They are for `delete_log`.
+
+    DataDirRefused where nothing says which of two is the right one. One that is empty, or of another topic of the name, is.
+    """
+    leftovers: list[tuple[DataDir, Log]] = []
+    first: dict[TopicPartition, tuple[DataDir, Log]] = {}
+    for data_dir in dirs:
+        if not data_dir.online:
+            continue
+        for partition, log in data_dir.logs.items():
+            other_dir, other = first.setdefault(partition, (data_dir, log))
+            if other is log or 0 in (log.log_end_offset, other.log_end_offset):
+                continue
+            if ZERO_UUID not in (log.topic_id, other.topic_id) and log.topic_id != other.topic_id:
+                continue
+            if (partition in data_dir.swapped) == (partition in other_dir.swapped):
+                raise DataDirRefused(
+                    f"{partition} lies in {other.dir} and in {log.dir}, and both hold records; "
+                    f"remove one of the two directories, the one on the disk that failed last, and start again"
+                )
+            leftovers.append((other_dir, other) if partition in data_dir.swapped else (data_dir, log))
+            if partition in data_dir.swapped:
+                first[partition] = (data_dir, log)
+    return leftovers
 
 
 def _make_durable_dir(disk: Disk, path: str) -> None:

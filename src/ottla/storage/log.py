@@ -25,7 +25,17 @@ from ottla.records.validate import Checked
 from ottla.storage import retention, time_lookup
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_cache import EpochCache
-from ottla.storage.names import CLEANED, OFFSET_INDEX, SEGMENT_SUFFIXES, SNAPSHOT, SWAP, TIME_INDEX, delete_dir, parse_offset_file
+from ottla.storage.names import (
+    CLEANED,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT,
+    SWAP,
+    TIME_INDEX,
+    delete_dir,
+    parse_offset_file,
+)
 from ottla.storage.offset_index import INT32_MAX
 from ottla.storage.results import AppendInfo, FlushPlan, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment, SegmentCache
@@ -53,6 +63,7 @@ class Log:
         "_dir_dirty",
         "_disk",
         "_high_watermark",
+        "_metadata_dirty",
         "_parent_dirty",
         "_places",
         "_random",
@@ -114,6 +125,7 @@ class Log:
         self._deleted: list[_Deleted] = []
         self._dir_dirty = True
         self._parent_dirty = True
+        self._metadata_dirty = False
         self._sealed_unflushed = [segment for segment in segments[:-1] if segment.end_offset > recovery_point]
         """Sealed since the last flush: their index files are complete, but perhaps not on the disk."""
         self._truncations = 0
@@ -424,19 +436,22 @@ class Log:
         dirs = [self.dir] if self._dir_dirty else []
         if self._parent_dirty:
             dirs.append(self.dir.rpartition("/")[0])
-        self._dir_dirty = self._parent_dirty = False
+        index_paths = [segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)]
+        if self._metadata_dirty:
+            index_paths.append(f"{self.dir}/{PARTITION_METADATA}")
+        self._dir_dirty = self._parent_dirty = self._metadata_dirty = False
         return FlushPlan(
             end_offset=self.log_end_offset,
             truncations=self._truncations,
             disk=self._disk,
             files=[segment.file for segment in segments],
-            index_paths=[segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)],
+            index_paths=index_paths,
             dirs=dirs,
         )
 
-    def dir_flushed(self) -> None:
-        """Somebody else made the names in the directory durable."""
-        self._dir_dirty = False
+    def metadata_written(self) -> None:
+        """The file with the topic's id is new, and perhaps not on the disk: it must be there before records are."""
+        self._metadata_dirty = self._dir_dirty = True
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """The plan ran to its end. If the log was cut meanwhile, what the plan promised may be gone: nothing moves then."""
@@ -638,6 +653,26 @@ class Log:
                 except FileNotFoundError:
                     pass  # two segments of one name, one after the other
         self._deleted.clear()
+
+    def rename_dir(self, path: str) -> None:
+        """Give the directory another name; the next flush makes it durable. Who reads keeps what he has."""
+        former = self.dir
+        self._disk.rename(former, path)
+        self.dir = path
+        self.epochs.path = path + self.epochs.path.removeprefix(former)
+        for segment in self._segments:
+            segment.dir = path
+        for deleted in self._deleted:
+            deleted.paths = [path + name.removeprefix(former) for name in deleted.paths]
+            for segment in deleted.keeps:
+                segment.dir = path
+        self._parent_dirty = True
+
+    def use_cache(self, cache: SegmentCache) -> None:
+        """Let another cache decide which sealed segments stay open: one thread loaded them, another will read them."""
+        self._cache = cache
+        for segment in self._segments:
+            segment.use_cache(cache)
 
     def delete(self) -> str:
         """Rename the directory so that it is no partition's any more. Returns its path, for `remove_tree` later."""

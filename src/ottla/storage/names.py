@@ -27,6 +27,8 @@ METADATA_DIR: Final = "__cluster_metadata-0"
 
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+REPLICA_SWAP: Final = "replica-swap"
+"""Ottla's own, in a partition's directory: this copy is the whole one, another under the same name is left from a move."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -37,6 +39,7 @@ LOCK: Final = ".lock"
 
 _NAME_LENGTH_MAX = 255
 _PARTITION_DIR = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
+_FUTURE_DIR = re.compile(_PARTITION_DIR.pattern + r"\.[0-9a-f]{32}" + FUTURE_DIR)
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\..+)")
 
 
@@ -66,6 +69,19 @@ def delete_dir(partition: TopicPartition, unique: bytes) -> str:
     """The name under which a deleted log waits for its removal; the topic is shortened where the file system needs it."""
     tail = f"-{partition.partition}.{unique.hex()}{DELETE_DIR}"
     return partition.topic[: _NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def future_dir(partition: TopicPartition, unique: bytes) -> str:
+    """The name of a log that is being moved here. ValueError where the topic's name leaves no room for it."""
+    name = f"{partition_dir(partition)}.{unique.hex()}{FUTURE_DIR}"
+    if len(name) > _NAME_LENGTH_MAX:
+        raise ValueError(f"the name of {partition.topic} is too long to be moved")
+    return name
+
+
+def parse_future_dir(name: str) -> TopicPartition | None:
+    match = _FUTURE_DIR.fullmatch(name)
+    return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
 def uuid_text(uuid: bytes) -> str:

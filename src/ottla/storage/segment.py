@@ -292,6 +292,11 @@ class Segment:
         self._cache.forget(self)
         self.let_go()
 
+    def use_cache(self, cache: SegmentCache) -> None:
+        self._cache.forget(self)
+        self._cache = cache
+        self.let_go()
+
     def activate(self) -> None:
         """Become the one that is appended to (again)."""
         self._cache.forget(self)
