@@ -43,6 +43,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.storage.results import FlushPlan
+from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
 ROOT: Final = "/data"
@@ -69,6 +70,7 @@ class Kept:
         self.ghosts: dict[int, list[Written]] = {}
         """Batches that a truncation took and a crash may bring back."""
         self.guaranteed = 0
+        self.never_flushed = True
         self.log_start_checkpointed = 0
         self.log: Log | None = None
         self.epochs_from = 0
@@ -162,7 +164,9 @@ class LogWorld:
     def _start(self, how: str) -> None:
         view = self.disk.view(self.process)
         self.plans.clear()
-        self.data_dir = DataDir.open(view, ROOT, 1, "cluster-id", self.random)
+        # Small enough, at times, that descriptors and indexes of sealed segments are given back and read again.
+        cache = SegmentCache(self.rng.choice((1, 3, 512)), self.rng.choice((4, 4 << 20)))
+        self.data_dir = DataDir.open(view, ROOT, 1, "cluster-id", self.random, cache)
         configs = {kept.partition.topic: kept.config for kept in self.kept}
         logs = {log.topic_partition: log for log in self.data_dir.load(lambda topic: configs[topic], self.now_ms)}
         for kept in self.kept:
@@ -195,8 +199,8 @@ class LogWorld:
         model, end, start = kept.model, log.log_end_offset, log.log_start_offset
         name = str(kept.partition)
         self.trace.add(f"{name} {start}..{end} of {model.log_start}..{model.log_end}, guaranteed {kept.guaranteed}")
-        if kept.log is None and log.topic_id == ZERO_UUID and self.data_dir is not None:
-            self.data_dir.assign_topic_id(log, kept.topic_id)  # it died while it was being made
+        if log.topic_id == ZERO_UUID and (kept.log is None or not kept.guaranteed) and self.data_dir is not None:
+            self.data_dir.assign_topic_id(log, kept.topic_id)  # it died while it was being made, or before its first flush
         require(log.topic_id == kept.topic_id, "topic-id", f"{name} came back as another topic")
         kept.epochs_from = max(kept.epochs_from, model.log_start, kept.start_attempt or 0)
         highest = model.log_end if kept.attempt is None else kept.attempt.last_offset + 1
@@ -302,6 +306,7 @@ class LogWorld:
         """The process is dead: by itself, or with its machine."""
         self.disk.forget_crash_point()
         for kept in self.kept:
+            kept.never_flushed = guaranteed_end(self.disk, kept.directory, 0) == 0
             kept.guaranteed = min(guaranteed_end(self.disk, kept.directory, kept.model.log_start), kept.model.log_end)
         # After a failed flush the page cache holds what the disk does not, and no process can know: only a crash tells.
         flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
