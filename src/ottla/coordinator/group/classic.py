@@ -416,13 +416,14 @@ class Classic:
                     answer.error_code = error.code
                     continue
             logger.info("group %s: %s leaves: %s", group.group_id, member_id, leaving.reason or "no reason given")
+            if member_id in group.members:
+                left.append(member_id)
             self._remove(decision, group, member_id)
-            left.append(member_id)
-        if left:
-            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-                self.prepare_rebalance(decision, group, now_ms, f"{', '.join(left)} left")
-            else:
-                self._complete_join_if_possible(decision, group, now_ms)
+        # An id that was only given out takes nothing with it when it goes; but a rebalance may have waited for it.
+        if left and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            self.prepare_rebalance(decision, group, now_ms, f"{', '.join(left)} left")
+        else:
+            self._complete_join_if_possible(decision, group, now_ms)
         return decision.reply(token, LeaveGroupResponse(members=answers))
 
     # Sessions

@@ -437,7 +437,7 @@ class ClassicGroup:
         self.awaiting_join = 0
         for written in value.members:
             member = known.get(written.member_id)
-            if member is None:
+            if member is None or not _is_as_written(member, written, value.protocol):
                 member = ClassicMember(
                     written.member_id,
                     written.group_instance_id,
@@ -458,6 +458,16 @@ class ClassicGroup:
         self.previous_state, self.state = self.state, State.STABLE if self.members else State.EMPTY
         self.current_state_timestamp_ms = value.current_state_timestamp
         self.subscribed_topics = self.find_subscribed_topics()
+
+
+def _is_as_written(member: ClassicMember, written: MemberMetadata, protocol: str | None) -> bool:
+    """A member that is here always is. One from an earlier record of the same log may have changed since."""
+    return (
+        member.subscription(protocol) == written.subscription
+        and member.instance_id == written.group_instance_id
+        and member.session_timeout_ms == written.session_timeout
+        and member.rebalance_timeout_ms == written.rebalance_timeout
+    )
 
 
 _read_int16 = Struct(">h").unpack_from

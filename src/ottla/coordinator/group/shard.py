@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.coordinator.group.classic import Classic
+from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer import Consumer
 from ottla.coordinator.group.group import Caller, Group, GroupConfig, Groups, Kind, Topics
 from ottla.coordinator.group.offsets import Offsets
@@ -185,7 +186,8 @@ class GroupShard:
         for group in self.groups.by_id.values():
             records, none_left = self.offsets.expire(group, now_ms, retention_ms)
             decision.records += records
-            if none_left and group.is_empty:
+            awaited = isinstance(group, ClassicGroup) and group.pending_join
+            if none_left and group.is_empty and not awaited:
                 decision.records += group.tombstones()
         return decision
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ottla.errors import MalformedInput
 from ottla.types import Buffer
 from ottla.wire.codec import decode, encode
-from ottla.wire.schema import list_of, message, wire
+from ottla.wire.schema import definition_of, list_of, message, wire
 
 # Offsets
 
@@ -259,7 +259,7 @@ def decode_key(key: Buffer) -> Any:
 
 def decode_value(record_type: int, value: Buffer) -> Any:
     """The value message of a record whose key names a type that is known here."""
-    return decode(TYPES[record_type][1], _number(value), memoryview(value)[2:])
+    return _decode_value(TYPES[record_type][1], value)
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | None:
@@ -271,8 +271,17 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | N
     return (
         record_type,
         decode(known[0], 0, memoryview(key)[2:]),
-        None if value is None else decode(known[1], _number(value), memoryview(value)[2:]),
+        None if value is None else _decode_value(known[1], value),
     )
+
+
+def _decode_value(cls: type, value: Buffer) -> Any:
+    version = _number(value)
+    versions = definition_of(cls).versions
+    assert versions is not None
+    if version not in versions:
+        raise MalformedInput(f"a {cls.__name__} of version {version}, known are {versions.first} to {versions.last}")
+    return decode(cls, version, memoryview(value)[2:])
 
 
 def _number(data: Buffer) -> int:

@@ -1,0 +1,305 @@
+"""A host without a loop: it appends to a list, replays, keeps the timers, and lets time pass when told to.
+
+It holds a shard to its contract: each token is answered once; a shard loaded from the log knows what this one knows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.group.classic_group import ClassicGroup, State
+from ottla.coordinator.group.group import Caller, GroupConfig
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.shard import CoordinatorRecord, Decision, SetTimer, TimerKey
+from ottla.errors import KafkaError
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+START_MS = 1_700_000_000_000
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription, version 0."""
+    names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True)
+class FakeTopic:
+    topic_id: bytes
+    partitions: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class FakeTopics:
+    topics: dict[str, FakeTopic]
+
+    @property
+    def topic_names(self) -> dict[bytes, str]:
+        return {topic.topic_id: name for name, topic in self.topics.items()}
+
+    @property
+    def brokers(self) -> dict[int, Any]:
+        return {}
+
+
+def topics(*names: str, salt: int = 0) -> FakeTopics:
+    return FakeTopics({name: FakeTopic(name.encode().ljust(15, b"\0") + bytes([salt]), (None, None, None)) for name in names})
+
+
+class Host:
+    def __init__(self, **config: Any) -> None:
+        self.config = replace(GroupConfig(), **config)
+        self.shard = GroupShard(self.config, 0)
+        self.shard.topics_changed(topics("t", "u"), START_MS)
+        self.now_ms = START_MS
+        self.log: list[CoordinatorRecord] = []
+        self.timers: dict[TimerKey, int] = {}
+        self.answers: dict[int, Any] = {}
+        self._tokens = itertools.count(1)
+
+    # What a host does
+
+    def do(self, decision: Decision) -> Decision:
+        for record in decision.records:
+            self.log.append(record)
+            self.shard.replay(record.key, record.value)
+        for timer in decision.timers:
+            if isinstance(timer, SetTimer):
+                self.timers[timer.key] = timer.due_ms
+            else:
+                self.timers.pop(timer.key, None)
+        for token, response in decision.replies:
+            assert isinstance(token, int)
+            assert token not in self.answers, f"token {token} is answered twice"
+            self.answers[token] = response
+        self.check()
+        return decision
+
+    def check(self) -> None:
+        """Contract 1: the log alone gives the same durable state."""
+        loaded = GroupShard(self.config, 0)
+        for record in self.log:
+            loaded.replay(record.key, record.value)
+        for group_id, group in self.shard.groups.by_id.items():
+            assert list(loaded.offsets.of_group(group_id)) == list(self.shard.offsets.of_group(group_id))
+            if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.EMPTY) and group_id in loaded.groups.by_id:
+                assert durable(loaded.groups.by_id[group_id]) == durable(group)
+        assert set(loaded.groups.by_id) <= set(self.shard.groups.by_id)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with the timers that are due in it, in their order."""
+        end_ms = self.now_ms + ms
+        while True:
+            due = [(at, key) for key, at in self.timers.items() if at <= end_ms]
+            if not due:
+                break
+            at, key = min(due)
+            del self.timers[key]
+            self.now_ms = max(self.now_ms, at)
+            self.do(self.shard.on_timer(key, self.now_ms))
+        self.now_ms = end_ms
+
+    def reload(self) -> None:
+        """The broker restarts: what is not in the log is gone."""
+        self.shard = GroupShard(self.config, 0)
+        self.timers.clear()
+        for record in self.log:
+            self.shard.replay(record.key, record.value)
+        self.do(self.shard.topics_changed(topics("t", "u"), self.now_ms))
+        self.do(self.shard.on_loaded(self.now_ms))
+
+    def compact(self) -> None:
+        """Keep the last record of each key; drop tombstones."""
+        last = {record.key: at for at, record in enumerate(self.log)}
+        self.log = [record for at, record in enumerate(self.log) if last[record.key] == at and record.value is not None]
+
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        group = self.shard.groups.by_id[group_id]
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    # What members say. Each returns a token; `answers[token]` is there once it is answered.
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        client: str = "c",
+    ) -> int:
+        token = next(self._tokens)
+        given = {"range": subscription("t")} if protocols is None else protocols
+        request = JoinGroupRequest(
+            group_id=group,
+            member_id=member_id,
+            group_instance_id=instance,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms if version else -1,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in given.items()],
+        )
+        self.do(self.shard.join_group(request, Caller(version, client, "/h", f"id{token}"), token, self.now_ms))
+        return token
+
+    def new_member(self, **options: Any) -> tuple[str, int]:
+        """A dynamic member up to its second JoinGroup: its id, and the token of that."""
+        first = self.answers[self.join(**options)]
+        return first.member_id, self.join(first.member_id, **options)
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> int:
+        token = next(self._tokens)
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignments or {}).items()
+            ],
+        )
+        self.do(self.shard.sync_group(request, token, self.now_ms))
+        return token
+
+    def heartbeat(self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None) -> int:
+        """The error code."""
+        token = next(self._tokens)
+        request = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
+        self.do(self.shard.heartbeat(request, token, self.now_ms))
+        code: int = self.answers[token].error_code
+        return code
+
+    def leave(self, *members: tuple[str, str | None], group: str = "g") -> list[int]:
+        """The error codes."""
+        token = next(self._tokens)
+        leaving = [MemberIdentity(member_id=member_id, group_instance_id=instance) for member_id, instance in members]
+        self.do(self.shard.leave_group(LeaveGroupRequest(group_id=group, members=leaving), token, self.now_ms))
+        return [member.error_code for member in self.answers[token].members]
+
+    def commit(
+        self,
+        offset: int = 5,
+        *,
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        version: int = 8,
+        leader_epoch: int = -1,
+    ) -> int:
+        """The error code."""
+        token = next(self._tokens)
+        committed = OffsetCommitRequestPartition(
+            partition_index=partition,
+            committed_offset=offset,
+            committed_metadata=metadata,
+            committed_leader_epoch=leader_epoch,
+        )
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id=member,
+            generation_id_or_member_epoch=generation,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
+        )
+        try:
+            self.do(self.shard.offset_commit(request, version, token, self.now_ms))
+        except KafkaError as error:
+            return error.code
+        code: int = self.answers[token].topics[0].partitions[0].error_code
+        return code
+
+    def committed(self, *, group: str = "g", topic: str = "t", partition: int = 0) -> Any:
+        asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
+        answer = self.shard.offset_fetch(OffsetFetchRequestGroup(group_id=group, topics=asked), require_stable=True)
+        return answer.topics[0].partitions[0]
+
+    # Groups that have come together
+
+    def stable(self, count: int = 1, *, group: str = "g", **options: Any) -> list[str]:
+        """A stable group of dynamic members, the leader first, each with the assignment `for <number>`."""
+        joins = [self.new_member(group=group, **options) for _ in range(count)]
+        self.advance(self.config.initial_rebalance_delay_ms * (count + 1))
+        answers = [self.answers[token] for _, token in joins]
+        leader = answers[0].leader
+        members = sorted((member_id for member_id, _ in joins), key=lambda member_id: member_id != leader)
+        self.settle(members, answers[0].generation_id, group=group)
+        return members
+
+    def settle(self, members: list[str], generation: int, *, group: str = "g") -> None:
+        """All members sync, followers first."""
+        assignments = {member_id: f"for {number}".encode() for number, member_id in enumerate(members)}
+        tokens = [self.sync(member_id, generation, group=group) for member_id in members[1:]]
+        tokens.append(self.sync(members[0], generation, assignments, group=group))
+        assert all(self.answers[token].error_code == 0 for token in tokens)
+        assert self.group(group).state is State.STABLE
+
+
+def durable(group: Any) -> Any:
+    return (
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader,
+        group.state,
+        [
+            (
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                member.subscription(group.protocol_name),
+                member.assignment,
+            )
+            for member in group.members.values()
+        ],
+        dict(group.instances),
+        group.subscribed_topics,
+    )
+
+
+@pytest.fixture
+def new_host() -> Callable[..., Host]:
+    return Host
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
