@@ -1,0 +1,361 @@
+"""Starting, stopping, housekeeping, and disks that fail (F6, F11, F14, L06)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.app import Broker, StartupError
+from ottla.client.connection import ClientConnection
+from ottla.cluster.requests import NewTopic
+from ottla.cluster.settings import BrokerSettings
+from ottla.errors import ErrorCode
+from ottla.metrics import Counters
+from ottla.ports import Buffer, Disk, File
+from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.record import build_batch
+from ottla.runtime.loop import real_world, run
+
+
+class FailingFile:
+    """A file whose writes and flushes fail while `broken(path)`."""
+
+    def __init__(self, file: File, broken: Callable[[str], bool]) -> None:
+        self._file = file
+        self._broken = broken
+        self.path = file.path
+
+    def write(self, position: int, parts: Sequence[Buffer]) -> None:
+        if self._broken(self.path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._file.write(position, parts)
+
+    def flush(self) -> None:
+        if self._broken(self.path):
+            raise OSError(errno.EIO, "Input/output error")
+        self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class FailingDisk:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.broken_under: str | None = None
+
+    def open(self, path: str, *, create: bool = False) -> Any:
+        broken = lambda path: self.broken_under is not None and path.startswith(self.broken_under)  # noqa: E731
+        if create and broken(path):
+            raise OSError(errno.EIO, "Input/output error")
+        return FailingFile(self._disk.open(path, create=create), broken)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
+class Ground:
+    """Directories and brokers on them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.disk: FailingDisk | None = None
+        self._brokers: list[Broker] = []
+        self._clients: list[ClientConnection] = []
+
+    def play(self, case: Callable[[], Awaitable[None]]) -> None:
+        """Run to the end, and stop what the case did not stop."""
+
+        async def main() -> None:
+            try:
+                await asyncio.wait_for(case(), 30)
+            finally:
+                for client in self._clients:
+                    client.close()
+                for broker in self._brokers:
+                    await broker.stop()
+
+        run(main())
+
+    def broker(self, dirs: str = "data", **given: str) -> Broker:
+        log_dirs = ",".join(str(self.path / name) for name in dirs.split(","))
+        properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": log_dirs, "log.initial.task.delay.ms": "0"}
+        properties |= {key.replace("_", "."): value for key, value in given.items()}
+        settings = BrokerSettings.parse(properties)
+        world = real_world(Counters(), settings)
+        self.disk = FailingDisk(world.disk)
+        broker = Broker(settings, dataclasses.replace(world, disk=self.disk))
+        self._brokers.append(broker)
+        return broker
+
+    async def client(self, broker: Broker) -> ClientConnection:
+        client = await ClientConnection.open(broker.world.network, "127.0.0.1", broker.bound_ports["PLAINTEXT"])
+        self._clients.append(client)
+        return client
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def request(partition: int = 0, acks: int = -1, count: int = 1, size: int = 100) -> ProduceRequest:
+    batch = build_batch([(b"k", b"v" * size, [], time.time_ns() // 1_000_000)] * count)
+    data = [PartitionProduceData(index=partition, records=batch)]
+    return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)])
+
+
+async def produce(client: ClientConnection, partition: int = 0, **options: int) -> int:
+    answer = (await client.call("produce", 9, request(partition, **options))).responses[0].partition_responses[0]
+    code: int = answer.error_code
+    return code
+
+
+async def end_of(client: ClientConnection, partition: int = 0) -> tuple[int, int]:
+    asked = [FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)]
+    response = await client.call("fetch", 11, FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=asked)]))
+    data = response.responses[0].partitions[0]
+    return data.error_code, data.high_watermark
+
+
+async def make_topic(broker: Broker, partitions: int = 1, **config: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    await broker.controller.create_topics([NewTopic("t", partitions, 1, config=settings)])
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def test_what_was_written_is_there_after_a_restart_and_the_epoch_has_moved_on(ground: Ground) -> None:
+    async def main() -> None:
+        cluster_id = ""
+        for turn in range(3):
+            broker = ground.broker()
+            await broker.start()
+            assert cluster_id in ("", broker.cluster_id)
+            cluster_id = broker.cluster_id
+            if turn == 0:
+                await make_topic(broker)
+            client = await ground.client(broker)
+            assert await end_of(client) == (0, 10 * turn)
+            assert await produce(client, count=10) == 0
+            epoch = broker.image.topics["t"].partitions[0].leader_epoch
+            [partition] = broker.partitions
+            assert partition.log.latest_epoch == epoch == turn
+            client.close()
+            await broker.stop()
+            assert (ground.path / "data" / ".kafka_cleanshutdown").exists()
+
+    ground.play(main)
+
+
+def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, file_delete_delay_ms="50")
+        await broker.controller.delete_topics(["t"])
+        names = [path.name for path in (ground.path / "data").iterdir() if path.is_dir()]
+        assert len(names) == 1
+        assert names[0].endswith("-delete")
+        await until(lambda: not [path for path in (ground.path / "data").iterdir() if path.is_dir()])
+        await make_topic(broker)
+        client = await ground.client(broker)
+        assert await end_of(client) == (0, 0)
+        client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker(log_retention_check_interval_ms="20")
+        await broker.start()
+        await make_topic(broker, segment_bytes="1000", retention_bytes="2000", file_delete_delay_ms="30")
+        client = await ground.client(broker)
+        for _ in range(20):
+            assert await produce(client, size=400) == 0
+        [partition] = broker.partitions
+        await until(lambda: partition.log.log_start_offset > 0)
+        await until(lambda: not list((ground.path / "data" / "t-0").glob("*.deleted")))
+        assert sum(path.stat().st_size for path in (ground.path / "data" / "t-0").glob("*.log")) <= 3000
+        assert await produce(client) == 0
+        client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_f14_flush_ms_and_the_checkpoints(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker(
+            log_flush_scheduler_interval_ms="10",
+            log_flush_offset_checkpoint_interval_ms="20",
+            replica_high_watermark_checkpoint_interval_ms="20",
+        )
+        await broker.start()
+        await make_topic(broker, flush_ms="10")
+        client = await ground.client(broker)
+        assert await produce(client, count=7) == 0
+        [partition] = broker.partitions
+        await until(lambda: partition.log.recovery_point == 7)
+
+        def written(name: str) -> bool:
+            path = ground.path / "data" / name
+            return path.exists() and "t 0 7" in path.read_text()
+
+        await until(lambda: written("recovery-point-offset-checkpoint"))
+        await until(lambda: written("replication-offset-checkpoint"))
+        client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_l06_f6_a_failed_directory_takes_its_own_partitions_only(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker("one,two")
+        await broker.start()
+        await make_topic(broker, 4)
+        client = await ground.client(broker)
+        place = {partition.topic_partition.partition: partition.data_dir.path for partition in broker.partitions}
+        assert sorted(path.rpartition("/")[2] for path in place.values()) == ["one", "one", "two", "two"]
+        assert [await produce(client, number) for number in range(4)] == [0] * 4
+        lost = [number for number, path in place.items() if path.endswith("two")]
+        kept = [number for number in range(4) if number not in lost]
+        assert ground.disk is not None
+        ground.disk.broken_under = str(ground.path / "two")
+        assert await produce(client, lost[0]) == ErrorCode.KAFKA_STORAGE_ERROR
+        ground.disk.broken_under = None
+        assert await produce(client, lost[1]) == ErrorCode.KAFKA_STORAGE_ERROR, "once failed, a directory stays offline"
+        assert (await end_of(client, lost[0]))[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert [await produce(client, number) for number in kept] == [0, 0]
+        assert [await end_of(client, number) for number in kept] == [(0, 2), (0, 2)]
+        results = (await client.call("describe_log_dirs", 4, DescribeLogDirsRequest(topics=None))).results
+        codes = {result.log_dir.rpartition("/")[2]: result.error_code for result in results}
+        assert codes == {"one": 0, "two": ErrorCode.KAFKA_STORAGE_ERROR}
+        await broker.controller.create_topics([NewTopic("new", 2, 1)])
+        assert {partition.data_dir.path for partition in broker.partitions.online()} == {str(ground.path / "one")}
+        assert broker.failure is None
+        client.close()
+        await broker.stop()
+        assert not (ground.path / "two" / ".kafka_cleanshutdown").exists()
+        again = ground.broker("one,two")
+        await again.start()
+        client = await ground.client(again)
+        assert [await end_of(client, number) for number in lost] == [(0, 1), (0, 1)], "what was acknowledged is there"
+        client.close()
+        await again.stop()
+
+    ground.play(main)
+
+
+def test_l06_without_any_directory_left_the_broker_stops_and_says_why(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker)
+        client = await ground.client(broker)
+        assert ground.disk is not None
+        ground.disk.broken_under = str(ground.path / "data")
+        assert await produce(client) == ErrorCode.KAFKA_STORAGE_ERROR
+        async with asyncio.timeout(10):
+            await broker.stop_asked()
+        assert broker.failure is not None
+        assert "No space left on device" in broker.failure
+        client.close()
+        await broker.stop()
+        assert not (ground.path / "data" / ".kafka_cleanshutdown").exists()
+
+    ground.play(main)
+
+
+def test_a_failed_flush_is_final(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker("one,two", log_flush_scheduler_interval_ms="10")
+        await broker.start()
+        await make_topic(broker, 2, flush_ms="10")
+        client = await ground.client(broker)
+        partition = next(each for each in broker.partitions if each.data_dir.path.endswith("two"))
+        number = partition.topic_partition.partition
+        assert await produce(client, number) == 0
+        assert ground.disk is not None
+        await until(lambda: partition.log.recovery_point == 1)
+        [segment] = (ground.path / "two" / f"t-{number}").glob("*.log")
+        assert await produce(client, number) == 0
+        ground.disk.broken_under = str(segment)
+        await until(lambda: partition.is_offline)
+        ground.disk.broken_under = None
+        assert await produce(client, number) == ErrorCode.KAFKA_STORAGE_ERROR
+        client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_a_data_directory_in_use_is_refused_in_one_sentence(ground: Ground) -> None:
+    async def main() -> None:
+        first = ground.broker()
+        await first.start()
+        with pytest.raises(StartupError, match="data is in use by another process"):
+            await ground.broker().start()
+        assert await end_of(await ground.client(first)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        await first.stop()
+        second = ground.broker()
+        await second.start()
+        await second.stop()
+
+    ground.play(main)
+
+
+def test_a_port_in_use_is_refused_in_one_sentence_and_leaves_nothing_locked(ground: Ground) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(
+                StartupError, match=f"cannot listen on PLAINTEXT://127.0.0.1:{port}: another program uses that port"
+            ):
+                await ground.broker(listeners=f"PLAINTEXT://127.0.0.1:{port}").start()
+        broker = ground.broker()
+        await broker.start()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_a_directory_that_cannot_be_made(ground: Ground) -> None:
+    async def main() -> None:
+        (ground.path / "file").write_text("not a directory")
+        with pytest.raises(StartupError, match="file/data cannot be used: Not a directory"):
+            await ground.broker("file/data").start()
+        broker = ground.broker("good,file/data")
+        await broker.start()
+        assert broker.partitions.offline_paths() == [str(ground.path / "file/data")]
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_another_brokers_directory_is_refused(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker(broker_id="5")
+        await broker.start()
+        await broker.stop()
+        with pytest.raises(StartupError, match="belongs to broker 5, this is broker 6"):
+            await ground.broker(broker_id="6").start()
+
+    ground.play(main)
