@@ -54,8 +54,21 @@ class ThreadWorkers:
             self._pool = None
 
 
+def raise_descriptor_limit() -> None:
+    """Allow this process as many open files and sockets as the system lets it: the usual 1024 are few for a broker."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError):
+            pass  # some systems promise more than they give
+
+
 def real_world(counters: Counters, settings: BrokerSettings | None = None) -> World:
     """This machine: its clock, chance, files, threads and network."""
+    raise_descriptor_limit()
     from ottla.runtime.clock import SystemClock, SystemRandom
     from ottla.runtime.files import OsDisk
     from ottla.runtime.network import BACKLOG, RealNetwork
