@@ -16,6 +16,8 @@ from setuptools.command.build_ext import build_ext
 
 HOT_MODULES = [
     "src/ottla/records/batch.py",
+    "src/ottla/records/clean.py",
+    "src/ottla/records/clean_batches.py",
     "src/ottla/records/compression.py",
     "src/ottla/records/control.py",
     "src/ottla/records/record.py",

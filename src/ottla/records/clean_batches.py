@@ -1,0 +1,319 @@
+"""Compaction, batch by batch: what goes into the table of keys, and which batches come out again, in which form.
+
+Owns: the rules for a whole batch (kept as it is, rewritten, emptied, left out), tombstones and their horizon (KIP-534), and the
+header of a rewritten batch. Works on chunks of whole batches in memory; never opens a file. Compiled by mypyc.
+
+Invariants
+1. Offsets never change: a rewritten batch keeps base offset and last offset, so readers, followers and sequences see the same.
+2. A batch of which everything stays is handed on as the bytes it was.
+3. A batch is only looked into when its CRC is right: damage is never given a fresh CRC.
+4. The last batch of a producer that may come back stays, if need be without records (its sequence is in the header); so does the
+   last batch of a segment, so that the log shows no gap behind it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.records.batch import (
+    CODEC_MASK,
+    DELETE_HORIZON_BIT,
+    RECORDS_AT,
+    BatchInfo,
+    batch_crc_ok,
+    write_header,
+)
+from ottla.records.clean import DELTA_MAX, Filter, KeyMap, put_records, rebase
+from ottla.records.compression import NONE, compress
+from ottla.records.record import records_section
+from ottla.types import NO_TIMESTAMP, Buffer
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+BATCH_COST_BYTES: Final = 1024
+"""What a batch costs beside its records, in bytes of records: many small batches take time too."""
+
+
+class Uncleanable(Exception):
+    """A log that cannot be compacted: damaged, or with content whose rules are not known here."""
+
+
+class LastBatches:
+    """The last batch of each producer id: its last offset and its time."""
+
+    __slots__ = ("_offsets", "_times_ms")
+
+    def __init__(self) -> None:
+        self._offsets: dict[int, int] = {}
+        self._times_ms: dict[int, int] = {}
+
+    def note(self, batches: list[BatchInfo]) -> None:
+        """Batches in the order of the log."""
+        for info in batches:
+            if info.producer_id >= 0:
+                self._offsets[info.producer_id] = info.last_offset
+                self._times_ms[info.producer_id] = info.max_timestamp
+
+    def forget_before(self, time_ms: int) -> None:
+        """Producers silent since then are expired: nobody asks for their sequence any more."""
+        for producer_id, last_ms in list(self._times_ms.items()):
+            if last_ms < time_ms:
+                del self._offsets[producer_id]
+                del self._times_ms[producer_id]
+
+    def is_last(self, info: BatchInfo) -> bool:
+        return info.producer_id >= 0 and self._offsets.get(info.producer_id) == info.last_offset
+
+
+def _check(chunk: bytes, info: BatchInfo) -> None:
+    if info.is_control or info.is_transactional:
+        raise Uncleanable(f"the batch at offset {info.base_offset} is part of a transaction, which compaction cannot judge yet")
+    if not batch_crc_ok(chunk, info):
+        raise Uncleanable(f"the batch at offset {info.base_offset} is damaged: its CRC is wrong")
+
+
+class Indexing:
+    """Puts the keys of batches into a table, chunk by chunk."""
+
+    __slots__ = ("_batches", "_chunk", "_data", "_keys", "_next", "_position", "_start_offset", "full", "records")
+
+    def __init__(self, keys: KeyMap, start_offset: int) -> None:
+        self._keys = keys
+        self._start_offset = start_offset
+        self._chunk = b""
+        self._batches: list[BatchInfo] = []
+        self._next = 0
+        self._data: bytes | None = None
+        self._position: i64 = 0
+        self.full = False
+        self.records = 0
+
+    def take(self, chunk: bytes, batches: list[BatchInfo]) -> None:
+        self._chunk = chunk
+        self._batches = batches
+        self._next = 0
+        self._data = None
+
+    def advance(self, limit_bytes: int) -> bool:
+        """Work on about so many bytes. True: done with the chunk, or the table is full."""
+        left: i64 = limit_bytes
+        keys = self._keys
+        while left > 0:
+            if self._next == len(self._batches):
+                return True
+            info = self._batches[self._next]
+            data = self._data
+            if data is None:
+                left -= BATCH_COST_BYTES
+                if info.last_offset < self._start_offset:
+                    self._next += 1
+                    continue
+                _check(self._chunk, info)
+                data = records_section(self._chunk, info) if info.record_count > 0 else b""
+                self._data = data
+                self._position = 0
+            before: i64 = self._position
+            after = put_records(keys, data, info.base_offset, self._start_offset, before, left)
+            if after < 0:
+                self.full = True
+                return True
+            left -= after - before
+            self._position = after
+            if after == len(data):
+                self.records += info.record_count
+                keys.latest_offset = info.last_offset
+                self._data = None
+                self._next += 1
+        return self._next == len(self._batches)
+
+
+class Cleaning:
+    """Takes chunks of batches and gives back what stays of them."""
+
+    __slots__ = (
+        "_batches",
+        "_chunk",
+        "_delete_retention_ms",
+        "_filter",
+        "_keep_last",
+        "_keys",
+        "_last_batches",
+        "_latest_offset",
+        "_next",
+        "_now_ms",
+        "_run_end",
+        "_run_start",
+        "changed",
+        "kept",
+        "keyless",
+        "parts",
+        "records_read",
+        "records_retained",
+    )
+
+    def __init__(self, keys: KeyMap, last_batches: LastBatches, now_ms: int, delete_retention_ms: int) -> None:
+        self._keys = keys
+        self._latest_offset: int = keys.latest_offset
+        self._last_batches = last_batches
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+        self._chunk = b""
+        self._batches: list[BatchInfo] = []
+        self._next = 0
+        self._keep_last = False
+        self._filter: Filter | None = None
+        self._run_start = 0
+        self._run_end = 0
+        """The bytes of the chunk that stay as they are and are not handed on yet."""
+        self.parts: list[Buffer] = []
+        """What stays of the chunk, once `advance` said True."""
+        self.kept: list[BatchInfo] = []
+        """The batches in `parts`, with the sizes and timestamps they have now."""
+        self.changed = False
+        """Something was left out or rewritten, in any chunk so far."""
+        self.records_read = 0
+        self.records_retained = 0
+        self.keyless = 0
+
+    def take(self, chunk: bytes, batches: list[BatchInfo], keep_last: bool) -> None:
+        """`keep_last`: the last batch stays, even if it has no record left."""
+        self._chunk = chunk
+        self._batches = batches
+        self._next = 0
+        self._keep_last = keep_last
+        self._filter = None
+        self._run_start = 0
+        self._run_end = 0
+        self.parts = []
+        self.kept = []
+
+    def advance(self, limit_bytes: int) -> bool:
+        """Work on about so many bytes. True: done with the chunk."""
+        left: i64 = limit_bytes
+        while left > 0:
+            if self._next == len(self._batches):
+                self._end_run()
+                return True
+            info = self._batches[self._next]
+            sieve = self._filter
+            if sieve is None:
+                left -= BATCH_COST_BYTES
+                sieve = self._begin(info)
+                if sieve is None:
+                    self._next += 1
+                    continue
+                self._filter = sieve
+            before: i64 = sieve.position
+            done = sieve.advance(self._keys, left)
+            left -= sieve.position - before
+            if done:
+                self._finish(info, sieve)
+                self._filter = None
+                self._next += 1
+        if self._next == len(self._batches):
+            self._end_run()
+            return True
+        return False
+
+    def _begin(self, info: BatchInfo) -> Filter | None:
+        """Decide about a batch by its header where that is enough, otherwise look into it."""
+        if info.base_offset > self._latest_offset:
+            self.records_read += info.record_count
+            self._keep(info)
+            return None
+        if info.record_count == 0:
+            if self._stays_empty(info):
+                self._keep(info)
+            else:
+                self.changed = True
+            return None
+        _check(self._chunk, info)
+        # the base timestamp of a batch with a horizon is the horizon
+        keep_tombstones = not info.has_delete_horizon or self._now_ms < info.base_timestamp
+        return Filter(records_section(self._chunk, info), info.base_offset, self._latest_offset, keep_tombstones)
+
+    def _finish(self, info: BatchInfo, sieve: Filter) -> None:
+        if sieve.records != info.record_count:
+            raise Uncleanable(
+                f"the batch at offset {info.base_offset} has {sieve.records} records, its header says {info.record_count}"
+            )
+        self.records_read += sieve.records
+        self.keyless += sieve.keyless
+        horizon_ms = self._new_horizon(info, sieve)
+        if sieve.retained == sieve.records and horizon_ms == NO_TIMESTAMP:
+            self._keep(info)
+            return
+        self.changed = True
+        self.records_retained += sieve.retained
+        if sieve.retained > 0:
+            self._rewrite(info, sieve, horizon_ms)
+        elif self._stays_empty(info):
+            # like Kafka: no codec, no base timestamp, no horizon
+            attributes = info.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+            self._write(info, b"", attributes, NO_TIMESTAMP, info.max_timestamp, 0)
+
+    def _stays_empty(self, info: BatchInfo) -> bool:
+        return (self._keep_last and self._next + 1 == len(self._batches)) or self._last_batches.is_last(info)
+
+    def _new_horizon(self, info: BatchInfo, sieve: Filter) -> int:
+        """From when on the tombstones of a batch may go: set in the pass that first judged all of them (L08)."""
+        if sieve.tombstones == 0 or info.has_delete_horizon or info.last_offset > self._latest_offset:
+            return NO_TIMESTAMP
+        horizon_ms = self._now_ms + self._delete_retention_ms
+        shift = info.base_timestamp - horizon_ms
+        if sieve.min_timestamp_delta + shift < -DELTA_MAX or sieve.max_timestamp_delta + shift > DELTA_MAX:
+            return NO_TIMESTAMP  # timestamps beyond all sense: such tombstones stay
+        return horizon_ms
+
+    def _rewrite(self, info: BatchInfo, sieve: Filter, horizon_ms: int) -> None:
+        section = sieve.section()
+        base_timestamp, attributes = info.base_timestamp, info.attributes
+        if horizon_ms != NO_TIMESTAMP:
+            section = rebase(section, base_timestamp - horizon_ms)
+            base_timestamp = horizon_ms
+            attributes |= DELETE_HORIZON_BIT
+        largest: int = sieve.max_timestamp_delta
+        max_timestamp = info.max_timestamp if info.is_log_append_time else info.base_timestamp + largest
+        self._write(info, section, attributes, base_timestamp, max_timestamp, sieve.retained)
+
+    def _write(
+        self, info: BatchInfo, section: bytes, attributes: int, base_timestamp: int, max_timestamp: int, record_count: int
+    ) -> None:
+        self._end_run()
+        codec = attributes & CODEC_MASK
+        batch = bytearray(RECORDS_AT)
+        batch += section if codec == NONE else compress(codec, section)
+        written = BatchInfo(
+            0,
+            len(batch),
+            info.base_offset,
+            info.leader_epoch,
+            info.magic,
+            0,
+            attributes,
+            info.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            info.producer_id,
+            info.producer_epoch,
+            info.base_sequence,
+            record_count,
+        )
+        write_header(batch, written)
+        self.parts.append(batch)
+        self.kept.append(written)
+
+    def _keep(self, info: BatchInfo) -> None:
+        """The batch stays as it is; neighbours that do are handed on as one piece."""
+        if info.position != self._run_end:
+            self._end_run()
+            self._run_start = info.position
+        self._run_end = info.position + info.size
+        self.records_retained += info.record_count
+        self.kept.append(info)
+
+    def _end_run(self) -> None:
+        if self._run_end > self._run_start:
+            self.parts.append(memoryview(self._chunk)[self._run_start : self._run_end])
+        self._run_start = self._run_end

@@ -1,0 +1,118 @@
+"""Which log to compact next, how far, and which of its segments become one.
+
+Owns: the rules of choice, Kafka's: how dirty a log is, what of it may be cleaned at all, when it must be. Reads logs on the loop
+and changes nothing.
+
+A log is clean up to `Log.cleaned_offset` (each key has one record there, tombstones and later duplicates aside), dirty behind.
+Never cleaned is: the active segment, a segment that reaches beyond the last stable offset, one with a record younger than
+`min.compaction.lag.ms`, and all behind such a segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ottla.storage.log import Log
+from ottla.storage.offset_index import INT32_MAX
+from ottla.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Dirt:
+    """What of a log could be cleaned now."""
+
+    log: Log
+    first_dirty_offset: int
+    end_offset: int
+    """Where cleaning has to stop: the base of a segment."""
+    clean_bytes: int
+    dirty_bytes: int
+    overdue_ms: int
+    """For how long records have been waiting beyond `max.compaction.lag.ms`."""
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        if self.dirty_bytes == 0:
+            return False
+        return self.overdue_ms > 0 or self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Dirt:
+    segments = log.segments
+    first_dirty_offset = log.cleaned_offset
+    if first_dirty_offset is None or not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
+        # Never cleaned; or retention went past it, or the log lost its end: then all of it counts as dirty.
+        first_dirty_offset = log.log_start_offset
+    first_dirty = _slot_of(segments, first_dirty_offset)
+    end = _first_uncleanable(log, segments, first_dirty, last_stable_offset, now_ms)
+    return Dirt(
+        log,
+        first_dirty_offset,
+        segments[end].base_offset,
+        sum(segment.size for segment in segments if segment.base_offset < first_dirty_offset),
+        sum(segment.size for segment in segments[first_dirty:end]),
+        _overdue_ms(log, segments[first_dirty:-1], now_ms),
+    )
+
+
+def filthiest(found: Iterable[Dirt]) -> Dirt | None:
+    """The log with the largest dirty share, of those that are due."""
+    return max((dirt for dirt in found if dirt.is_due), key=lambda dirt: dirt.ratio, default=None)
+
+
+def group_segments(
+    segments: Sequence[tuple[Segment, int]], segment_bytes: int, index_bytes_max: int, end_offset: int
+) -> list[list[Segment]]:
+    """Neighbours that together fit into one segment: compaction makes segments smaller, and many small ones cost.
+
+    Each segment comes with the bytes of its larger index.
+    """
+    groups: list[list[Segment]] = []
+    size = index_size = 0
+    for slot, (segment, index_bytes) in enumerate(segments):
+        behind = segments[slot + 1][0].base_offset if slot + 1 < len(segments) else end_offset
+        if (
+            groups
+            and size + segment.size <= segment_bytes
+            and index_size + index_bytes <= index_bytes_max
+            and (segment.size == 0 or behind - 1 - groups[-1][0].base_offset <= INT32_MAX)
+        ):
+            groups[-1].append(segment)
+            size += segment.size
+            index_size += index_bytes
+        else:
+            groups.append([segment])
+            size, index_size = segment.size, index_bytes
+    return groups
+
+
+def _slot_of(segments: Sequence[Segment], offset: int) -> int:
+    return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+
+def _first_uncleanable(log: Log, segments: Sequence[Segment], first_dirty: int, last_stable_offset: int, now_ms: int) -> int:
+    """The slot of the first segment that stays as it is."""
+    end = len(segments) - 1
+    while end > first_dirty and segments[end].base_offset > last_stable_offset:
+        end -= 1
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for slot in range(first_dirty, end):
+            if segments[slot].max_timestamp > now_ms - lag_ms:
+                return slot
+    return max(end, first_dirty)
+
+
+def _overdue_ms(log: Log, dirty_sealed: Sequence[Segment], now_ms: int) -> int:
+    clean_until_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
+    if clean_until_ms <= 0:
+        return 0
+    firsts = [first_ms for segment in dirty_sealed if segment.size and (first_ms := segment.age_base()) > 0]
+    return max(0, clean_until_ms - min(firsts, default=clean_until_ms))

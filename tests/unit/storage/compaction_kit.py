@@ -1,0 +1,100 @@
+"""Compacting a log in one go, and what should come out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from storage_kit import NOW_MS, RULES, read_batches, records_of
+
+from ottla.records.record import Record, build_batch
+from ottla.records.validate import check
+from ottla.storage.compaction import Account, Compaction, Limits
+from ottla.storage.compaction_plan import Dirt, find_dirt
+from ottla.storage.config import LogConfig
+from ottla.storage.log import Log
+
+COMPACTED = LogConfig(
+    segment_bytes=600,
+    index_interval_bytes=100,
+    cleanup_policy=frozenset({"compact"}),
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=1000,
+    file_delete_delay_ms=0,
+)
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, **options: int) -> int:
+    """Append one batch of keys and values; returns its first offset. The high watermark follows."""
+    fields = [(key, value, [("h", b"v")], timestamp_ms + index) for index, (key, value) in enumerate(pairs)]
+    batch = bytearray(build_batch(fields, codec=codec, **options))
+    info = log.append(check(batch, RULES, NOW_MS), 0, NOW_MS)
+    log.high_watermark = log.log_end_offset
+    return info.first_offset
+
+
+def dirt_of(log: Log, now_ms: int = NOW_MS) -> Dirt:
+    return find_dirt(log, log.high_watermark, now_ms)
+
+
+def compact(disk: object, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: object) -> Account:
+    """One pass from beginning to end, in this thread."""
+    compaction = Compaction(disk, dirt_of(log, now_ms), Limits(**limits), now_ms)  # type: ignore[arg-type]
+    while True:
+        progress = compaction.advance(slice_bytes)
+        if progress.replacement is not None:
+            compaction.swap(progress.replacement)
+        if progress.done:
+            log.cleaned_offset = compaction.cleaned_offset
+            return compaction.account
+
+
+def records(log: Log) -> list[Record]:
+    return records_of(read_batches(log))
+
+
+def pairs(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(record.offset, record.key, record.value) for record in records(log)]
+
+
+@dataclass
+class ModelBatch:
+    records: list[Record]
+    base_offset: int
+    last_offset: int
+    horizon_ms: int | None = None
+
+
+@dataclass
+class Model:
+    """What a compacted log holds, by the definition and not by the way it is done."""
+
+    delete_retention_ms: int
+    batches: list[ModelBatch] = field(default_factory=list)
+
+    def append(self, batch: list[Record]) -> None:
+        self.batches.append(ModelBatch(batch, batch[0].offset, batch[-1].offset))
+
+    def compact(self, first_dirty_offset: int, cleaned_offset: int, now_ms: int) -> None:
+        """Indexed were the records in [first dirty, cleaned); all before the end of that are judged."""
+        newest = {
+            record.key: record.offset
+            for batch in self.batches
+            for record in batch.records
+            if first_dirty_offset <= record.offset < cleaned_offset
+        }
+        for batch in self.batches:
+            expired = batch.horizon_ms is not None and batch.horizon_ms <= now_ms
+            batch.records = [
+                record
+                for record in batch.records
+                if record.offset >= cleaned_offset
+                or (record.offset >= newest.get(record.key, -1) and not (record.value is None and expired))
+            ]
+            has_tombstones = any(record.value is None for record in batch.records)
+            if has_tombstones and batch.horizon_ms is None and batch.last_offset < cleaned_offset:
+                batch.horizon_ms = now_ms + self.delete_retention_ms
+
+    def records(self) -> list[Record]:
+        return [record for batch in self.batches for record in batch.records]
