@@ -1,7 +1,7 @@
 """A whole broker: builds everything, starts it in order, stops it in reverse.
 
-Start: data directories (locked, logs recovered), the metadata store, listeners bound, the controller, the first image, and last
-of all requests are let in. So whoever gets an answer gets it from a broker that is complete.
+Start: data directories locked, the metadata store, the logs recovered (their topics' settings say how), listeners bound, the
+controller, the first image, and last of all requests are let in. So whoever gets an answer gets it from a complete broker.
 Stop: no more requests, those that wait are let go, housekeeping ends, the controller steps down, the logs are flushed, and the
 mark of a clean shutdown is written.
 """
@@ -14,8 +14,10 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
 
-from ottla.broker.controller_host import ControllerHost, resolve_identity
+from ottla.broker.controller_host import ControllerHost, resolve_identity, stored_configs
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
@@ -31,7 +33,9 @@ from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
 from ottla.records import compiled
 from ottla.replication.fetch_session import FetchSessionCache
-from ottla.storage.data_dir import DataDir, DataDirRefused
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
+from ottla.storage.log import Log
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID
 
@@ -114,12 +118,10 @@ class Broker:
             logger.warning("%s", warning)
         self._open_data_dirs()
         self._undo.append(self._close_data_dirs)
-        now_ms = world.clock.now_ms()
-        for data_dir in list(self._data_dirs):
-            await self._load(data_dir, now_ms)
         self.store = self._open_store()
         self._undo.append(self.store.close)
         await self._find_identity()
+        leftovers = await self._load_logs()
 
         self.purgatory = Purgatory(loop)
         self._undo.append(self.purgatory.close)
@@ -133,6 +135,7 @@ class Broker:
             on_settings=self._settings_changed,
             failed_paths=self._failed_paths,
         )
+        self.partitions.remove_leftovers(leftovers)
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
         self.coordinators = Coordinators(self, loop)
@@ -152,17 +155,59 @@ class Broker:
             "compiled" if compiled() else "interpreted, which is slower",
         )
 
-    async def _load(self, data_dir: DataDir, now_ms: int) -> None:
-        settings = self.settings
-        default = log_config_of(TopicSettings.resolve(settings, {}))
+    async def _load_logs(self) -> list[tuple[DataDir, Log]]:
+        """Open the logs of all directories. Returns copies that a finished move left behind."""
+        config_of = await self._stored_log_configs()
+        now_ms = self.world.clock.now_ms()
+        await asyncio.gather(*(self._load(data_dir, config_of, now_ms) for data_dir in self._data_dirs))
+        broken = [data_dir for data_dir in self._data_dirs if not data_dir.online]
+        if broken and len(broken) == len(self._data_dirs):
+            raise StartupError(f"the data directory {broken[0].path} cannot be read: {broken[0].error}")
+        for data_dir in broken:
+            logger.error("data directory %s is offline: %s", data_dir.path, data_dir.error)
         try:
-            # In a worker: recovery after a crash takes its time, and a signal should be heard meanwhile.
-            logs = await self.world.workers.run(lambda: data_dir.load(lambda topic: default, now_ms))
+            return settle_duplicates(self._data_dirs)
+        except DataDirRefused as error:
+            raise StartupError(str(error)) from error
+
+    async def _stored_log_configs(self) -> Callable[[str], LogConfig]:
+        """How to open a topic's logs. Of one that the store does not know, found in the directory of another broker, nobody can
+        say whether it was compacted: gaps in it are taken for what compaction leaves."""
+        try:
+            stored = await stored_configs(self.store)
+        except StoreError as error:
+            raise StartupError(str(error)) from error
+        own, default = stored.brokers.get(str(self.broker_id), {}), stored.brokers.get("", {})
+        settings = self.settings.with_dynamic(own, default) if own or default else self.settings
+        unknown = replace(log_config_of(TopicSettings.resolve(settings, {})), cleanup_policy=frozenset({"compact", "delete"}))
+
+        @cache
+        def config_of(topic: str) -> LogConfig:
+            overrides = stored.topics.get(topic)
+            return unknown if overrides is None else log_config_of(TopicSettings.resolve(settings, overrides))
+
+        return config_of
+
+    async def _load(self, data_dir: DataDir, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
+        """In workers: recovery after a crash takes its time, and a signal should be heard meanwhile."""
+        run = self.world.workers.run
+        try:
+            loading = await run(partial(data_dir.start_loading, config_of, now_ms))
+            threads = min(self.settings.int("num.recovery.threads.per.data.dir"), max(len(loading), 1))
+            work = asyncio.gather(*(run(loading.work) for _ in range(threads)), return_exceptions=True)
+            try:
+                outcomes = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                # Nobody may write in the directory once its lock is given back.
+                loading.given_up = True
+                await work
+                raise
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
+            logs = data_dir.loaded(loading)
         except OSError as error:
-            if len(self._data_dirs) == 1:
-                raise StartupError(f"the data directory {data_dir.path} cannot be read: {error}") from error
             data_dir.mark_offline(error)
-            logger.error("data directory %s is offline: %s", data_dir.path, error)
             return
         if logs:
             logger.info(
@@ -176,7 +221,7 @@ class Broker:
         settings, world = self.settings, self.world
         cache = SegmentCache()
         wanted = settings.broker_id()
-        first_problem: str | None = None
+        problems: list[str] = []
         for path in settings.log_dirs():
             try:
                 data_dir = DataDir.open(world.disk, path, wanted if wanted >= 0 else None, None, world.random, cache)
@@ -188,13 +233,14 @@ class Broker:
                 raise StartupError(str(error)) from error
             except OSError as error:
                 why = "no permission" if isinstance(error, PermissionError) else error.strerror or str(error)
-                first_problem = first_problem or f"the data directory {path} cannot be used: {why}"
+                problems.append(f"the data directory {path} cannot be used: {why}")
                 self._failed_paths.append(path)
-                logger.error("the data directory %s cannot be used: %s", path, why)
             else:
                 self._data_dirs.append(data_dir)
         if not self._data_dirs:
-            raise StartupError(first_problem or "log.dirs names no directory")
+            raise StartupError("; ".join(problems) or "log.dirs names no directory")
+        for problem in problems:
+            logger.error("%s", problem)
 
     def _open_store(self) -> MetadataStore:
         if self._given_store is not None:
@@ -243,7 +289,14 @@ class Broker:
     async def _start_controller(self) -> None:
         world = self.world
         self.controller = ControllerHost(
-            self.store, self.settings, self.broker_id, self.endpoints, world.clock, world.random, self._apply
+            self.store,
+            self.settings,
+            self.broker_id,
+            self.endpoints,
+            world.clock,
+            world.random,
+            self._apply,
+            lambda image: self.partitions.prepare(image, world.workers),
         )
         try:
             await self.controller.start()

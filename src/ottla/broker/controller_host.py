@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.cluster import znodes
@@ -106,6 +106,36 @@ async def _cluster_id(store: MetadataStore, random: Random, stored: str | None) 
     return znodes.decode_cluster_id(node.data)
 
 
+async def _broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
+    configs: dict[str, dict[str, str]] = {}
+    for name in await store.children(znodes.CONFIG_BROKERS):
+        key = "" if name == znodes.DEFAULT_ENTITY else name
+        path = znodes.broker_config_path(key)
+        node = await store.get(path)
+        if node is not None:
+            configs[key] = znodes.decode_config(path, node.data)
+    return configs
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConfigs:
+    """Settings as the store has them, for those who need them before there is an image."""
+
+    brokers: dict[str, dict[str, str]]
+    """As `ClusterImage.broker_configs`."""
+    topics: dict[str, dict[str, str]]
+    """Of every topic the store knows."""
+
+
+async def stored_configs(store: MetadataStore) -> StoredConfigs:
+    topics: dict[str, dict[str, str]] = {}
+    for name in await store.children(znodes.TOPICS):
+        path = znodes.topic_config_path(name)
+        node = await store.get(path)
+        topics[name] = znodes.decode_config(path, node.data) if node is not None else {}
+    return StoredConfigs(await _broker_configs(store), topics)
+
+
 async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:
     """The node's version counts how often it was written: a number nobody else gets."""
     while True:
@@ -130,7 +160,9 @@ class ControllerHost:
         clock: Clock,
         random: Random,
         on_image: Callable[[ClusterImage], None],
+        before_image: Callable[[ClusterImage], Awaitable[None]] | None = None,
     ) -> None:
+        """`before_image` may take its time with what a new image needs before it can be shown; no other change comes between."""
         self.settings = settings
         """With the dynamic settings of the current image."""
         self.image = ClusterImage("")
@@ -140,6 +172,7 @@ class ControllerHost:
         self._clock = clock
         self._random = random
         self._on_image = on_image
+        self._before_image = before_image
         self._controller: Controller | None = None
         self._lock = asyncio.Lock()
         self._producer_ids: range = range(0)
@@ -182,13 +215,7 @@ class ControllerHost:
             node = await store.get(znodes.broker_path(int(name)))
             if node is not None:
                 brokers[int(name)] = znodes.decode_broker(int(name), node.data, node.czxid)
-        configs: dict[str, dict[str, str]] = {}
-        for name in await store.children(znodes.CONFIG_BROKERS):
-            key = "" if name == znodes.DEFAULT_ENTITY else name
-            path = znodes.broker_config_path(key)
-            node = await store.get(path)
-            if node is not None:
-                configs[key] = znodes.decode_config(path, node.data)
+        configs = await _broker_configs(store)
         image = ClusterImage(cluster_id, self._broker_id, brokers, broker_configs=configs)
         return image.with_topics([await self._load_topic(name) for name in await store.children(znodes.TOPICS)])
 
@@ -258,6 +285,8 @@ class ControllerHost:
         """Write, then show. A store that fails leaves everything as it was."""
         if not decision.empty:
             await self._store.multi(decision.changes)
+        if self._before_image is not None:
+            await self._before_image(decision.image)
         self._show(decision.image)
 
     def _show(self, image: ClusterImage) -> None:

@@ -10,20 +10,26 @@ Owns the table of partitions and brings it in line with each cluster image. Neve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from ottla.broker.partition import Partition
 from ottla.broker.role_changes import Role, role_changes
 from ottla.broker.topic_config import log_config_of, rules_of
-from ottla.cluster.image import ClusterImage
+from ottla.cluster.image import ClusterImage, TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Clock
+from ottla.ports import Clock, Workers
+from ottla.records.validate import Rules
+from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, least_used
 from ottla.storage.log import Log
 from ottla.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_LOGS_AT_ONCE = 100
+_WISHES_MAX = 10_000
 
 
 class Partitions:
@@ -53,6 +59,13 @@ class Partitions:
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._doomed: list[tuple[int, str]] = []
         """(when, directory) of deleted replicas."""
+        self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
+        """Logs that `prepare` made and `apply` has not taken yet."""
+        self._missing: set[TopicPartition] = set()
+        """Replicas that must lie in a directory that is offline."""
+        self._wishes: dict[TopicPartition, DataDir] = {}
+        self._resolved: dict[bytes, tuple[LogConfig, Rules, int]] = {}
+        """By topic id, during one `prepare` or `apply`."""
         self.flush_requested: dict[Partition, None] = {}
         """Partitions with a freshly sealed segment, to be flushed soon."""
 
@@ -102,9 +115,36 @@ class Partitions:
         topic = self._image.topics.get(name) if self._image is not None else None
         return TopicSettings.resolve(self._settings, topic.config if topic is not None else {})
 
+    async def prepare(self, image: ClusterImage, workers: Workers) -> None:
+        """Make the logs that `apply` of this image will need: in a worker, since a topic may have thousands of partitions."""
+        self._resolved.clear()
+        wanted: dict[DataDir, list[Role]] = {}
+        counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
+        for role in role_changes(self._image, image, self._broker_id).taken:
+            key = role.topic_partition
+            if key in self._by_key or not counts or self._may_lie_elsewhere(key):
+                continue
+            if any(key in data_dir.logs for data_dir in self._data_dirs):
+                continue
+            data_dir = self._wished_dir(key) or min(counts, key=lambda each: counts[each])
+            counts[data_dir] += 1
+            wanted.setdefault(data_dir, []).append(role)
+        now_ms = self._clock.now_ms()
+        for data_dir, roles in wanted.items():
+            specs = [(role.topic_partition, role.topic.topic_id, self._resolve(role.topic)[0]) for role in roles]
+            try:
+                for key, _, _ in specs:
+                    data_dir.forget_former(key)
+                for start in range(0, len(specs), _LOGS_AT_ONCE):
+                    logs = await workers.run(partial(_make_logs, data_dir, specs[start : start + _LOGS_AT_ONCE], now_ms))
+                    self._prepared.update((log.topic_partition, (data_dir, log)) for log in logs)
+            except OSError as error:
+                self.directory_failed(data_dir, error)
+
     def apply(self, image: ClusterImage) -> None:
         changes = role_changes(self._image, image, self._broker_id)
-        self._image = image
+        first, self._image = self._image is None, image
+        self._resolved.clear()
         if changes.settings_changed:
             own, default = image.dynamic_config(self._broker_id)
             self._settings = self._static_settings.with_dynamic(own, default)
@@ -118,17 +158,33 @@ class Partitions:
         for role in changes.taken:
             partition = self._by_key.get(role.topic_partition)
             if partition is None:
-                partition = self._create(role)
+                partition = self._create(role, first=first)
             if partition is not None:
                 try:
                     partition.take_role(role.partition)
                 except OSError as error:
                     self.directory_failed(partition.data_dir, error)
+        self._prepared.clear()
+        if first and self._missing:
+            logger.error("%d replicas are offline with the data directories they lie in", len(self._missing))
 
-    def _create(self, role: Role) -> Partition | None:
+    def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int]:
+        """What a topic's settings mean for its logs, worked out once for all its partitions."""
+        found = self._resolved.get(topic.topic_id)
+        if found is None:
+            settings = TopicSettings.resolve(self._settings, topic.config)
+            found = (log_config_of(settings), rules_of(settings), settings.int("min.insync.replicas"))
+            self._resolved[topic.topic_id] = found
+        return found
+
+    def _may_lie_elsewhere(self, key: TopicPartition) -> bool:
+        """The replica is older than this broker's start, and a directory that might hold it is offline. A new, empty log in its
+        place would be taken for it."""
+        return key in self._missing or (self._image is None and bool(self.offline_paths()))
+
+    def _create(self, role: Role, *, first: bool) -> Partition | None:
         key, topic_id = role.topic_partition, role.topic.topic_id
-        settings = TopicSettings.resolve(self._settings, role.topic.config)
-        config = log_config_of(settings)
+        config, rules, min_insync_replicas = self._resolve(role.topic)
         while True:
             try:
                 data_dir, log = self._find_log(key, topic_id)
@@ -136,6 +192,10 @@ class Partitions:
                 logger.error("%s has no place: %s", key, error.detail)
                 return None
             try:
+                if log is None and first and self.offline_paths():
+                    self._missing.add(key)
+                if log is None and key in self._missing:
+                    return None
                 if log is None:
                     log = data_dir.create_log(key, topic_id, config, self._clock.now_ms())
                 log.config = config
@@ -143,18 +203,29 @@ class Partitions:
                 self.directory_failed(data_dir, error)
                 continue
             break
+        self._wishes.pop(key, None)
+        self._missing.discard(key)
         partition = Partition(
             log,
             data_dir,
             self._broker_id,
-            rules_of(settings),
-            settings.int("min.insync.replicas"),
+            rules,
+            min_insync_replicas,
             self._on_progress,
             self.directory_failed,
             self.flush_requested,
         )
         self._by_key[key] = partition
         return partition
+
+    def wish(self, key: TopicPartition, data_dir: DataDir) -> None:
+        """Where a replica shall be made that is not here yet. Forgotten at a restart, as with Kafka."""
+        if len(self._wishes) < _WISHES_MAX or key in self._wishes:
+            self._wishes[key] = data_dir
+
+    def _wished_dir(self, key: TopicPartition) -> DataDir | None:
+        data_dir = self._wishes.get(key)
+        return data_dir if data_dir is not None and data_dir.online else None
 
     def _find_log(self, key: TopicPartition, topic_id: bytes) -> tuple[DataDir, Log | None]:
         """The log that was found on disk at the start, or the directory where a new one belongs."""
@@ -185,7 +256,15 @@ class Partitions:
                 self.directory_failed(data_dir, error)
                 continue
             return data_dir, log
-        return least_used(self._data_dirs), None
+        prepared = self._prepared.pop(key, None)
+        if prepared is not None and prepared[0].online:
+            prepared[0].add_log(prepared[1])
+            return prepared
+        return self._wished_dir(key) or least_used(self._data_dirs), None
+
+    def remove_leftovers(self, leftovers: Iterable[tuple[DataDir, Log]]) -> None:
+        for data_dir, log in leftovers:
+            self._remove_leftover(data_dir, log)
 
     def _remove_leftover(self, data_dir: DataDir, log: Log) -> None:
         logger.info("%s in %s was left behind: removing it", log.topic_partition, data_dir.path)
@@ -206,6 +285,7 @@ class Partitions:
                 partition.min_insync_replicas = settings.int("min.insync.replicas")
 
     def _remove(self, key: TopicPartition) -> None:
+        self._missing.discard(key)
         partition = self._by_key.pop(key, None)
         if partition is None:
             return
@@ -217,6 +297,10 @@ class Partitions:
                 self.directory_failed(partition.data_dir, error)
         # Whoever waits on it hears that it is gone.
         partition.go_offline()
+
+    def doom(self, path: str, log: Log) -> None:
+        """A directory that is nobody's any more: to be removed after `file.delete.delay.ms`."""
+        self._doom(path, log)
 
     def _doom(self, path: str, log: Log) -> None:
         self._doomed.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
@@ -253,3 +337,7 @@ class Partitions:
             partition.go_offline()
         if not self.online_dirs():
             self._on_last_directory_failed(f"all data directories are offline, the last one failed with: {error}")
+
+
+def _make_logs(data_dir: DataDir, specs: Sequence[tuple[TopicPartition, bytes, LogConfig]], now_ms: int) -> list[Log]:
+    return [data_dir.make_log(key, topic_id, config, now_ms) for key, topic_id, config in specs]

@@ -258,8 +258,13 @@ class DataDir:
             return log
         self.forget_former(topic_partition)
         log = self.make_log(topic_partition, topic_id, config, now_ms)
-        self.logs[topic_partition] = log
+        self.add_log(log)
         return log
+
+    def add_log(self, log: Log) -> None:
+        """Of `make_log`."""
+        log.use_cache(self._cache)
+        self.logs[log.topic_partition] = log
 
     def forget_former(self, topic_partition: TopicPartition) -> None:
         """The checkpoints may speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
@@ -276,7 +281,7 @@ class DataDir:
         it is made again.
         """
         path = f"{self.path}/{partition_dir(topic_partition)}"
-        return self._make_log(path, topic_partition, topic_id, config, now_ms, self._cache)
+        return self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
 
     def make_future_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
         """The log to which one of another directory is copied. One thread at a time uses it, hence a cache of its own."""
