@@ -71,6 +71,7 @@ class Log:
         "_segment_ms",
         "_segments",
         "_truncations",
+        "_unfinished",
         "active",
         "cleaned_offset",
         "closed",
@@ -126,6 +127,8 @@ class Log:
         self._dir_dirty = True
         self._parent_dirty = True
         self._metadata_dirty = False
+        self._unfinished: FlushPlan | None = None
+        """The last plan, until `flushed` hears of it: it may never have run."""
         self._sealed_unflushed = [segment for segment in segments[:-1] if segment.end_offset > recovery_point]
         """Sealed since the last flush: their index files are complete, but perhaps not on the disk."""
         self._truncations = 0
@@ -426,7 +429,8 @@ class Log:
         Index entries go to their files here (a small write), the epochs too: a recovery point beyond data vouches for both.
         """
         sealed, self._sealed_unflushed = self._sealed_unflushed, []  # the active one is read through after a crash anyway
-        if self.recovery_point >= self.log_end_offset and not (sealed or self._dir_dirty or self._parent_dirty):
+        earlier = self._unfinished
+        if self.recovery_point >= self.log_end_offset and not (sealed or self._dir_dirty or self._parent_dirty or earlier):
             return None
         first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
         segments = self._segments[first:] if self.recovery_point < self.log_end_offset else []
@@ -440,7 +444,11 @@ class Log:
         if self._metadata_dirty:
             index_paths.append(f"{self.dir}/{PARTITION_METADATA}")
         self._dir_dirty = self._parent_dirty = self._metadata_dirty = False
-        return FlushPlan(
+        if earlier is not None:
+            # Nobody said that it ran to its end. What it was to flush besides the log, this one flushes too.
+            index_paths = list(dict.fromkeys(earlier.index_paths + index_paths))
+            dirs = list(dict.fromkeys(earlier.dirs + dirs))
+        plan = self._unfinished = FlushPlan(
             end_offset=self.log_end_offset,
             truncations=self._truncations,
             disk=self._disk,
@@ -448,6 +456,7 @@ class Log:
             index_paths=index_paths,
             dirs=dirs,
         )
+        return plan
 
     def metadata_written(self) -> None:
         """The file with the topic's id is new, and perhaps not on the disk: it must be there before records are."""
@@ -455,6 +464,8 @@ class Log:
 
     def flushed(self, plan: FlushPlan, now_ms: int | None = None) -> None:
         """The plan ran to its end. If the log was cut meanwhile, what the plan promised may be gone: nothing moves then."""
+        if plan is self._unfinished:
+            self._unfinished = None
         if now_ms is not None:
             self.last_flush_ms = now_ms
         if plan.truncations == self._truncations:
