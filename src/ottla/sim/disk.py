@@ -311,6 +311,7 @@ class SimDisk:
         node = self.node(path)
         assert isinstance(node, Inode)
         node.data[position] ^= 1 << bit
+        node.flush()  # it is the disk that has it so, not the cache
 
     def settle(self) -> None:
         """Everything is durable: as if the machine had been idle for long."""

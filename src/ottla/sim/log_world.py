@@ -70,7 +70,8 @@ class Kept:
         self.ghosts: dict[int, list[Written]] = {}
         """Batches that a truncation took and a crash may bring back."""
         self.guaranteed = 0
-        self.never_flushed = True
+        self.name_flushed = False
+        """A flush returned since the file that names the topic was written."""
         self.log_start_checkpointed = 0
         self.log: Log | None = None
         self.epochs_from = 0
@@ -193,14 +194,18 @@ class LogWorld:
         kept.guaranteed = 0
         kept.log_start_checkpointed = 0
         kept.epochs_from = 0
+        kept.name_flushed = False
 
     def _check_recovered(self, kept: Kept, log: Log, how: str) -> None:
         """What came back is what had to, and nothing that was never there (L01)."""
         model, end, start = kept.model, log.log_end_offset, log.log_start_offset
         name = str(kept.partition)
         self.trace.add(f"{name} {start}..{end} of {model.log_start}..{model.log_end}, guaranteed {kept.guaranteed}")
-        if log.topic_id == ZERO_UUID and (kept.log is None or not kept.guaranteed) and self.data_dir is not None:
-            self.data_dir.assign_topic_id(log, kept.topic_id)  # it died while it was being made, or before its first flush
+        unnamed = kept.log is None or (how == "crash" and not kept.name_flushed)
+        if log.topic_id == ZERO_UUID and unnamed and self.data_dir is not None:
+            # It died while it was being made, or before its first flush, which is when the file that names the topic is flushed.
+            self.data_dir.assign_topic_id(log, kept.topic_id)
+            kept.name_flushed = False
         require(log.topic_id == kept.topic_id, "topic-id", f"{name} came back as another topic")
         kept.epochs_from = max(kept.epochs_from, model.log_start, kept.start_attempt or 0)
         highest = model.log_end if kept.attempt is None else kept.attempt.last_offset + 1
@@ -295,6 +300,8 @@ class LogWorld:
             assert self.data_dir is not None
             self.disk.forget_crash_point()
             self.data_dir.close(clean=True)
+            for kept in self.kept:
+                kept.name_flushed = kept.name_flushed or kept.model.log_end > 0
             self.process.die()
             self.disk.kill(self.process)
             self._damage("clean")
@@ -306,7 +313,6 @@ class LogWorld:
         """The process is dead: by itself, or with its machine."""
         self.disk.forget_crash_point()
         for kept in self.kept:
-            kept.never_flushed = guaranteed_end(self.disk, kept.directory, 0) == 0
             kept.guaranteed = min(guaranteed_end(self.disk, kept.directory, kept.model.log_start), kept.model.log_end)
         # After a failed flush the page cache holds what the disk does not, and no process can know: only a crash tells.
         flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
@@ -583,6 +589,7 @@ class LogWorld:
             owner_log = owner.log
             assert owner_log is not None
             plan.run()
+            owner.name_flushed = True
             owner_log.flushed(plan, self.now_ms)
             self.trace.add(f"{owner.partition} flushed {plan.end_offset}, recovery point {owner_log.recovery_point}")
             self._check_marks(owner)
