@@ -171,12 +171,12 @@ class Connection(asyncio.BufferedProtocol):
         return self._frame is not None
 
     def hold(self) -> None:
-        """Read nothing until `begin`."""
-        self._pause_reading()
+        """Answer nothing until `begin`: as if a request were being answered, what comes is kept."""
+        self._answering = True
 
     def begin(self) -> None:
-        if not self._closed:
-            self._resume_reading()
+        self._answering = False
+        self._go_on()
 
     def close(self) -> None:
         """Close now; what was not sent yet is not sent."""
