@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -15,7 +16,7 @@ from bench import OUT, measure, report
 from bench.measure import QUICK, Figures, Scale, Server
 from bench.servers import Kafka, Ottla
 
-PARTS = ("start", "memory", "kcat", "raw", "requests", "latency", "log", "partitions")
+PARTS = ("start", "memory", "client", "raw", "requests", "latency", "log", "partitions")
 
 
 def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> Figures:
@@ -30,8 +31,8 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
             figures |= measure.single_records(server, scale)
         if "latency" in parts:
             figures |= measure.latency(server, scale)
-        if "kcat" in parts:
-            figures |= measure.with_kcat(server, scale, scratch)
+        if "client" in parts:
+            figures |= measure.with_librdkafka(server, scale, scratch)
         if "raw" in parts:
             figures |= measure.with_raw_load(server, scale)
         figures |= measure.memory(server, "rss_load")
@@ -64,7 +65,7 @@ def main() -> None:
         scale = replace(scale, large_log_bytes=options.large_log_bytes)
     rounds_wanted = options.rounds or (1 if options.quick else 4)
     parts, brokers = set(options.only.split(",")), options.brokers.split(",")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 150)
     rounds: report.Rounds = {broker: [] for broker in brokers}
     about = {
         "rounds": rounds_wanted,

@@ -23,10 +23,10 @@ def _throughput() -> list[Figure]:
     figures = []
     for size, name in ((100, "100 B"), (1000, "1 KB")):
         for acks in ("1", "all"):
-            figures.append(Figure(f"kcat_produce_{size}_{acks}", f"produce {name}, acks={acks}, librdkafka", "MB/s", True, 1.0))
-        figures.append(Figure(f"kcat_produce_{size}_cpu", f"broker CPU, produce {name}, librdkafka", "s/GB", False, 0.5))
-        figures.append(Figure(f"kcat_consume_{size}", f"consume {name}, librdkafka", "MB/s", True, 1.0))
-        figures.append(Figure(f"kcat_consume_{size}_cpu", f"broker CPU, consume {name}, librdkafka", "s/GB", False, 0.5))
+            figures.append(Figure(f"client_produce_{size}_{acks}", f"produce {name}, acks={acks}, librdkafka", "MB/s", True, 1.0))
+        figures.append(Figure(f"client_produce_{size}_cpu", f"broker CPU, produce {name}, librdkafka", "s/GB", False, 0.5))
+        figures.append(Figure(f"client_consume_{size}", f"consume {name}, librdkafka", "MB/s", True, 1.0))
+        figures.append(Figure(f"client_consume_{size}_cpu", f"broker CPU, consume {name}, librdkafka", "s/GB", False, 0.5))
     for size, name in ((100, "100 B"), (1000, "1 KB")):
         for acks in ("1", "all"):
             figures.append(

@@ -32,7 +32,7 @@ Server = Kafka | Ottla
 class Scale:
     """How much load. Quick is for a look while working; the ratios of `full` are the ones to quote."""
 
-    kcat_bytes: int = 500_000_000
+    client_bytes: int = 500_000_000
     raw_bytes: int = 1_500_000_000
     requests: int = 60_000
     latency_s: float = 10
@@ -66,6 +66,15 @@ def load(server: Server, kind: str, **options: Any) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"load {kind} {options}:\n{done.stderr[-3000:]}")
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def client(module: str, *args: str) -> dict[str, Any]:
+    """Runs one of the confluent-kafka clients beside this file, likewise."""
+    done = subprocess.run([sys.executable, "-m", f"bench.{module}", *args], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{module} {args}:\n{done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 
@@ -113,29 +122,29 @@ def lines_file(directory: Path, record_bytes: int, count: int) -> Path:
     return path
 
 
-def with_kcat(server: Server, scale: Scale, directory: Path) -> Figures:
-    """librdkafka itself (kcat is a thin shell around it) over six partitions, its default batching."""
+def with_librdkafka(server: Server, scale: Scale, directory: Path) -> Figures:
+    """librdkafka over six partitions, its default batching: kcat, a thin shell around it in C, writes; confluent-kafka reads."""
     figures: Figures = {}
     for size in (100, 1_000):
-        count = scale.kcat_bytes // size // 2_000 * 2_000
+        count = scale.client_bytes // size // 2_000 * 2_000
         lines = lines_file(directory, size, count)
         cpu = 0.0
         for acks in ("1", "all"):
-            topic = f"kcat-{size}-{acks}"
+            topic = f"client-{size}-{acks}"
             create(server, topic)
             command = [kcat(), "-b", server.bootstrap_servers, "-P", "-t", topic, "-X", f"acks={acks}", "-l", str(lines)]
             with cost(server) as spent:
                 subprocess.run(command, check=True, capture_output=True)
-            figures[f"kcat_produce_{size}_{acks}"] = count * size / spent.seconds / 1e6
+            figures[f"client_produce_{size}_{acks}"] = count * size / spent.seconds / 1e6
             cpu += spent.cpu_s
-        figures[f"kcat_produce_{size}_cpu"] = cpu / (2 * count * size) * 1e9
-        command = [kcat(), "-b", server.bootstrap_servers, "-C", "-t", f"kcat-{size}-all", "-o", "beginning", "-e", "-q"]
+        figures[f"client_produce_{size}_cpu"] = cpu / (2 * count * size) * 1e9
+        arguments = [server.bootstrap_servers, f"client-{size}-all", str(PARTITIONS), str(count)]
         with cost(server) as spent:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        figures[f"kcat_consume_{size}"] = count * size / spent.seconds / 1e6
-        figures[f"kcat_consume_{size}_cpu"] = spent.cpu_s / (count * size) * 1e9
+            found = client("client_consume", *arguments)
+        figures[f"client_consume_{size}"] = found["records"] * size / found["seconds"] / 1e6
+        figures[f"client_consume_{size}_cpu"] = spent.cpu_s / (count * size) * 1e9
         with RawConnection(server.bootstrap_servers) as connection:
-            stored = sum(high_watermark(connection, f"kcat-{size}-all", each) or 0 for each in range(PARTITIONS))
+            stored = sum(high_watermark(connection, f"client-{size}-all", each) or 0 for each in range(PARTITIONS))
         if stored != count:
             raise RuntimeError(f"{server.name} holds {stored} of {count} records")
     return figures
@@ -187,8 +196,7 @@ def latency(server: Server, scale: Scale) -> Figures:
     """1,000 records of 100 bytes a second, linger 0, acks=1: from before the send until the consumer has it in its hands."""
     create(server, "latency", 1)
     create(server, "raw-latency", 1)
-    command = [sys.executable, "-m", "bench.client_latency", server.bootstrap_servers, "latency", str(scale.latency_s)]
-    found = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    found = client("client_latency", server.bootstrap_servers, "latency", str(scale.latency_s))
     raw = load(server, "latency", topic="raw-latency", per_s=1_000, seconds=scale.latency_s)
     return {
         "latency_p50": found["p50_ms"],
