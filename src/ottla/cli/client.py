@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -23,6 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigEntry,
     ConfigResource,
     ConfigSource,
+    ConsumerGroupDescription,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -38,6 +42,10 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "Consumer",
+    "ConsumerGroupDescription",
+    "ConsumerGroupState",
+    "ConsumerGroupTopicPartitions",
+    "ConsumerGroupType",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",

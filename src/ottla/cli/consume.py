@@ -1,7 +1,7 @@
 """`ottla consume`: records of topics as lines.
 
-Reads partitions by assignment, never as a member of a group: nothing is committed, nobody is disturbed. Unless told to follow,
-it ends where the log ended when it started, so that a pipeline of commands ends too.
+Reads partitions by assignment: nothing is committed, nobody is disturbed. Only with --group it joins one (`group_consume`).
+Unless told to follow, it ends where the log ended when it started, so that a pipeline of commands ends too.
 """
 
 from __future__ import annotations
@@ -102,6 +102,10 @@ def consume(
         bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="Wait for more, or stop at the present end.")
     ] = False,
     partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one (repeatable).")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", metavar="GROUP", help="As a member of this group: go on where it stopped, and commit."),
+    ] = None,
     count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How a value is shown; json shows all of a record.")] = Format.TEXT,
     key_format: Annotated[Format | None, typer.Option("--key-format", help="How a key is shown. (default: as --format)")] = None,
@@ -130,6 +134,17 @@ def consume(
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     writing = Writing(format_, key_form, keys, unescape(key_separator), null, None if template is None else unescape(template))
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
+    if group is not None:
+        from ottla.cli.group_consume import consume_as_member
+
+        if partition or until is not None or first.kind not in ("beginning", "end"):
+            raise Failure(
+                "--group goes on where the group stopped: --partition, --until and other places to start from do not go with it",
+                "--from beginning or end is for what it has not committed; `ottla group reset-offsets` moves it",
+                exit_code=EXIT_USAGE,
+            )
+        consume_as_member(connection, group, topics, first, writing, count, follow=follow, isolation=isolation)
+        return
     bounds = find_bounds(connection, topics, partition, first, last, follow=follow, isolation=isolation)
     if not bounds.open():
         return
@@ -150,7 +165,7 @@ def reader_properties(isolation: str = "read_committed") -> dict[str, Any]:
     }
 
 
-def _next_messages(consumer: Consumer, count: int) -> list[Message]:
+def next_messages(consumer: Consumer, count: int) -> list[Message]:
     """Up to `count` messages as soon as there is one. (`consume` alone would wait until there are as many as asked for.)"""
     first = consumer.poll(_POLL_S)
     return [] if first is None else [first, *consumer.consume(count - 1, 0)] if count > 1 else [first]
@@ -168,7 +183,7 @@ def _copy(
     silent_since = time.monotonic()
     warned = False
     while wanted:
-        for message in _next_messages(consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS)):
+        for message in next_messages(consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS)):
             error = message.error()
             key = (str(message.topic()), int(message.partition() or 0))
             end = bounds.end.get(key)

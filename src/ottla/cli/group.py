@@ -1,0 +1,228 @@
+"""`ottla group`: list, describe, members, reset-offsets, delete, delete-offsets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.group_offsets import delete_offsets, scoped_partitions
+from ottla.cli.group_plan import TopicIndex, parse_scope
+from ottla.cli.group_reset import reset_offsets
+from ottla.cli.group_view import Group, find_groups, list_groups, unknown_group, with_partitions
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.output import note, print_document, print_table
+
+app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@app.command("list")
+@guarded
+def list_(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only groups in this state (repeatable): stable, empty, …"),
+    ] = None,
+    type_: Annotated[
+        str | None, typer.Option("--type", metavar="classic|consumer", help="Only groups of the old or the new protocol.")
+    ] = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """List groups, their type and state."""
+    if type_ is not None and type_ not in ("classic", "consumer"):
+        raise Failure(f"--type {type_!r} is neither classic nor consumer", exit_code=EXIT_USAGE)
+    rows = list_groups(Connection(bootstrap_servers, command_config))
+    states = {word.lower() for word in state or []}
+    shown = [row for row in rows if type_ in (None, row["type"]) and (not states or row["state"].lower() in states)]
+    if json_output:
+        print_document(shown)
+    elif shown:
+        print_table(["GROUP", "TYPE", "STATE"], [list(row.values()) for row in shown])
+    else:
+        note("no such groups" if rows else "no groups yet; a consumer with a group.id makes one")
+
+
+@app.command("describe")
+@guarded
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP…", show_default=False)] = None,
+    all_groups: Annotated[bool, typer.Option("--all", help="All groups.")] = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Show committed offsets, lag and lead of each partition, and who reads it.
+
+    Lag is what is still to be read; lead is how far the group is from the start of the log, where retention deletes.
+    """
+    if bool(names) == all_groups:
+        raise Failure("name groups, or pass --all", exit_code=EXIT_USAGE)
+    connection = Connection(bootstrap_servers, command_config)
+    wanted = names or [row["group"] for row in list_groups(connection)]
+    groups = [with_partitions(connection, group) for group in find_groups(connection, wanted)] if wanted else []
+    if json_output:
+        print_document([group.document() for group in groups])
+        return
+    for index, group in enumerate(groups):
+        if index:
+            print()
+        _print_group(group)
+
+
+def _print_group(group: Group) -> None:
+    print(_head(group))
+    if not group.partitions:
+        note(f"group {group.name} has committed nothing and nobody is assigned a partition")
+        return
+    print_table(
+        ["TOPIC", "PARTITION", "COMMITTED", "LOG-START", "LOG-END", "LAG", "LEAD", "MEMBER", "HOST", "CLIENT"],
+        [[_cell(value) for value in partition.document().values()] for partition in group.partitions],
+        right=["PARTITION", "COMMITTED", "LOG-START", "LOG-END", "LAG", "LEAD"],
+    )
+
+
+def _head(group: Group) -> str:
+    count = len(group.members)
+    parts = [
+        f"{group.name}  {group.type}, {group.state}",
+        f"{count} member{'' if count == 1 else 's'}",
+        *([f"protocol {group.protocol}"] if group.protocol else []),
+        f"coordinator {group.coordinator_id} ({group.coordinator})",
+        *([f"lag {group.lag}"] if group.lag is not None else []),
+    ]
+    return ", ".join(parts)
+
+
+def _cell(value: Any) -> Any:
+    return "-" if value is None else value
+
+
+def _assignment_text(assignment: Sequence[TopicIndex]) -> str:
+    """`orders:0,1 payments:3`, as --topic takes it."""
+    return " ".join(
+        f"{topic}:{','.join(str(partition) for _, partition in keys)}" for topic, keys in groupby(assignment, lambda key: key[0])
+    )
+
+
+@app.command("members")
+@guarded
+def members(
+    name: Annotated[str, typer.Argument(metavar="GROUP")],
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Show who is in a group and which partitions each member has."""
+    (group,) = find_groups(Connection(bootstrap_servers, command_config), [name])
+    if json_output:
+        print_document([member.document() for member in group.members])
+        return
+    if not group.members:
+        note(f"nobody is in group {name} (it is {group.state})")
+        return
+    print_table(
+        ["MEMBER", "INSTANCE", "HOST", "CLIENT", "PARTITIONS", "ASSIGNMENT"],
+        [
+            (
+                member.member_id,
+                _cell(member.instance_id),
+                member.host,
+                member.client_id,
+                len(member.assignment),
+                _assignment_text(member.assignment)
+                + (f" (moving to {_assignment_text(member.target)})" if member.target not in (None, member.assignment) else ""),
+            )
+            for member in group.members
+        ],
+        right=["PARTITIONS"],
+    )
+
+
+@app.command("delete")
+@guarded
+def delete(
+    names: Names,
+    yes: Yes = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Delete groups and their committed offsets. Nobody may be in them."""
+    connection = Connection(bootstrap_servers, command_config)
+    find_groups(connection, names)
+    _confirm(f"Delete {', '.join(names)} and all offsets committed there?", yes)
+    deleted: list[str] = []
+    failures: list[Failure] = []
+    for name, future in connection.admin.delete_consumer_groups(
+        list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S
+    ).items():
+        try:
+            settled(future, f"group {name}")
+            deleted.append(name)
+        except Failure as failure:
+            failures.append(_refused_delete(connection, name, failure))
+    if json_output:
+        print_document([{"group": name, "deleted": name in deleted} for name in dict.fromkeys(names)])
+    else:
+        for name in deleted:
+            print(f"group {name} deleted")
+    if failures:
+        raise Failure("; ".join(failure.message for failure in failures), failures[0].hint, code=failures[0].code)
+
+
+def _refused_delete(connection: Connection, name: str, failure: Failure) -> Failure:
+    if failure.code == "NON_EMPTY_GROUP":
+        return Failure(
+            f"group {name} has members and is kept",
+            f"stop its consumers first; see them with `ottla group members {name}`",
+            code=failure.code,
+        )
+    if failure.code == "GROUP_ID_NOT_FOUND":
+        return unknown_group(connection, name)
+    return failure
+
+
+@app.command("delete-offsets")
+@guarded
+def delete_offsets_command(
+    name: Annotated[str, typer.Argument(metavar="GROUP")],
+    topic: Annotated[
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Whose offsets (repeatable).", show_default=False)
+    ],
+    yes: Yes = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Forget what a group has committed for topics it does not read any more."""
+    scope = parse_scope(topic)
+    connection = Connection(bootstrap_servers, command_config)
+    (group,) = find_groups(connection, [name])
+    keys = scoped_partitions(connection, scope)
+    _confirm(f"Delete the offsets of {name} in {', '.join(scope)}?", yes)
+    delete_offsets(group, keys, command_config)
+    if json_output:
+        print_document(
+            {"group": name, "deleted": [{"topic": topic_name, "partition": partition} for topic_name, partition in keys]}
+        )
+    else:
+        for topic_name, partition in keys:
+            print(f"group {name}: offset of {topic_name}-{partition} deleted")
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm(question, abort=True, err=True)
+
+
+app.command("reset-offsets")(reset_offsets)

@@ -1,0 +1,102 @@
+"""Changing what a group has committed: the partitions meant, setting their offsets, deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.failure import Failure, explain
+from ottla.cli.group_plan import Step, TopicIndex
+from ottla.cli.group_view import Group
+from ottla.errors import ErrorCode
+
+
+def scoped_partitions(connection: Connection, scope: Mapping[str, Sequence[int] | None]) -> list[TopicIndex]:
+    """Every partition the words of --topic mean; a Failure for one that does not exist."""
+    keys = []
+    for topic in connection.topics(scope):
+        name = topic.topic
+        assert name is not None
+        chosen = scope[name]
+        for partition in sorted(topic.partitions) if chosen is None else chosen:
+            if partition not in topic.partitions:
+                raise Failure(f"topic {name} has no partition {partition}", f"it has 0 to {len(topic.partitions) - 1}")
+            keys.append((name, partition))
+    return sorted(keys)
+
+
+def has_members(group: Group, doing: str) -> Failure:
+    count = len(group.members)
+    who = sorted({f"{member.client_id} on {member.host}" for member in group.members})
+    shown = f" ({', '.join(who[:3])}{', …' if len(who) > 3 else ''})" if who else ""
+    return Failure(
+        f"group {group.name} has {count or 'new'} member{'' if count == 1 else 's'}{shown}; {doing} only while nobody is in it",
+        f"stop its consumers, then try again; see them with `ottla group members {group.name}`",
+        code="NON_EMPTY_GROUP",
+    )
+
+
+def alter_offsets(connection: Connection, group: Group, steps: Sequence[Step]) -> None:
+    from ottla.cli.client import ConsumerGroupTopicPartitions, TopicPartition
+
+    offsets = [TopicPartition(step.topic, step.partition, step.new_offset) for step in steps]
+    request = ConsumerGroupTopicPartitions(group.name, offsets)
+    future = connection.admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[group.name]
+    for each in settled(future, f"group {group.name}").topic_partitions:
+        error: Any = each.error
+        if error is not None:
+            # How a coordinator says that the group is not empty: an admin is no member.
+            if error.name() in ("UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP"):
+                raise has_members(group, "offsets can be set")
+            raise explain(error, f"group {group.name}, {each.topic}-{each.partition}")
+
+
+def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Path | None) -> None:
+    """By a request of our own to the coordinator: the client library has none for it."""
+    from ottla.cli.plain_request import call
+    from ottla.protocol.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+        OffsetDeleteResponse,
+    )
+
+    coordinator = Connection(group.coordinator, command_config)
+    coordinator.bootstrap_servers = group.coordinator
+    topics: dict[str, list[Any]] = {}
+    for topic, partition in keys:
+        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=partition))
+    request = OffsetDeleteRequest(
+        group_id=group.name,
+        topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+    )
+    try:
+        coordinator.require_plaintext()
+    except Failure as failure:
+        failure.hint = "use kafka-consumer-groups --delete-offsets instead"
+        raise
+    response = call(coordinator, "offset_delete", 0, request, OffsetDeleteResponse)
+    _raise_if(response.error_code, group, f"group {group.name}")
+    for answered in response.topics:
+        for each in answered.partitions:
+            _raise_if(each.error_code, group, f"group {group.name}, {answered.name}-{each.partition_index}", answered.name)
+
+
+def _raise_if(code: int, group: Group, subject: str, topic: str | None = None) -> None:
+    if code == 0:
+        return
+    if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+        raise Failure(
+            f"group {group.name} reads {topic} at this moment, so its offsets there stay",
+            f"stop its consumers, or take {topic} out of their subscription",
+            code="GROUP_SUBSCRIBED_TO_TOPIC",
+        )
+    if code == ErrorCode.NON_EMPTY_GROUP:
+        raise has_members(group, "its offsets can be deleted")
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    raise Failure(f"{subject}: {name}", code=name)

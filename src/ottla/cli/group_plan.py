@@ -1,0 +1,185 @@
+"""What a reset of a group's offsets would do, and the files such plans are kept in. Pure: no broker, no output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.positions import duration_ms
+
+TopicIndex = tuple[str, int]
+
+_ISO_DURATION = re.compile(
+    r"P(?:(?P<d>\d+)D)?(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The new offset of one partition."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    new_offset: int
+    log_start: int
+    log_end: int
+    wanted: int | None = None
+    """What was asked for, where that is outside of the log."""
+
+    @property
+    def note(self) -> str | None:
+        if self.wanted is None:
+            return None
+        if self.wanted > self.log_end:
+            return f"{self.wanted} is behind the end of {self.topic}-{self.partition}; {self.log_end} is taken"
+        return f"{self.wanted} is before the start of {self.topic}-{self.partition}; {self.log_start} is taken"
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "committed": self.committed,
+            "new_offset": self.new_offset,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "lag": self.log_end - self.new_offset,
+            "wanted": self.new_offset if self.wanted is None else self.wanted,
+        }
+
+
+def plan(
+    wanted: Mapping[TopicIndex, int],
+    committed: Mapping[TopicIndex, int],
+    bounds: Mapping[TopicIndex, tuple[int, int]],
+    *,
+    clamp: bool = True,
+) -> list[Step]:
+    """The steps, by topic and partition; offsets outside of the log are moved to its nearer end if `clamp`."""
+    steps = []
+    for key, offset in sorted(wanted.items()):
+        start, end = bounds[key]
+        inside = min(max(offset, start), end) if clamp else offset
+        steps.append(Step(*key, committed.get(key), inside, start, end, None if inside == offset else offset))
+    return steps
+
+
+def shifted(keys: Sequence[TopicIndex], committed: Mapping[TopicIndex, int], by: int) -> dict[TopicIndex, int]:
+    missing = [f"{topic}-{partition}" for topic, partition in keys if (topic, partition) not in committed]
+    if missing:
+        raise Failure(
+            f"--shift-by needs a committed offset, and there is none for {', '.join(missing)}",
+            "use --to-earliest, --to-latest or --to-offset there",
+        )
+    return {key: committed[key] + by for key in keys}
+
+
+def parse_scope(words: Sequence[str]) -> dict[str, list[int] | None]:
+    """`orders` and `orders:0,2` as topic and partitions; None is all of them."""
+    scope: dict[str, list[int] | None] = {}
+    for word in words:
+        topic, colon, numbers = word.partition(":")
+        indexes = [number.strip() for number in numbers.split(",")] if colon else []
+        if not topic or not all(number.isdecimal() for number in indexes):
+            raise Failure(
+                f"{word!r} names no partitions", "write topic, or topic:0,1,2 for some of its partitions", exit_code=EXIT_USAGE
+            )
+        chosen = scope.get(topic, [])
+        scope[topic] = None if not colon or chosen is None else sorted({*chosen, *map(int, indexes)})
+    return scope
+
+
+def parse_duration_ms(text: str) -> int:
+    """`1h30m`, or ISO 8601 as Kafka's tool wants it: `PT1H30M`."""
+    short = duration_ms(text)
+    if short is not None:
+        return short
+    found = _ISO_DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise Failure(f"{text!r} is no duration", "write it as 1h30m or as PT1H30M", exit_code=EXIT_USAGE)
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def read_plan(text: str, group: str, where: str) -> dict[TopicIndex, int]:
+    """The offsets for this group out of a file: CSV as Kafka's tool exports it, or JSON as ours does."""
+    rows = _json_rows(text, where) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, where)
+    wanted: dict[TopicIndex, int] = {}
+    others = set()
+    for of, topic, partition, offset, place in rows:
+        if of is not None and of != group:
+            others.add(of)
+            continue
+        try:
+            key, value = (str(topic).strip(), int(partition)), int(offset)
+        except (TypeError, ValueError):
+            raise Failure(f"{where}: {place} is no topic, partition and offset", exit_code=EXIT_USAGE) from None
+        if value < 0 or key[1] < 0 or not key[0]:
+            raise Failure(f"{where}: {place} is no topic, partition and offset", exit_code=EXIT_USAGE)
+        wanted[key] = value
+    if not wanted:
+        hint = f"it is about {', '.join(sorted(others))}" if others else "each line is topic,partition,offset"
+        raise Failure(f"{where} holds no offsets for group {group}", hint, exit_code=EXIT_USAGE)
+    return wanted
+
+
+Row = tuple[str | None, Any, Any, Any, str]
+
+
+def _csv_rows(text: str, where: str) -> list[Row]:
+    rows: list[Row] = []
+    reader = csv.reader(io.StringIO(text))
+    for cells in reader:
+        place = f"line {reader.line_num}"
+        if not cells or not "".join(cells).strip():
+            continue
+        if len(cells) == 3:
+            rows.append((None, *cells, place))  # type: ignore[arg-type]
+        elif len(cells) == 4:
+            rows.append((*cells, place))  # type: ignore[arg-type]
+        else:
+            raise Failure(
+                f"{where}: {place} has {len(cells)} columns",
+                "topic,partition,offset or group,topic,partition,offset",
+                exit_code=EXIT_USAGE,
+            )
+    return rows
+
+
+def _json_rows(text: str, where: str) -> list[Row]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise Failure(f"{where} is no JSON: {error}", exit_code=EXIT_USAGE) from None
+    of = document.get("group") if isinstance(document, dict) else None
+    entries = document.get("partitions") if isinstance(document, dict) else document
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise Failure(
+            f"{where} holds no list of partitions",
+            'it should look like [{"topic": "orders", "partition": 0, "offset": 42}]',
+            exit_code=EXIT_USAGE,
+        )
+    return [
+        (
+            entry.get("group", of),
+            entry.get("topic"),
+            entry.get("partition"),
+            entry.get("offset", entry.get("new_offset")),
+            f"entry {number}",
+        )
+        for number, entry in enumerate(entries, 1)
+    ]
+
+
+def export_csv(steps: Sequence[Step]) -> str:
+    return "".join(f"{step.topic},{step.partition},{step.new_offset}\n" for step in steps)
+
+
+def export_documents(steps: Sequence[Step]) -> list[dict[str, Any]]:
+    return [{"topic": step.topic, "partition": step.partition, "offset": step.new_offset} for step in steps]
