@@ -557,6 +557,7 @@ def group_config(settings: BrokerSettings) -> GroupConfig:
         consumer_assignors=tuple(settings.list("group.consumer.assignors")),
         consumer_migration_policy=settings.str("group.consumer.migration.policy"),
         consumer_regex_refresh_interval_ms=settings.int("group.consumer.regex.refresh.interval.ms"),
+        consumer_assignment_interval_ms=settings.int("group.consumer.assignment.interval.ms"),
     )
 
 

@@ -6,7 +6,7 @@ Never changes a group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -20,6 +20,9 @@ NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1
 
 GroupType = Literal["classic", "consumer"]
+
+CommitCheck = Callable[[bytes, str, int], None]
+"""(topic id, topic, partition): KafkaError if the member may not commit this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class GroupConfig:
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
     consumer_regex_refresh_interval_ms: int = 600_000
+    consumer_assignment_interval_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,11 @@ class Group(Protocol):
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
-    ) -> None:
-        """That this member may commit offsets now. KafkaError if not. `generation` is the member's epoch in the new protocol."""
+    ) -> CommitCheck | None:
+        """That this member may commit offsets now. KafkaError if not. `generation` is the member's epoch in the new protocol.
+
+        What is returned is to be asked for each partition besides.
+        """
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:

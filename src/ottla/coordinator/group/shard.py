@@ -18,7 +18,7 @@ from typing import Final
 from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer import Consumer
-from ottla.coordinator.group.group import Caller, Group, GroupConfig, Groups, Kind, Topics
+from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.shard import Decision, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
@@ -35,6 +35,7 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.types import ZERO_UUID
 
 _OFFSET_TYPES: Final = frozenset({0, 1})
 _GROUP_NOT_FOUND_FROM: Final = 9
@@ -47,7 +48,7 @@ class GroupShard:
         self.offsets = Offsets()
         self.groups = Groups(config, self.offsets)
         self.classic = Classic(self.groups)
-        self.consumer = Consumer(self.groups)
+        self.consumer = Consumer(self.groups, self.classic)
         self._kinds: tuple[Kind, ...] = (self.classic, self.consumer)
         self._kind_of_record = {number: kind for kind in self._kinds for number in kind.record_types}
         self._kind_of_timer: dict[str, Kind] = {kind.name: kind for kind in self._kinds}
@@ -149,7 +150,9 @@ class GroupShard:
         generation = request.generation_id_or_member_epoch
         group = self.groups.by_id.get(request.group_id)
         if group is not None:
-            group.check_commit(request.member_id, request.group_instance_id, generation, version)
+            check = group.check_commit(request.member_id, request.group_instance_id, generation, version)
+            if check is not None:
+                self._check_partitions(check, request)
             group.touch(request.member_id, now_ms)
         elif generation >= 0:
             if version >= _GROUP_NOT_FOUND_FROM:
@@ -158,6 +161,13 @@ class GroupShard:
         groups = self.groups
         records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms)
         return Decision(records, [(token, response)], [], pure=True)
+
+    def _check_partitions(self, check: CommitCheck, request: OffsetCommitRequest) -> None:
+        known = self.groups.topics.topics
+        for topic in request.topics:
+            topic_id = known[topic.name].topic_id if topic.name in known else ZERO_UUID
+            for partition in topic.partitions:
+                check(topic_id, topic.name, partition.partition_index)
 
     def offset_fetch(self, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """KafkaError: this member may not read."""

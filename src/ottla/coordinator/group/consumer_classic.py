@@ -1,0 +1,224 @@
+"""Members that speak the classic protocol in a group of the new one: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (F40).
+
+Owns how the classic requests are answered from the state of the new protocol. The member's epoch is its generation. No leader is
+named, and no member assigns: a JoinGroup is a heartbeat that says everything, a SyncGroup fetches what the coordinator assigned,
+and Heartbeat says REBALANCE_IN_PROGRESS when there is something to join for.
+
+1. Each of these members is answered at once: nobody waits for others, so nothing is parked here.
+2. What a member says it has (`owned_partitions`, which eager ones leave empty) is what it has not given up.
+3. A member told to join again has its rebalance timeout to do so; one that joined has it again to sync.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group import migration
+from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, Protocols
+from ottla.coordinator.group.consumer_change import Change
+from ottla.coordinator.group.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember, MemberState, check_instance, partitions_of
+from ottla.coordinator.group.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    by_topic_id,
+    read_subscription,
+    version_of,
+    write_assignment,
+)
+from ottla.coordinator.group.group import NO_MEMBER, Caller
+from ottla.coordinator.shard import Decision, Token, replied
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer import Consumer
+
+_MEMBER_ID_REQUIRED_FROM: Final = 4
+
+
+class ClassicMembers:
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    # JoinGroup
+
+    def join_group(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+        try:
+            return self._join(group, request, caller, token, now_ms)
+        except KafkaError as error:
+            return replied(token, JoinGroupResponse(error_code=error.code, member_id=request.member_id))
+
+    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+        consumer = self._consumer
+        config = consumer.groups.config
+        if not config.session_timeout_min_ms <= request.session_timeout_ms <= config.session_timeout_max_ms:
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        is_unknown = request.member_id == NO_MEMBER
+        member_id = caller.new_id if is_unknown else request.member_id
+        consumer.check_room(group, member_id)
+        protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+        subscription = _subscription(group, member_id, request.protocol_type, protocols)
+        if is_unknown and request.group_instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_FROM:
+            return replied(token, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        before, replaced = self._member_for(group, request.group_instance_id, member_id, is_unknown)
+        # Version 0 has one timeout for both.
+        rebalance_timeout_ms = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
+        member = replace(
+            before,
+            instance_id=before.instance_id if request.group_instance_id is None else request.group_instance_id,
+            rack_id=subscription.rack_id or before.rack_id,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            topic_names=frozenset(subscription.topics),
+            pattern="",
+            client_id=caller.client_id,
+            client_host=caller.client_host,
+            classic=ClassicMetadata(request.session_timeout_ms, protocols),
+        )
+        owned = by_topic_id(subscription.owned_partitions, consumer.groups.topics)
+        change = Change(group, consumer.setting(group, now_ms), before, member, replaced, owned)
+        change.write_member()
+        change.write_epoch()
+        decision = Decision()
+        if replaced is not None and migration.may_downgrade(group, {replaced.member_id}, config, replaced=True):
+            self._join_by_downgrade(decision, change, replaced, now_ms)
+        else:
+            change.write_target_and_step()
+            decision.records += change.records
+            consumer.took_effect(decision, change)
+            watch = consumer.watch(group.group_id)
+            watch.came(decision, "join", member_id)
+            watch.extend_session(decision, member_id, now_ms + request.session_timeout_ms)
+            watch.expect(decision, "sync", member_id, now_ms + rebalance_timeout_ms)
+        response = JoinGroupResponse(
+            member_id=member_id,
+            generation_id=change.member.epoch,
+            protocol_type=CONSUMER_PROTOCOL,
+            protocol_name=protocols[0][0],
+        )
+        return decision.reply(token, response)
+
+    def _join_by_downgrade(self, decision: Decision, change: Change, replaced: ConsumerMember, now_ms: int) -> None:
+        """The classic member takes the place of the last one of the new protocol: what was to be written of it never is."""
+        group = change.group
+        is_stale = group.assignment_epoch < change.epoch
+        if not is_stale:
+            change.step(group.assignment_epoch, group.target_of(replaced.member_id))
+        reason = "downgraded with an assignment that is out of date" if is_stale else None
+        self._consumer.downgrade(decision, group, {replaced.member_id}, change.member, now_ms, reason)
+
+    def _member_for(
+        self, group: ConsumerGroup, instance_id: str | None, member_id: str, is_unknown: bool
+    ) -> tuple[ConsumerMember, ConsumerMember | None]:
+        """The member that joins, a fresh one if it is new; and the static member whose place it takes. KafkaError if fenced."""
+        if instance_id is None:
+            return group.members.get(member_id) or ConsumerMember(member_id), None
+        existing = group.static_member(instance_id)
+        if not is_unknown:
+            return check_instance(existing, instance_id, member_id), None
+        if existing is None:
+            return ConsumerMember(member_id), None
+        return replace(existing, member_id=member_id, epoch=0, previous_epoch=0), existing
+
+    # SyncGroup
+
+    def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
+        decision = Decision()
+        watch = self._consumer.watch(group.group_id)
+        try:
+            member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
+            protocol_name, subscription = classic.protocols[0]
+            if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, protocol_name):
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+                # Another assignment was made since it joined.
+                due_ms = now_ms + member.rebalance_timeout_ms
+                watch.expect_unless_expected(decision, "join", member.member_id, due_ms)
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except KafkaError as error:
+            return decision.reply(token, SyncGroupResponse(error_code=error.code))
+        watch.came(decision, "sync", member.member_id)
+        watch.extend_session(decision, member.member_id, now_ms + classic.session_timeout_ms)
+        assignment = write_assignment(partitions_of(member.assigned), self._consumer.groups.topics, version_of(subscription))
+        return decision.reply(
+            token,
+            SyncGroupResponse(protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment),
+        )
+
+    # Heartbeat
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
+        try:
+            member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        except KafkaError as error:
+            return replied(token, HeartbeatResponse(error_code=error.code))
+        decision = Decision()
+        watch = self._consumer.watch(group.group_id)
+        watch.extend_session(decision, member.member_id, now_ms + classic.session_timeout_ms)
+        if (
+            member.epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+        ):
+            watch.expect_unless_expected(decision, "join", member.member_id, now_ms + member.rebalance_timeout_ms)
+            return decision.reply(token, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        return decision.reply(token, HeartbeatResponse())
+
+    # LeaveGroup
+
+    def leave_group(self, group: ConsumerGroup, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
+        answers: list[MemberResponse] = []
+        leaving: set[str] = set()
+        for asked in request.members:
+            answer = MemberResponse(member_id=asked.member_id, group_instance_id=asked.group_instance_id)
+            answers.append(answer)
+            try:
+                leaving.add(_leaving_member(group, asked.member_id, asked.group_instance_id).member_id)
+            except KafkaError as error:
+                answer.error_code = error.code
+        decision = Decision()
+        self._consumer.remove(decision, group, leaving, now_ms)
+        return decision.reply(token, LeaveGroupResponse(members=answers))
+
+
+def _subscription(group: ConsumerGroup, member_id: str, protocol_type: str, protocols: Protocols) -> ConsumerProtocolSubscription:
+    """What the member subscribes to by its first protocol. KafkaError if it has none in common with the other classic members."""
+    classics = [
+        {name for name, _ in other.classic.protocols}
+        for other_id, other in group.members.items()
+        if other.classic is not None and other_id != member_id
+    ]
+    if protocol_type == CONSUMER_PROTOCOL and any(all(name in names for names in classics) for name, _ in protocols):
+        try:
+            return read_subscription(protocols[0][1])
+        except MalformedInput:
+            # Classic groups pass such bytes on; here somebody has to understand them.
+            pass
+    raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+) -> tuple[ConsumerMember, ClassicMetadata]:
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = check_instance(group.static_member(instance_id), instance_id, member_id)
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+    if generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return member, member.classic
+
+
+def _leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is None:
+        return group.member(member_id)
+    existing = group.static_member(instance_id)
+    if existing is not None and member_id == NO_MEMBER:
+        # An administrator removes a static member by its instance id.
+        return existing
+    return check_instance(existing, instance_id, member_id)

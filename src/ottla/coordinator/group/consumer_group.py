@@ -1,0 +1,338 @@
+"""One group of the new protocol (KIP-848): its members, what is intended for them, and what they have.
+
+Owns the bookkeeping and what the log says of it. Never decides when something changes: `consumer` does.
+
+Three epochs: the group's counts the changes of members, subscriptions and topics; the assignment's is the group epoch for which
+the target was computed; a member's is the assignment epoch it has come to.
+
+    member epochs <= assignment epoch <= group epoch
+
+1. Changed by `replay` only.
+2. `owners[t][p]` is the one member that has the partition or is giving it up; it is in that member's `assigned` or
+   `pending_revocation`. (While a compacted log is replayed, the last one written counts.)
+3. `instances` maps each static member's instance id to its member id.
+4. The target of a member is written before its present assignment names that epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.coordinator.group import consumer_records as records
+from ottla.coordinator.group.assignors import Assignment
+from ottla.coordinator.group.consumer_member import (
+    LEAVING_EPOCH,
+    NOTHING,
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+    Owned,
+)
+from ottla.coordinator.group.group import CommitCheck, GroupType
+from ottla.coordinator.group.subscription import topics_of_all
+from ottla.coordinator.shard import CoordinatorRecord
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.internal.group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    CurrentTopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.offsets import CommittedOffset
+
+FIRST_EPOCH: Final = 1
+NO_ASSIGNMENT: Final[Assignment] = {}
+_COMMIT_WITH_EPOCH_FROM: Final = 9
+"""The version of OffsetCommit that carries a member epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedPattern:
+    topics: frozenset[str]
+    resolved_ms: int
+
+
+class ConsumerGroup:
+    type: Final[GroupType] = "consumer"
+    protocol_type: Final = "consumer"
+
+    __slots__ = (
+        "_subscribed",
+        "assignment_epoch",
+        "assignment_ms",
+        "epoch",
+        "group_id",
+        "has_partition_metadata",
+        "instances",
+        "members",
+        "metadata_hash",
+        "owners",
+        "patterns",
+        "target",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_ms = 0
+        """When the target was computed; 0: never."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.instances: dict[str, str] = {}
+        self.target: dict[str, Assignment] = {}
+        self.owners: dict[bytes, dict[int, str]] = {}
+        self.patterns: dict[str, ResolvedPattern] = {}
+        self.has_partition_metadata = False
+        """A record of the kind that 4.0 wrote stands in the log, and is to be removed."""
+        self._subscribed: frozenset[str] | None = None
+
+    # What every kind of group answers
+
+    @property
+    def state_name(self) -> str:
+        if not self.members:
+            return "Empty"
+        if self.epoch > self.assignment_epoch:
+            return "Assigning"
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return "Stable"
+        return "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        if self._subscribed is None:
+            self._subscribed = topics_of_all(self.members.values(), self.patterns)
+        return self._subscribed
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.subscribed_topics
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
+    ) -> CommitCheck | None:
+        """KafkaError if the member may not commit. What is returned is to be asked for each partition besides."""
+        if generation < 0 and not self.members:
+            # An administrator, or a consumer that assigns its partitions itself.
+            return None
+        if transactional and generation == -1 and not member_id and instance_id is None:
+            return None
+        member = self.member(member_id)
+        if not transactional and member.classic is None and version < _COMMIT_WITH_EPOCH_FROM:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Members using the consumer group protocol must use OffsetCommit version {_COMMIT_WITH_EPOCH_FROM} or above.",
+            )
+        if generation == member.epoch:
+            return None
+        if generation > member.epoch:
+            raise _stale(member, f"Received epoch {generation} is newer than current member epoch {member.epoch}.")
+
+        def check(topic_id: bytes, topic: str, partition: int) -> None:
+            assigned_epoch = member.epoch_of(topic_id, partition)
+            if assigned_epoch is None:
+                raise _stale(member, f"Partition {topic}-{partition} is not assigned or pending revocation for member.")
+            if generation < assigned_epoch:
+                raise _stale(
+                    member,
+                    f"Received epoch {generation} is older than assignment epoch {assigned_epoch} for partition "
+                    f"{topic}-{partition}.",
+                )
+
+        return check
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch != member.epoch:
+            raise _stale(member, f"Received epoch {member_epoch} does not match the expected member epoch {member.epoch}.")
+
+    def check_offset_delete(self) -> None:
+        """Topics that are not subscribed to may lose their offsets at any time."""
+
+    def check_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        gone = [record for member_id in self.members for record in records.no_member(self.group_id, member_id)]
+        gone.append(records.no_target_epoch(self.group_id))
+        gone += [records.no_pattern(self.group_id, expression) for expression in self.patterns]
+        if self.has_partition_metadata:
+            gone.append(records.no_partition_metadata(self.group_id))
+        gone.append(records.no_group(self.group_id))
+        return gone
+
+    def offset_base_ms(self, offset: CommittedOffset) -> int | None:
+        return offset.commit_timestamp_ms
+
+    def touch(self, member_id: str, now_ms: int) -> None:
+        """A commit is no heartbeat in this protocol."""
+
+    # Members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return found
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        if instance_id is None:
+            return None
+        member_id = self.instances.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def target_of(self, member_id: str) -> Assignment:
+        return self.target.get(member_id, NO_ASSIGNMENT)
+
+    @property
+    def classic_members(self) -> int:
+        return sum(member.classic is not None for member in self.members.values())
+
+    def users_of_pattern(self, expression: str) -> int:
+        return sum(member.pattern == expression for member in self.members.values())
+
+    def assignor(self, default: str) -> str:
+        return assignor_for(self.members, default)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether something intended for the member is still with another."""
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        for topic, partitions in self.target_of(member.member_id).items():
+            has, owners = member.assigned.get(topic, {}), self.owners.get(topic, {})
+            if any(partition not in has and partition in owners for partition in partitions):
+                return True
+        return False
+
+    # Replay
+
+    def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+        member = self.members.get(member_id)
+        if value is None:
+            if member is not None:
+                self._release(member)
+                del self.members[member_id]
+                if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+                    del self.instances[member.instance_id]
+                self._subscribed = None
+            return
+        classic = value.classic_member_metadata
+        self.members[member_id] = replace(
+            member if member is not None else ConsumerMember(member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+            pattern=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(
+                classic.session_timeout_ms,
+                tuple((protocol.name, bytes(protocol.metadata)) for protocol in classic.supported_protocols),
+            ),
+        )
+        if value.instance_id is not None:
+            self.instances[value.instance_id] = member_id
+        self._subscribed = None
+
+    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
+        if assignment is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = assignment
+
+    def replay_target_epoch(self, epoch: int, now_ms: int) -> None:
+        self.assignment_epoch = epoch
+        self.assignment_ms = now_ms
+
+    def replay_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+        member = self.members.get(member_id)
+        if value is None:
+            if member is not None:
+                self._release(member)
+                self.members[member_id] = replace(
+                    member, epoch=LEAVING_EPOCH, previous_epoch=LEAVING_EPOCH, assigned=NOTHING, pending_revocation=NOTHING
+                )
+            return
+        if member is None:
+            member = ConsumerMember(member_id)
+        else:
+            self._release(member)
+        member = self.members[member_id] = replace(
+            member,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState.read(value.state),
+            assigned=_owned(value.assigned_partitions, value.member_epoch),
+            pending_revocation=_owned(value.partitions_pending_revocation, value.member_epoch),
+        )
+        for owned in (member.assigned, member.pending_revocation):
+            for topic, partitions in owned.items():
+                owners = self.owners.setdefault(topic, {})
+                for partition in partitions:
+                    owners[partition] = member_id
+
+    def _release(self, member: ConsumerMember) -> None:
+        for owned in (member.assigned, member.pending_revocation):
+            for topic, partitions in owned.items():
+                owners = self.owners.get(topic)
+                if owners is None:
+                    continue
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    del self.owners[topic]
+
+    def replay_pattern(self, expression: str, resolved: ResolvedPattern | None) -> None:
+        if resolved is None:
+            self.patterns.pop(expression, None)
+        else:
+            self.patterns[expression] = resolved
+        self._subscribed = None
+
+    def facts(self) -> dict[str, Any]:
+        """All that was written down, to be compared: two groups with the same log have the same facts."""
+        return {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
+
+
+def _owned(written: list[CurrentTopicPartitions], member_epoch: int) -> Owned:
+    """Records from before the partitions had epochs of their own stand for the member's."""
+    owned: dict[bytes, dict[int, int]] = {}
+    for topic in written:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+    return owned
+
+
+def _stale(member: ConsumerMember, detail: str) -> KafkaError:
+    code = ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+    return KafkaError(code, detail)
+
+
+def assignor_for(members: Mapping[str, ConsumerMember], default: str) -> str:
+    """The one most of the members ask for; of equals the first by name."""
+    votes: dict[str, int] = {}
+    for member in members.values():
+        if member.server_assignor is not None:
+            votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+    return min(votes, key=lambda name: (-votes[name], name), default=default)

@@ -1,0 +1,94 @@
+"""What consumers of the classic protocol say in the bytes that a broker otherwise only passes on.
+
+Owns the formats of a subscription and of an assignment of the protocol type "consumer", in the versions 0 to 3. The coordinator
+reads and writes them only where a group of the new protocol has classic members.
+
+Each begins with its version. A version not known here is read as the last one: later ones only append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+from typing import Final, TypeVar
+
+from ottla.coordinator.group.assignors import Assignment
+from ottla.coordinator.group.group import Topics
+from ottla.errors import MalformedInput
+from ottla.types import Buffer
+from ottla.wire.codec import decoder, encode
+from ottla.wire.schema import list_of, message, wire
+
+T = TypeVar("T")
+
+LAST_VERSION: Final = 3
+_version: Final = Struct(">h")
+
+
+@message()
+class EmbeddedTopicPartitions:
+    topic: str = wire("string")
+    partitions: list[int] = wire("[]int32")
+
+
+@message(versions="0-3")
+class ConsumerProtocolSubscription:
+    topics: list[str] = wire("[]string")
+    user_data: Buffer | None = wire("bytes", nullable="0+", default=None)
+    owned_partitions: list[EmbeddedTopicPartitions] = wire(list_of(EmbeddedTopicPartitions), "1+", ignorable=True)
+    generation_id: int = wire("int32", "2+", default=-1, ignorable=True)
+    rack_id: str | None = wire("string", "3+", nullable="3+", default=None, ignorable=True)
+
+
+@message(versions="0-3")
+class ConsumerProtocolAssignment:
+    assigned_partitions: list[EmbeddedTopicPartitions] = wire(list_of(EmbeddedTopicPartitions))
+    user_data: Buffer | None = wire("bytes", nullable="0+", default=None)
+
+
+def version_of(data: Buffer) -> int:
+    """MalformedInput if there is none."""
+    if len(data) < _version.size:
+        raise MalformedInput("a consumer's metadata without a version")
+    version: int = _version.unpack_from(data)[0]
+    if version < 0:
+        raise MalformedInput(f"a consumer's metadata of version {version}")
+    return min(version, LAST_VERSION)
+
+
+def _read(cls: type[T], data: Buffer) -> T:
+    version = version_of(data)
+    return decoder(cls, version)(data, _version.size)[0]
+
+
+def read_subscription(data: Buffer) -> ConsumerProtocolSubscription:
+    """MalformedInput if it is not one."""
+    return _read(ConsumerProtocolSubscription, data)
+
+
+def read_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+    """MalformedInput if it is not one. No bytes at all are no assignment."""
+    return _read(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
+
+
+def write_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
+    """Partitions by topic ids as an assignment in names; of topics that are gone nothing is said."""
+    named = [
+        EmbeddedTopicPartitions(topic=topics.topic_names[topic_id], partitions=sorted(partitions))
+        for topic_id, partitions in assignment.items()
+        if topic_id in topics.topic_names
+    ]
+    named.sort(key=lambda topic: topic.topic)
+    message = ConsumerProtocolAssignment(assigned_partitions=named)
+    return _version.pack(version) + encode(message, version)
+
+
+def by_topic_id(named: Iterable[EmbeddedTopicPartitions], topics: Topics) -> dict[bytes, frozenset[int]]:
+    """The same with ids instead of names; what has no id is left out."""
+    found: dict[bytes, frozenset[int]] = {}
+    known: Mapping[str, object] = topics.topics
+    for entry in named:
+        if entry.topic in known:
+            topic_id = topics.topics[entry.topic].topic_id
+            found[topic_id] = found.get(topic_id, frozenset()) | frozenset(entry.partitions)
+    return found

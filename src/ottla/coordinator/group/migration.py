@@ -1,0 +1,176 @@
+"""A live group between the protocols: classic members join a group of the new one, and the other way round.
+
+Owns when a group may change its kind, and what it is then. Never decides that a member comes or goes.
+
+Upgrade: a member that speaks the new protocol joins a classic group of consumers. The group becomes one of the new protocol with
+its generation as epoch; its members keep what they have, and go on in the classic protocol.
+Downgrade: the last member that speaks the new protocol goes, and classic ones remain. The group becomes classic with its epoch as
+generation, and rebalances.
+
+1. A group changes its kind in one batch of records: those of the one kind go, those of the other come.
+2. By an upgrade nobody gains or loses a partition. By a downgrade the target becomes the assignment of a generation that is
+   rebalanced at once, unless all had come to it.
+3. An upgrade is refused where the group's own assignor has left data of its own in an assignment, for the server-side assignors
+   would lose it.
+"""
+
+from __future__ import annotations
+
+from ottla.coordinator.group import consumer_records as records
+from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, ClassicGroup, ClassicMember, State
+from ottla.coordinator.group.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember
+from ottla.coordinator.group.consumer_protocol import (
+    by_topic_id,
+    read_assignment,
+    read_subscription,
+    version_of,
+    write_assignment,
+)
+from ottla.coordinator.group.group import GroupConfig, Topics
+from ottla.coordinator.group.subscription import MetadataHashes
+from ottla.coordinator.shard import CoordinatorRecord, Decision
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.protocol.messages.join_group import JoinGroupResponse
+from ottla.protocol.messages.sync_group import SyncGroupResponse
+
+
+def _allows(config: GroupConfig, direction: str) -> bool:
+    return config.consumer_migration_policy.lower() in ("bidirectional", direction)
+
+
+# Upgrade
+
+
+def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config: GroupConfig) -> list[CoordinatorRecord]:
+    """What makes a classic group one of the new protocol. KafkaError if it cannot be."""
+    if not _allows(config, "upgrade"):
+        raise _cannot_upgrade(group, "online upgrade is disabled")
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        raise _cannot_upgrade(group, "the group does not use the consumer embedded protocol")
+    if len(group.members) > config.consumer_size_max:
+        raise _cannot_upgrade(group, "the group size exceeds the consumer group maximum size")
+    try:
+        members = [_as_consumer_member(group, member, topics) for member in group.members.values()]
+    except MalformedInput:
+        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
+    group_id = group.group_id
+    names = frozenset[str]().union(*(member.topic_names for member in members))
+    written = group.tombstones()
+    written += [records.member(group_id, member) for member in members]
+    written.append(records.epoch(group_id, group.generation, hashes.of(names, topics)))
+    written += [
+        records.target(group_id, member.member_id, {topic: frozenset(owned) for topic, owned in member.assigned.items()})
+        for member in members
+    ]
+    written.append(records.target_epoch(group_id, group.generation, 0))
+    written += [records.current(group_id, member) for member in members]
+    return written
+
+
+def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
+    assignment = read_assignment(member.assignment)
+    if assignment.user_data:
+        raise _cannot_upgrade(group, "an unsupported custom assignor is in use")
+    # In a rebalance that has not ended, a new member may not know the protocol the last one was made with.
+    chosen = member.subscription(group.protocol_name) or member.protocols[0][1]
+    subscription = read_subscription(chosen)
+    return ConsumerMember(
+        member.member_id,
+        epoch=group.generation,
+        previous_epoch=group.generation,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        assigned={
+            topic_id: dict.fromkeys(sorted(partitions), group.generation)
+            for topic_id, partitions in by_topic_id(assignment.assigned_partitions, topics).items()
+        },
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _cannot_upgrade(group: ClassicGroup, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+    )
+
+
+def release_parked(decision: Decision, group: ClassicGroup) -> None:
+    """Whoever waits in a classic group that was upgraded joins again, and is then a member of the new group."""
+    for member in group.members.values():
+        token = group.take_join(member)
+        if token is not None:
+            decision.reply(token, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
+        token, member.sync_token = member.sync_token, None
+        if token is not None:
+            decision.reply(token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+# Downgrade
+
+
+def may_downgrade(group: ConsumerGroup, leaving: set[str], config: GroupConfig, *, replaced: bool = False) -> bool:
+    """Whether, without those who leave, only classic members remain, and the group may be classic then.
+
+    With `replaced`, a classic member takes the place of the one who leaves.
+    """
+    remaining = [member for member_id, member in group.members.items() if member_id not in leaving]
+    size = len(remaining) + replaced
+    if not size or any(member.classic is None for member in remaining):
+        return False
+    if replaced and any(group.members[member_id].classic is not None for member_id in leaving):
+        return False
+    return _allows(config, "downgrade") and size <= config.size_max
+
+
+def downgrade(
+    group: ConsumerGroup,
+    leaving: set[str],
+    joining: ConsumerMember | None,
+    topics: Topics,
+    now_ms: int,
+) -> tuple[ClassicGroup, list[CoordinatorRecord]]:
+    """The classic group, and the records that make the one the other. KafkaError if a member's metadata cannot be read.
+
+    `joining` takes the place of the one who leaves.
+    """
+    classic = ClassicGroup(group.group_id)
+    classic.generation = group.epoch
+    members = [(member, member_id) for member_id, member in group.members.items() if member_id not in leaving]
+    if joining is not None:
+        (replaced_id,) = leaving
+        members.append((joining, replaced_id))
+    for member, _ in members:
+        assert member.classic is not None
+        classic.add(
+            ClassicMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.classic.session_timeout_ms,
+                member.classic.protocols,
+            ),
+            CONSUMER_PROTOCOL,
+            None,
+        )
+    classic.protocol_name = classic.select_protocol()
+    try:
+        for member, target_id in members:
+            became = classic.members[member.member_id]
+            version = version_of(became.subscription(classic.protocol_name))
+            became.assignment = write_assignment(group.target_of(target_id), topics, version)
+    except MalformedInput:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot downgrade the consumer group {group.group_id}: the embedded consumer protocol is malformed.",
+        ) from None
+    classic.previous_state, classic.state = State.EMPTY, State.STABLE
+    classic.current_state_timestamp_ms = now_ms
+    classic.subscribed_topics = classic.find_subscribed_topics()
+    return classic, [*group.tombstones(), classic.record()]
