@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.broker.cleaner import Cleaner
 from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import INT64_MAX
@@ -38,6 +39,7 @@ class Housekeeping:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
+        self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
 
@@ -54,8 +56,10 @@ class Housekeeping:
         self._every(REMOVAL_TICK_MS, self._remove)
         if idle_ms >= 0:
             self._every(max(10, min(idle_ms // 4, IDLE_TICK_MS)), self._sweep)
+        self.cleaner.start()
 
     async def stop(self) -> None:
+        await self.cleaner.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -151,6 +155,17 @@ class Housekeeping:
             # A recovery point moves with the log start, over records that were never flushed: the start must be durable before.
             await self._write_log_starts(data_dir, logs)
             await self._write(data_dir, RECOVERY_POINTS, points)
+
+    async def write_checkpoints(self, data_dir: DataDir) -> None:
+        """All of one directory, now, whatever was written before."""
+        for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
+            self._written.pop(f"{data_dir.path}/{name}", None)
+        logs = [partition.log for partition in self._broker.partitions.online() if partition.data_dir is data_dir]
+        points = {log.topic_partition: log.recovery_point for log in logs}
+        marks = {log.topic_partition: log.high_watermark for log in logs}
+        await self._write_log_starts(data_dir, logs)
+        await self._write(data_dir, RECOVERY_POINTS, points)
+        await self._write(data_dir, HIGH_WATERMARKS, marks)
 
     async def _log_starts(self) -> None:
         for data_dir, partitions in self._broker.partitions.by_data_dir():

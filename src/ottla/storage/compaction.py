@@ -93,6 +93,8 @@ class Compaction:
         self._dir = log.dir
         self._truncations = log.truncations
         self._segments = [segment for segment in log.segments if segment.base_offset < dirt.end_offset]
+        self._awaited = set(self._segments)
+        """Segments of the log that the pass still has to read."""
         self._writing: CleanedSegment | None = None
         self.cleaned_offset = dirt.first_dirty_offset
         """Where the log is clean up to, once the pass is done."""
@@ -119,13 +121,13 @@ class Compaction:
             raise Abandoned(f"{log.topic_partition} was cut or deleted")
         if not log.config.compacted:
             raise Abandoned(f"{log.topic_partition} is not compacted any more")
+        if not self._awaited.issubset(log.segments):
+            raise Abandoned(f"retention removed segments of {log.topic_partition}")
 
     def swap(self, replacement: Replacement) -> None:
         """On the loop: put the cleaned segment in the place of the others, unless some of those are gone."""
         self.check()
-        present = set(self.log.segments)
-        if not present.issuperset(replacement.former):
-            raise Abandoned(f"retention removed segments of {self.log.topic_partition}")
+        self._awaited.difference_update(replacement.former)
         self.log.replace_segments(replacement.former, replacement.cleaned)
 
     def abandon(self) -> None:
