@@ -64,6 +64,8 @@ _SERVED = (
     ("incremental_alter_configs", 0, 1),
     ("offset_delete", 0, 0),
     ("describe_cluster", 0, 2),
+    ("consumer_group_heartbeat", 0, 1),
+    ("consumer_group_describe", 0, 1),
     ("list_config_resources", 0, 1),
     ("describe_topic_partitions", 0, 0),
 )
