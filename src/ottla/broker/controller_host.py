@@ -13,9 +13,11 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ParamSpec, TypeVar
 
 from ottla.cluster import znodes
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
@@ -40,6 +42,20 @@ from ottla.ports import (
 )
 
 log = logging.getLogger(__name__)
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _to_its_end(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """A client that goes away ends its request, not the change: what the store has, the image must show."""
+
+    @functools.wraps(change)
+    async def run(*arguments: P.args, **options: P.kwargs) -> T:
+        return await asyncio.shield(asyncio.ensure_future(change(*arguments, **options)))
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,23 +313,27 @@ class ControllerHost:
         self.image = image
         self._on_image(image)
 
+    @_to_its_end
     async def create_topics(self, asked: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
         """For each topic asked for, in order: the topic, usable now, or a KafkaError."""
         async with self._lock:
             decision, outcomes = self._office().create_topics(self.image, self.settings, asked, self._random)
             return outcomes if validate_only else await self._perform_for(decision, outcomes)
 
+    @_to_its_end
     async def delete_topics(self, asked: Sequence[str | bytes]) -> list[TopicOutcome]:
         """For each topic, by name or id, in order: the topic that is gone now, or a KafkaError."""
         async with self._lock:
             decision, outcomes = self._office().delete_topics(self.image, self.settings, asked)
             return await self._perform_for(decision, outcomes)
 
+    @_to_its_end
     async def create_partitions(self, asked: Sequence[NewPartitions], *, validate_only: bool = False) -> list[TopicOutcome]:
         async with self._lock:
             decision, outcomes = self._office().create_partitions(self.image, asked)
             return outcomes if validate_only else await self._perform_for(decision, outcomes)
 
+    @_to_its_end
     async def alter_configs(self, asked: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
         """For each resource, in order: None if its settings hold now, or a KafkaError."""
         async with self._lock:
