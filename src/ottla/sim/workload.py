@@ -96,6 +96,7 @@ class Client:
             try:
                 await act()
             except OSError as error:
+                require("the peer sent" not in str(error), "wire", f"{self.name}: {error}")
                 self._connection = None
                 self.shared.trace.add(f"{self.name} {type(error).__name__}")
                 await asyncio.sleep(0.5)
@@ -169,7 +170,85 @@ class Client:
             model.acknowledge(sent, answer.base_offset)
             self.shared.on_acknowledged(topic, model, sent, answer.base_offset)
 
+    async def produce_ahead(self) -> None:
+        """Several requests before the first answer: they are handled and answered in their order (W01)."""
+        await self.connection()
+        for outcome in await asyncio.gather(*(self.produce() for _ in range(self.rng.randint(1, 4))), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
     # --- consume
+
+    async def follow(self) -> None:
+        """Follow all partitions in one fetch session (KIP-227): the broker names only what has news."""
+        session_id, epoch = 0, 0
+        version = self.rng.choice((7, 11, 12, 13, 17))
+        positions: dict[tuple[str, int], tuple[Topic, int]] = {}
+        added: list[tuple[str, int]] = []
+        for topic in list(self.shared.topics.values()):
+            for index in range(len(topic.partitions)):
+                start = await self.list_offset(topic, index, EARLIEST)
+                if start is None:
+                    return
+                positions[topic.name, index] = (topic, start[1])
+                added.append((topic.name, index))
+        for _ in range(self.rng.randint(2, 8)):
+            request = FetchRequest(
+                max_wait_ms=self.rng.choice((0, 200)),
+                min_bytes=1,
+                max_bytes=self.rng.choice((500, 1 << 20)),
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[
+                    FetchTopic(
+                        topic=name,
+                        topic_id=positions[name, index][0].topic_id,
+                        partitions=[
+                            FetchPartition(partition=index, fetch_offset=positions[name, index][1], partition_max_bytes=2000)
+                        ],
+                    )
+                    for name, index in added
+                ],
+            )
+            response = await self.call("fetch", version, request)
+            if not self.expect(
+                response.error_code,
+                "fetch in a session",
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+                *GONE,
+            ):
+                return
+            require(response.session_id == session_id or not session_id, "session", f"{self.name}: another session answered")
+            if not response.session_id:
+                return
+            session_id, epoch = response.session_id, epoch + 1
+            added = self._follow_on(response, positions, version)
+            if not positions:
+                return
+            await asyncio.sleep(self.rng.random() * 0.5)
+
+    def _follow_on(
+        self, response: Any, positions: dict[tuple[str, int], tuple[Topic, int]], version: int
+    ) -> list[tuple[str, int]]:
+        """Check what came; returns the partitions whose position the session must be told of."""
+        moved: list[tuple[str, int]] = []
+        names = {topic.topic_id: topic.name for topic, _ in positions.values()}
+        for answered in response.responses:
+            name = names.get(bytes(answered.topic_id), "") if version >= 13 else answered.topic
+            for answer in answered.partitions:
+                key = (name, answer.partition_index)
+                require(key in positions, "session", f"{self.name}: {key} was not asked for")
+                topic, offset = positions[key]
+                if not self.expect(answer.error_code, f"fetch {key} at {offset}", ErrorCode.OFFSET_OUT_OF_RANGE, *GONE):
+                    positions.clear()
+                    return []
+                model = topic.partitions[answer.partition_index]
+                after = self.check_fetched(topic, model, offset, 1 << 30, answer, version)
+                if after != offset:
+                    positions[key] = (topic, after)
+                    moved.append(key)
+        return moved
 
     async def fetch(self, topic: Topic, index: int, offset: int, max_bytes: int) -> int | None:
         """Read from an offset and check what comes. The next offset, or None if this one is out of range or the topic gone."""

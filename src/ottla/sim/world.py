@@ -206,7 +206,11 @@ class BrokerWorld:
             (Client("admin", self.shared, network), Client.administrate, 1.0),
             (Client("consumer", self.shared, network), Client.consume, 1.0),
         ]
-        clients += [(Client(f"producer-{n}", self.shared, network), Client.produce, 0.8) for n in range(rng.randint(1, 3))]
+        clients += [(Client(f"producer-{n}", self.shared, network), Client.produce, 0.8) for n in range(rng.randint(1, 2))]
+        if rng.random() < 0.4:
+            clients.append((Client("hurried", self.shared, network), Client.produce_ahead, 2.0))
+        if rng.random() < 0.4:
+            clients.append((Client("follower", self.shared, network), Client.follow, 2.0))
         tasks: list[asyncio.Task[None]] = []
         for client, act, pause_s in clients:
             tasks.append(self._spawn(process, client.run(lambda act=act, client=client: act(client), pause_s=pause_s)))  # type: ignore[misc]

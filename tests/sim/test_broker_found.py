@@ -1,0 +1,111 @@
+"""What the broker world found once, told step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from ottla.broker.app import Broker
+from ottla.cluster.requests import NewPartitions, NewTopic
+from ottla.cluster.settings import BrokerSettings
+from ottla.sim.disk import Fault, SimDisk
+from ottla.sim.loop import new_loop
+from ottla.sim.machine import Machine
+from ottla.sim.metadata import MetadataTree
+from ottla.sim.network import SimNetwork
+from ottla.sim.process import Process
+from ottla.types import TopicPartition
+
+
+class Host:
+    """One machine; `start` begins the next life of its broker."""
+
+    def __init__(self, log_dirs="/d0", **settings):
+        rng = random.Random(1)
+        self.disk = SimDisk(rng)
+        self.tree = MetadataTree()
+        self.machine = Machine(rng, self.disk, SimNetwork(rng), worker_delay_s_max=0.01)
+        self.settings = BrokerSettings.parse(
+            {"broker.id": "1", "log.dirs": log_dirs, "listeners": "PLAINTEXT://127.0.0.1:9092", **settings}
+        )
+        self.rng = rng
+
+    async def start(self):
+        self.process = Process("broker")
+        store = self.tree.session(self.process, self.rng, delay_s_max=0.01)
+        self.broker = Broker(self.settings, self.machine.world(self.process), store=store)
+        await self.broker.start()
+        return self.broker
+
+    async def kill(self):
+        self.process.die()
+        self.disk.kill(self.process)
+
+
+def play(main):
+    loop = new_loop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+    assert loop.unhandled == []
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.002, 0.005, 0.008, 0.011, 0.014, 0.02])
+def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s):
+    """Seed 7188: the store had the new partition, the image did not."""
+
+    async def main():
+        host = Host()
+        broker = await host.start()
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        change = asyncio.ensure_future(broker.controller.create_partitions([NewPartitions("t", 2)]))
+        await asyncio.sleep(wait_s)
+        change.cancel()
+        await asyncio.sleep(1)
+        stored = json.loads(host.tree.get("/brokers/topics/t").data)["partitions"]
+        assert len(broker.image.topics["t"].partitions) == len(stored)
+        assert len(broker.partitions) == len(stored)
+        await broker.stop()
+
+    play(main)
+
+
+def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
+    """Seed 213: the beginnings in one directory hid the log in the other."""
+
+    async def main():
+        host = Host("/d0,/d1,/d2")
+        broker = await host.start()
+        for directory in ("/d0", "/d1"):
+            host.disk.faults.append(Fault("write", f"{directory}/t-"))
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        log = broker.partitions.get(TopicPartition("t", 0)).log
+        assert log.dir == "/d2/t-0"
+        await host.kill()
+        host.disk.faults.clear()
+        broker = await host.start()
+        assert broker.partitions.get(TopicPartition("t", 0)).log.dir == "/d2/t-0"
+        await broker.stop()
+
+    play(main)
+
+
+def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_online():
+    """Seed 238: its log's epochs were to be written where it no longer was, and that counted as a failing disk."""
+
+    async def main():
+        host = Host("/d0,/d1", **{"log.flush.offset.checkpoint.interval.ms": "10", "log.initial.task.delay.ms": "1"})
+        broker = await host.start()
+        for number in range(60):
+            name = f"t{number}"
+            await broker.controller.create_topics([NewTopic(name, 4, 1)])
+            await asyncio.sleep(host.rng.random() * 0.02)
+            await broker.controller.delete_topics([name])
+        assert broker.partitions.offline_paths() == []
+        await broker.stop()
+
+    play(main)
