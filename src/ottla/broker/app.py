@@ -23,6 +23,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.cluster.image import ClusterImage, Endpoint
@@ -49,6 +50,8 @@ class StartupError(Exception):
 class Broker:
     server: SocketServer
     partitions: Partitions
+    housekeeping: Housekeeping
+    moves: ReplicaMoves
     purgatory: Purgatory
     controller: ControllerHost
     coordinators: Coordinators
@@ -143,9 +146,12 @@ class Broker:
         await self._listen()
         await self._start_controller()
         self.partitions.remove_strays()
-        housekeeping = Housekeeping(self)
-        housekeeping.start()
-        self._undo.append(housekeeping.stop)
+        self.housekeeping = Housekeeping(self)
+        self.housekeeping.start()
+        self._undo.append(self.housekeeping.stop)
+        self.moves = ReplicaMoves(self)
+        self._undo.append(self.moves.stop)
+        self.moves.resume()
         self.server.open()
         logger.info(
             "broker %d of cluster %s serves %s; record checks are %s",

@@ -93,6 +93,11 @@ class Partition:
         # Those who wait on this partition must see that its leader or epoch changed.
         self._on_progress(self.topic_partition)
 
+    def replace_log(self, log: Log, data_dir: DataDir) -> None:
+        """The replica lies in another directory now. Its log has the same records."""
+        self.log = log
+        self.data_dir = data_dir
+
     def go_offline(self) -> None:
         self._offline = True
         self._on_progress(self.topic_partition)

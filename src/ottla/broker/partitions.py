@@ -77,6 +77,14 @@ class Partitions:
             raise self._absent(key)
         return partition
 
+    def find(self, key: TopicPartition) -> Partition | None:
+        """The replica, if there is one, be it offline."""
+        return self._by_key.get(key)
+
+    def is_missing(self, key: TopicPartition) -> bool:
+        """The replica lies in a directory that was offline at the start."""
+        return key in self._missing
+
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._image.topic_names.get(topic_id) if self._image is not None else None
 

@@ -86,7 +86,8 @@ class Loading:
     def work(self) -> None:
         cache = SegmentCache(_CACHE_OF_A_THREAD)
         for partition, future, open_it in self._left:
-            self.opened.append((partition, future, open_it(cache)))
+            own = SegmentCache(_CACHE_OF_A_THREAD) if future else cache
+            self.opened.append((partition, future, open_it(own)))
             if self.given_up:
                 break
 
@@ -228,7 +229,11 @@ class DataDir:
     def loaded(self, loading: Loading) -> list[Log]:
         """All of it has been opened."""
         for partition, future, log in loading.opened:
-            log.use_cache(self._cache)
+            if future and partition in self.futures:
+                self._disk.remove_tree(log.dir)  # of a move that was begun again elsewhere in this directory
+                continue
+            if not future:
+                log.use_cache(self._cache)
             if not self.was_clean:
                 log.metadata_written()  # perhaps, and a crash of the machine may still take it
             (self.futures if future else self.logs)[partition] = log

@@ -67,6 +67,7 @@ class Log:
         "_parent_dirty",
         "_places",
         "_random",
+        "_replacements",
         "_sealed_unflushed",
         "_segment_ms",
         "_segments",
@@ -132,6 +133,7 @@ class Log:
         self._sealed_unflushed = [segment for segment in segments[:-1] if segment.end_offset > recovery_point]
         """Sealed since the last flush: their index files are complete, but perhaps not on the disk."""
         self._truncations = 0
+        self._replacements = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
 
@@ -180,6 +182,11 @@ class Log:
     def truncations(self) -> int:
         """Changes when the log was cut at its end."""
         return self._truncations
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Changes with every cut at the end and every compaction: what was read before may not fit what is read after."""
+        return self._truncations, self._replacements
 
     @property
     def unflushed_messages(self) -> int:
@@ -536,6 +543,7 @@ class Log:
         end = slot + len(former)
         assert self._segments[slot:end] == list(former)
         assert end < len(self._segments), "the active segment is never replaced"
+        self._replacements += 1
         # The name of the .log is what makes a segment: it is the last to become .swap, the first to be itself.
         cleaned.rename_files(CLEANED, SWAP, reversed(SEGMENT_SUFFIXES))
         cleaned.end_offset = former[-1].end_offset
@@ -678,6 +686,16 @@ class Log:
             for segment in deleted.keeps:
                 segment.dir = path
         self._parent_dirty = True
+
+    def inherit(self, former: Log) -> None:
+        """This log has the same records, and takes the place of the other: what that one knows beyond them."""
+        self.config = former.config
+        if self.log_end_offset < former.log_end_offset:  # offsets that were given and taken back by a truncation
+            self.log_end_offset = self.active.end_offset = former.log_end_offset
+        self.epochs.restore(former.epochs.entries())
+        self.high_watermark = former.high_watermark
+        self.cleaned_offset = former.cleaned_offset
+        self.last_flush_ms = former.last_flush_ms
 
     def use_cache(self, cache: SegmentCache) -> None:
         """Let another cache decide which sealed segments stay open: one thread loaded them, another will read them."""

@@ -58,6 +58,7 @@ _SERVED = (
     ("offset_for_leader_epoch", 0, 4),
     ("describe_configs", 0, 4),
     ("alter_configs", 0, 2),
+    ("alter_replica_log_dirs", 0, 2),
     ("describe_log_dirs", 0, 5),
     ("create_partitions", 0, 3),
     ("delete_groups", 0, 2),

@@ -1,6 +1,7 @@
 """DescribeLogDirs: the data directories, the replicas in each and their sizes, and the room that is left.
 
-A directory that is offline is listed with KAFKA_STORAGE_ERROR and nothing in it.
+A directory that is offline is listed with KAFKA_STORAGE_ERROR and nothing in it. A replica on its way to another directory is
+listed in both: in the one it comes to as a future replica, with the records it still lacks as its lag.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
     for path in broker.partitions.offline_paths():
         results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
     for data_dir, partitions in broker.partitions.by_data_dir():
+        found = [
+            (each.topic_partition, each.log.size_bytes, max(each.log.high_watermark - each.log.log_end_offset, 0), False)
+            for each in partitions
+        ]
+        found += [(key, size, lag, True) for key, size, lag in broker.moves.futures(data_dir)]
         topics: dict[str, DescribeLogDirsTopic] = {}
-        for partition in partitions:
-            if asked is not None and partition.topic_partition not in asked:
+        for key, size, lag, is_future in found:
+            if asked is not None and key not in asked:
                 continue
-            name, index = partition.topic_partition
-            if name not in topics:
-                topics[name] = DescribeLogDirsTopic(name=name)
-            topics[name].partitions.append(
+            topics.setdefault(key.topic, DescribeLogDirsTopic(name=key.topic)).partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=index,
-                    partition_size=partition.log.size_bytes,
-                    offset_lag=max(partition.log.high_watermark - partition.log.log_end_offset, 0),
+                    partition_index=key.partition, partition_size=size, offset_lag=lag, is_future_key=is_future
                 )
             )
         try:
