@@ -314,6 +314,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._answering = not self._writable
                 return
         self._outgoing.extend(parts)
+        if any(isinstance(part, FileRange) for part in parts):
+            if self._sender is None:
+                self._sender = self._server.file_sender(transport)
+            self._sender.gather()
         self._send_parts()
 
     def _send(self) -> None:
@@ -331,8 +335,7 @@ class Connection(asyncio.BufferedProtocol):
             part = outgoing[0]
             if isinstance(part, FileRange):
                 if part.size:
-                    if self._sender is None:
-                        self._sender = self._server.file_sender(transport)
+                    assert self._sender is not None
                     try:
                         sending = self._sender.send(part)
                     except OSError as error:
@@ -352,6 +355,8 @@ class Connection(asyncio.BufferedProtocol):
                     buffers.append(outgoing.popleft())  # type: ignore[arg-type]
                 transport.writelines(buffers)
         self._answering = not self._writable
+        if self._sender is not None:
+            self._sender.release()
 
     def _file_sent(self, done: asyncio.Future[None]) -> None:
         self._sending_file = False
