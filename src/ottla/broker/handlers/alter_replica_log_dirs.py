@@ -74,3 +74,18 @@ def _directory(path: str, partitions: Partitions) -> DataDir:
     if path in partitions.offline_paths():
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {path} is offline")
     raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+
+
+def refuse(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code) for index in topic.partitions
+                ],
+            )
+            for asked in request.dirs
+            for topic in asked.topics
+        ]
+    )

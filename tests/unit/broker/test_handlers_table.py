@@ -1,0 +1,32 @@
+"""What is advertised is what exists: the table of handlers against their modules and the messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.handlers import HANDLERS, Handler
+from ottla.wire.codec import decoder, encoder
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
+def test_the_table_and_the_module_agree_and_every_version_can_be_read_and_written(handler: Handler) -> None:
+    assert (handler.min_version, handler.max_version) == handler.module.VERSIONS
+    assert callable(handler.handle)
+    for version in range(handler.min_version, handler.max_version + 1):
+        decoder(handler.api.request, version)
+        encoder(handler.api.response, version)
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
+def test_every_api_has_a_way_to_say_that_it_failed(handler: Handler) -> None:
+    """An error code at the top of the response, or a `refuse`; else a bug in the handler could only close the connection."""
+    assert hasattr(handler.api.response, "error_code") or hasattr(handler.module, "refuse")
+
+
+def test_librdkafka_finds_the_versions_its_features_need() -> None:
+    served = {handler.api.name: (handler.min_version, handler.max_version) for handler in HANDLERS.values()}
+    assert served["produce"][0] == 0, "KAFKA-18659"
+    assert served["produce"][1] >= 7
+    assert served["fetch"][1] >= 10
+    assert "find_coordinator" in served
+    assert "init_producer_id" in served
