@@ -41,7 +41,7 @@ class CleanedSegment:
         self._file.write(segment.size, parts)
         before = segment.size
         for info in batches:
-            if info.max_timestamp > self._max_timestamp:
+            if info.max_timestamp > self._max_timestamp and info.record_count:
                 self._max_timestamp, self._offset_of_max = info.max_timestamp, info.last_offset
             if self._bytes_since_entry > segment.index_interval_bytes:
                 self._index.append(info.last_offset, segment.size)

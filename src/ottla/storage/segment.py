@@ -485,7 +485,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max = last.timestamp_ms, last.offset
         newer = False
         for info, _ in self.batches(self.index.position_of(last.offset)):
-            if info.max_timestamp > self._max_timestamp:
+            if info.max_timestamp > self._max_timestamp and info.record_count:  # an empty one was left by compaction
                 self._max_timestamp, self._offset_of_max = info.max_timestamp, info.last_offset
                 newer = True
         if newer and not self.active:
@@ -572,7 +572,7 @@ class Segment:
 
         def account(info: BatchInfo) -> None:
             nonlocal max_timestamp, offset_of_max, position, entry_at
-            if info.max_timestamp > max_timestamp:
+            if info.max_timestamp > max_timestamp and info.record_count:  # an empty one was left by compaction
                 max_timestamp, offset_of_max = info.max_timestamp, info.last_offset
             if position - entry_at > self.index_interval_bytes:
                 index.append(info.last_offset, position)
