@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.storage.replica_copy import ReplicaCopy, SourceFailed, forget_swap
+from ottla.storage.replica_copy import CopyStep, ReplicaCopy, SourceFailed, forget_swap
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class ReplicaMoves:
                 attempts += settled
                 await self._throttle(step.size)
             elif not settled or not (copy.flushed_enough or attempts > PATIENCE):
-                await self._slice(copy.settle)
+                await self._slice(partial(_settle, copy, step, clock.now_ms()))
                 attempts += settled
                 settled = True
             else:
@@ -249,3 +249,8 @@ class ReplicaMoves:
             self._broker.partitions.doom(data_dir.drop_future(key), future)
         except OSError as error:
             self._broker.partitions.directory_failed(data_dir, error)
+
+
+def _settle(copy: ReplicaCopy, step: CopyStep, now_ms: int) -> None:
+    copy.perform(step, now_ms)
+    copy.settle()

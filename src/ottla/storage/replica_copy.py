@@ -58,6 +58,8 @@ class ReplicaCopy:
         self.source = source
         self.copy = copy
         self._changes = source.changes
+        self._perhaps_flushed = source.log_end_offset
+        """Recovery points lag behind: what a log had when it was opened is on the disk, whatever they say."""
         self._agree()
 
     def _agree(self) -> None:
@@ -108,14 +110,15 @@ class ReplicaCopy:
             copy.advance_log_start(min(step.log_start_offset, copy.log_end_offset))
 
     def settle(self) -> None:
-        """Flush all of it, and mark it as the one that counts once it has the partition's name."""
+        """After a step that reached the end: flush all, and mark the copy as the one that counts once it has its name."""
         self.copy.flush()
         write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
 
     @property
     def flushed_enough(self) -> bool:
         """All that is flushed of the source is flushed of the copy."""
-        return self.copy.recovery_point >= min(self.source.recovery_point, self.source.log_end_offset)
+        flushed = max(self.source.recovery_point, self._perhaps_flushed)
+        return self.copy.recovery_point >= min(flushed, self.source.log_end_offset, self.copy.log_end_offset)
 
     def take_over(self) -> None:
         """On the loop, everything copied: the copy takes what the source knows beyond its records."""
