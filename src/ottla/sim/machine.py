@@ -31,13 +31,14 @@ class SeededRandom:
 
 
 class SimClock:
-    """`ports.Clock`: wall time is the loop's time with a beginning."""
+    """`ports.Clock`: wall time is the loop's time with a beginning, and may be set anew."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.skew_ms = 0
 
     def now_ms(self) -> int:
-        return START_MS + int(self._loop.time() * 1000)
+        return START_MS + self.skew_ms + int(self._loop.time() * 1000)
 
     def monotonic(self) -> float:
         return self._loop.time()
@@ -65,11 +66,14 @@ class Machine:
         self._rng = rng
         self.disk = disk
         self.network = network
+        self.clock: SimClock | None = None
         self._worker_delay_s_max = worker_delay_s_max
 
     def world(self, process: Process) -> World:
+        if self.clock is None:
+            self.clock = SimClock(asyncio.get_running_loop())
         return World(
-            clock=SimClock(asyncio.get_running_loop()),
+            clock=self.clock,
             random=SeededRandom(self._rng),
             disk=self.disk.view(process),
             workers=SimWorkers(self._rng, self._worker_delay_s_max),

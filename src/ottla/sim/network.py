@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import weakref
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass
@@ -498,3 +499,4 @@ class SimFileSender:
             done.set_result(None)
         else:
             done.set_exception(error)
+            self._transport.process.failed.append(weakref.ref(done))

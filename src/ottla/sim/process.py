@@ -11,6 +11,7 @@ their ports are asked to do fails with `ProcessDied`.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, TypeVar
@@ -25,13 +26,15 @@ class ProcessDied(BaseException):
 class Process:
     """One life of one process, from start to crash. A restart is another one."""
 
-    __slots__ = ("alive", "at_death", "name", "tasks")
+    __slots__ = ("alive", "at_death", "failed", "name", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
         self.tasks: list[asyncio.Task[Any]] = []
         self.at_death: list[Callable[[], None]] = []
+        self.failed: list[weakref.ref[asyncio.Future[Any]]] = []
+        """Futures that the world failed. Whoever awaited them may die before it can look."""
 
     def context(self) -> Context:
         """A copy of the present context in which this process is current."""
@@ -48,6 +51,10 @@ class Process:
         if not self.alive:
             return
         self.alive = False
+        for reference in self.failed:
+            future = reference()
+            if future is not None:
+                future._log_traceback = False
         for callback in self.at_death:
             callback()
         self.at_death.clear()

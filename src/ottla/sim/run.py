@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
@@ -27,6 +27,7 @@ from ottla.sim.world import BrokerWorld
 WORLDS: Final = ("log", "broker")
 SEEDS_DEFAULT: Final = "1-400"
 SEEDS_BETWEEN_COLLECTIONS: Final = 10
+SEEDS_AT_ONCE: Final = 20
 
 
 class _World(Protocol):
@@ -83,8 +84,11 @@ def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = WORLDS, *, jobs: int
                 gc.collect()
             yield run_seed(seed, worlds)
         return
+    wanted = iter(seeds)
     with get_context("spawn").Pool(jobs, initializer=gc.disable) as pool:
-        yield from pool.imap_unordered(_run_one, ((seed, tuple(worlds)) for seed in seeds), chunksize=5)
+        # In portions: the pool reads ahead without bound, and the seeds may be as many as there is time.
+        while portion := [(seed, tuple(worlds)) for seed in islice(wanted, SEEDS_AT_ONCE * jobs)]:
+            yield from pool.imap_unordered(_run_one, portion, chunksize=5)
 
 
 def _run_one(given: tuple[int, tuple[str, ...]]) -> Outcome:

@@ -40,6 +40,8 @@ from ottla.types import TopicPartition
 PORT: Final = 9092
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 120.0
+CLOCK_STEP_MS: Final = 1_800_000
+"""Less than `message.timestamp.after.max.ms`, so that no producer is refused for it."""
 CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
 
@@ -242,10 +244,14 @@ class BrokerWorld:
         self.trace.add(f"the broker gives up: {broker.failure}")
 
     async def _misfortune(self) -> None:
-        """Connections break now and then; the disk has its own plan."""
+        """Connections break now and then, and somebody sets the clock; the disk has its own plan."""
         chance = self.rng.choice((0.0, 0.05, 0.3))
+        clock = self.machine.clock
         while True:
             await asyncio.sleep(1)
+            if clock is not None and self.rng.random() < 0.02:
+                clock.skew_ms = self.rng.choice((0, -CLOCK_STEP_MS, CLOCK_STEP_MS))
+                self.trace.add(f"the clock is off by {clock.skew_ms} ms")
             if chance and self.rng.random() < chance:
                 cut = self.network.cut_one()
                 self.trace.add(f"cut {cut}")
