@@ -6,17 +6,23 @@ It holds a shard to its contract: each token is answered once; a shard loaded fr
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from ottla.coordinator.group.classic_group import ClassicGroup, State
+from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group import Caller, GroupConfig
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.shard import CoordinatorRecord, Decision, SetTimer, TimerKey
 from ottla.errors import KafkaError
+from ottla.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    RequestTopicPartitions,
+)
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -98,6 +104,10 @@ class Host:
             assert list(loaded.offsets.of_group(group_id)) == list(self.shard.offsets.of_group(group_id))
             if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.EMPTY) and group_id in loaded.groups.by_id:
                 assert durable(loaded.groups.by_id[group_id]) == durable(group)
+            if isinstance(group, ConsumerGroup):
+                same = loaded.groups.by_id[group_id]
+                assert isinstance(same, ConsumerGroup)
+                assert same.facts() == group.facts()
         assert set(loaded.groups.by_id) <= set(self.shard.groups.by_id)
 
     def advance(self, ms: int) -> None:
@@ -115,11 +125,12 @@ class Host:
 
     def reload(self) -> None:
         """The broker restarts: what is not in the log is gone."""
+        known = self.shard.groups.topics
         self.shard = GroupShard(self.config, 0)
         self.timers.clear()
         for record in self.log:
             self.shard.replay(record.key, record.value)
-        self.do(self.shard.topics_changed(topics("t", "u"), self.now_ms))
+        self.do(self.shard.topics_changed(known, self.now_ms))
         self.do(self.shard.on_loaded(self.now_ms))
 
     def compact(self) -> None:
@@ -249,6 +260,60 @@ class Host:
         asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])]
         answer = self.shard.offset_fetch(OffsetFetchRequestGroup(group_id=group, topics=asked), require_stable=True)
         return answer.topics[0].partitions[0]
+
+    # What members of the new protocol say
+
+    def set_topics(self, **counts: int) -> None:
+        """The cluster has these topics from now on, each with so many partitions."""
+        known = {name: FakeTopic(name.encode().ljust(16, b"\0"), (None,) * count) for name, count in counts.items()}
+        self.do(self.shard.topics_changed(FakeTopics(known), self.now_ms))
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        topics: Sequence[str] | None = None,
+        owned: dict[str, Sequence[int]] | None = None,
+        *,
+        group: str = "g",
+        pattern: str | None = None,
+        instance: str | None = None,
+        assignor: str | None = None,
+        rack: str | None = None,
+        rebalance_ms: int = -1,
+        version: int = 1,
+        client: str = "c",
+    ) -> ConsumerGroupHeartbeatResponse:
+        """One ConsumerGroupHeartbeat. One that joins (epoch 0) says what such a one must say, if not told otherwise."""
+        token = next(self._tokens)
+        if epoch == 0:
+            owned = {} if owned is None else owned
+            rebalance_ms = 60_000 if rebalance_ms == -1 else rebalance_ms
+        ids = {name: topic.topic_id for name, topic in self.shard.groups.topics.topics.items()}
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance,
+            rack_id=rack,
+            rebalance_timeout_ms=rebalance_ms,
+            subscribed_topic_names=None if topics is None else list(topics),
+            subscribed_topic_regex=pattern,
+            server_assignor=assignor,
+            topic_partitions=None
+            if owned is None
+            else [RequestTopicPartitions(topic_id=ids[name], partitions=list(parts)) for name, parts in owned.items()],
+        )
+        caller = Caller(version, client, "/h", f"id{token}")
+        self.do(self.shard.consumer_group_heartbeat(request, caller, token, self.now_ms))
+        answer = self.answers[token]
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+    def consumer_group(self, group_id: str = "g") -> ConsumerGroup:
+        group = self.shard.groups.by_id[group_id]
+        assert isinstance(group, ConsumerGroup)
+        return group
 
     # Groups that have come together
 
