@@ -23,6 +23,7 @@ HOT_MODULES = [
     "src/ottla/records/record.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",
+    "src/ottla/storage/scan.py",
     "src/ottla/wire/varint.py",
 ]
 
