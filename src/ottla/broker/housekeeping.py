@@ -42,6 +42,8 @@ class Housekeeping:
         self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
+        self._writing: dict[str, asyncio.Lock] = {}
+        """One writer a file: two workers would share its temporary file, and the second would find it renamed away."""
 
     def start(self) -> None:
         settings = self._broker.settings
@@ -182,19 +184,18 @@ class Housekeeping:
 
     async def _write(self, data_dir: DataDir, name: str, offsets: dict[TopicPartition, int]) -> None:
         path = f"{data_dir.path}/{name}"
-        if self._written.get(path, {}) == offsets:
-            return
-        disk = self._broker.world.disk
-        while True:
-            deletions = len(data_dir.deleted)
-            if not await self._try(data_dir, partial(write_offsets, disk, path, offsets)):
-                return
-            self._written[path] = offsets
-            gone = set(data_dir.deleted[deletions:])
-            if not gone:
-                return
-            # Deleted while the worker wrote, and perhaps made again: the checkpoint must not speak for the new log.
-            offsets = {key: offset for key, offset in offsets.items() if key not in gone}
+        deletions = len(data_dir.deleted)
+        async with self._writing.setdefault(path, asyncio.Lock()):
+            while True:
+                # Deleted while this waited or the worker wrote, and perhaps made again: the checkpoint must not speak for the new log.
+                gone = set(data_dir.deleted[deletions:])
+                deletions = len(data_dir.deleted)
+                offsets = {key: offset for key, offset in offsets.items() if key not in gone}
+                if self._written.get(path, {}) == offsets:
+                    return
+                if not await self._try(data_dir, partial(write_offsets, self._broker.world.disk, path, offsets)):
+                    return
+                self._written[path] = offsets
 
     async def _try(self, data_dir: DataDir, work: Callable[[], object]) -> bool:
         """Run in a worker; an OSError takes the directory offline."""
