@@ -129,25 +129,26 @@ class Client:
 
     # --- produce
 
-    def make_batch(self, now_ms: int) -> tuple[bytes, tuple[int, ...]]:
+    def make_batch(self, now_ms: int, *, small: bool = False) -> tuple[bytes, tuple[int, ...]]:
         rng = self.rng
         records = []
-        for _ in range(rng.choice((1, 1, 2, 6))):
+        for _ in range(1 if small else rng.choice((1, 1, 2, 6))):
             self.shared.made += 1
-            value = b"%d:" % self.shared.made + bytes(rng.choice((0, 20, 200)))
+            value = b"%d:" % self.shared.made + bytes(0 if small else rng.choice((0, 20, 200)))
             records.append((None, value, (), now_ms + rng.choice((0, 0, 1, -5000))))
         return build_batch(records, codec=rng.choice((0, 0, 0, 1, 2, 3, 4))), tuple(record[3] for record in records)
 
     async def produce(self) -> None:
         picked = self.shared.pick()
-        if picked is None:
-            return
-        topic, index = picked
+        if picked is not None:
+            await self.produce_to(*picked, self.rng.choice((0, 1, 1, -1, -1)))
+
+    async def produce_to(self, topic: Topic, index: int, acks: int) -> bool:
+        """Send one batch. Whether it was acknowledged."""
         model = topic.partitions[index]
         batch, timestamps = self.make_batch(START_MS + int(asyncio.get_running_loop().time() * 1000))
         if len(batch) > int(topic.config.get("segment.bytes", "100000")):
-            return
-        acks = self.rng.choice((0, 1, 1, -1, -1))
+            batch, timestamps = self.make_batch(timestamps[0], small=True)
         version = self.rng.choice((7, 9, 11, 13))
         request = ProduceRequest(
             acks=acks,
@@ -162,13 +163,15 @@ class Client:
         if acks == 0:
             (await self.connection()).tell("produce", version, request)
             self.shared.trace.add(f"{self.name} produce {model.name} acks=0")
-            return
+            return False
         response = await self.call("produce", version, request)
         answer = response.responses[0].partition_responses[0]
-        if self.expect(answer.error_code, f"produce {model.name}", *GONE):
-            self.shared.trace.add(f"{self.name} produce {model.name} acks={acks}: {answer.base_offset}")
-            model.acknowledge(sent, answer.base_offset)
-            self.shared.on_acknowledged(topic, model, sent, answer.base_offset)
+        if not self.expect(answer.error_code, f"produce {model.name}", *GONE):
+            return False
+        self.shared.trace.add(f"{self.name} produce {model.name} acks={acks}: {answer.base_offset}")
+        model.acknowledge(sent, answer.base_offset)
+        self.shared.on_acknowledged(topic, model, sent, answer.base_offset)
+        return True
 
     async def produce_ahead(self) -> None:
         """Several requests before the first answer: they are handled and answered in their order (W01)."""

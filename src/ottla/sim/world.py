@@ -151,6 +151,8 @@ class BrokerWorld:
         await self._play(number)
         if process.alive and self.shared.disk_is_sound and self.rng.random() < 0.5:
             await self._quiet_check()
+        if process.alive and self.disk.faults and len(self.log_dirs) > 1:
+            await self._ask(self._check_survivors)
         if process.alive and self.rng.random() < 0.3:
             await self._stop(process)
             if process.alive and self.broker is not None and self.shared.disk_is_sound:
@@ -417,16 +419,39 @@ class BrokerWorld:
 
     async def _quiet_check(self) -> None:
         """Nobody else is there: what the wire says is what the disk says."""
+        await self._ask(self._check_quietly)
+
+    async def _ask(self, check: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
+        """Run a check as the only client."""
         process = Process("checker")
         self.processes.append(process)
         client = Client("checker", self.shared, self.network.view(process))
-        task = self._spawn(process, self._check_quietly(client))
+        task = self._spawn(process, check(client))
         assert self._failed is not None
         done, _ = await asyncio.wait([task, self._failed], return_when=asyncio.FIRST_COMPLETED)
         process.die()
         if task in done:
             task.result()
         self._check_complaints()
+
+    async def _check_survivors(self, client: Client) -> None:
+        """One directory failed: the others go on as if nothing had happened (L06, F6)."""
+        broken = self.disk.faults[0].prefix
+        assert self.broker is not None
+        for topic in list(self.shared.topics.values()):
+            for index, model in enumerate(topic.partitions):
+                partition = self._partition(model)
+                if partition is None or partition.log.dir.startswith(f"{broken}/"):
+                    continue
+                try:
+                    stored = await client.produce_to(topic, index, 1)
+                except OSError:
+                    return
+                require(
+                    stored,
+                    "isolation",
+                    f"{model.name} lies in {partition.log.dir} and is not served, though only {broken} failed",
+                )
 
     async def _check_quietly(self, client: Client) -> None:
         for topic in list(self.shared.topics.values()):
