@@ -210,3 +210,43 @@ def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
             data = computer.disk.contents(computer.path(base))
             if base + 2 > log.log_start_offset:
                 assert scan(data)[1] == len(data)
+
+
+def test_a_clean_stop_vouches_for_all_that_it_leaves():
+    """Broker world, seed 547, and log world, seed 12: indexes, and names that a plan never run was to flush, were not durable."""
+    for seed in range(30):
+        computer = Computer(SMALL, seed)
+        computer.append(*(b"%060d" % number for number in range(7)))
+        assert computer.log.flush_plan() is not None, "taken, and never run: a broker that stops cancels it"
+        computer.data_dir.close(clean=True)
+        computer.crash()
+        log = computer.start()
+        assert computer.data_dir.was_clean
+        assert log.log_end_offset == 7
+        assert log.topic_id == b"i" * 16
+        check_indexes(computer.disk, DIR)
+
+
+def test_a_truncation_that_is_cut_short_leaves_no_gap():
+    """Log world, seed 394: below the recovery point nobody looks for gaps, so none may come to be."""
+    for step in range(1, 60):
+        computer = Computer(SMALL, seed=step)
+        computer.append(*(b"%060d" % number for number in range(9)))
+        computer.log.flush(NOW_MS)
+        computer.checkpoint()
+        computer.disk.crash_after(step, computer.process.die)
+        try:
+            computer.log.truncate_to(3, NOW_MS)
+        except ProcessDied:
+            pass
+        else:
+            assert step > 3
+            return
+        computer.crash()
+        log = computer.start()
+        offsets = []
+        for base in log.segment_bases:
+            offsets += [batch.base_offset for batch in scan(computer.disk.contents(computer.path(base)))[0]]
+        assert offsets == list(range(log.log_end_offset))
+        assert log.log_end_offset >= 3
+    pytest.fail("a truncation takes fewer steps than that")
