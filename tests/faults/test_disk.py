@@ -1,6 +1,6 @@
 """A disk that is really full (L06): small file systems in memory, as one of two data directories and as the only one.
 
-What a disk with a fault does (EIO, a failed fsync) is shown by the simulator; here the kernel says ENOSPC when it wants to, in the
+What a faulty disk does (EIO, a failed fsync) is shown by the simulator; here the kernel says ENOSPC when it wants to: in the
 middle of a write, of a checkpoint, of a roll.
 """
 
@@ -131,12 +131,12 @@ def test_l06_the_only_disk_is_full(volume: Callable[[str, int], Path]) -> None:
         code = broker.process.wait(20)
         assert code != 0
         why = [line for line in broker.log.splitlines() if "all data directories are offline" in line]
-        assert why, broker.log
-        assert "No space left on device" in why[-1]
+        assert len(why) == 1, broker.log
+        assert f"the last one, {small}, failed: [Errno 28] No space left on device" in why[0]
         assert "Traceback" not in broker.log
 
         volume("small", 8 * MEGABYTE)
-        broker.start()
+        broker.restart()
         with RawConnection(broker.bootstrap_servers) as connection:
             writer.check(connection)
             assert writer.write(connection) == 0

@@ -165,10 +165,10 @@ class Broker:
         """Open the logs of all directories. Returns copies that a finished move left behind."""
         config_of = await self._stored_log_configs()
         now_ms = self.world.clock.now_ms()
-        await asyncio.gather(*(self._load(data_dir, config_of, now_ms) for data_dir in self._data_dirs))
+        await asyncio.gather(*(self._load(data_dir, config_of, now_ms) for data_dir in self._data_dirs if data_dir.online))
         broken = [data_dir for data_dir in self._data_dirs if not data_dir.online]
         if broken and len(broken) == len(self._data_dirs):
-            raise StartupError(f"the data directory {broken[0].path} cannot be read: {broken[0].error}")
+            raise StartupError(f"the data directory {broken[0].path} cannot be used: {broken[0].error}")
         for data_dir in broken:
             logger.error("data directory %s is offline: %s", data_dir.path, data_dir.error)
         try:
@@ -280,7 +280,7 @@ class Broker:
             try:
                 data_dir.write_identity()
             except OSError as error:
-                raise StartupError(f"the data directory {data_dir.path} cannot be written: {error}") from error
+                data_dir.mark_offline(error)
 
     async def _listen(self) -> None:
         listeners = self.settings.listeners()
@@ -337,9 +337,9 @@ class Broker:
     # Stopping
 
     def _fail(self, reason: str) -> None:
+        """Stop by itself. Whoever runs the broker says why, in the last line (`serve` returns it)."""
         if self.failure is None:
             self.failure = reason
-            logger.critical("stopping: %s", reason)
         self._stop_asked.set()
 
     async def _unwind(self, *, clean: bool) -> None:

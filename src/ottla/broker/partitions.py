@@ -344,7 +344,7 @@ class Partitions:
         for partition in lost:
             partition.go_offline()
         if not self.online_dirs():
-            self._on_last_directory_failed(f"all data directories are offline, the last one failed with: {error}")
+            self._on_last_directory_failed(f"all data directories are offline; the last one, {data_dir.path}, failed: {error}")
 
 
 def _make_logs(data_dir: DataDir, specs: Sequence[tuple[TopicPartition, bytes, LogConfig]], now_ms: int) -> list[Log]:

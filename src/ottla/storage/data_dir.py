@@ -157,13 +157,16 @@ class DataDir:
             raise
 
     def write_identity(self) -> None:
-        """Write meta.properties once broker and cluster are known; a no-op before."""
+        """Write meta.properties once broker and cluster are known; a no-op before, and where they stand there already."""
         if self.broker_id is None or self.cluster_id is None:
             return
         path = f"{self.path}/{META_PROPERTIES}"
-        properties = read_properties(self._disk, path) or {"version": "0"}
+        stored = read_properties(self._disk, path)
+        properties = stored or {"version": "0"}
         id_key = "node.id" if properties.get("version") == "1" else "broker.id"
-        write_properties(self._disk, path, {**properties, "cluster.id": self.cluster_id, id_key: str(self.broker_id)})
+        properties = {**properties, "cluster.id": self.cluster_id, id_key: str(self.broker_id)}
+        if properties != stored:
+            write_properties(self._disk, path, properties)
 
     # --- logs
 
