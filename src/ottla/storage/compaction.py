@@ -177,14 +177,14 @@ class Compaction:
         indexing = Indexing(keys, self._dirt.first_dirty_offset)
         for segment in self._segments:
             dirty = segment.end_offset > self._dirt.first_dirty_offset
-            for chunk, batches in self._chunks(segment):
+            for chunk, end, batches in self._chunks(segment):
                 last_batches.note(batches)
                 if dirty and not indexing.full:
-                    self.account.bytes_indexed += len(chunk)
+                    self.account.bytes_indexed += end
                     indexing.take(chunk, batches)
                     while not indexing.advance(self._slice_bytes):
                         yield Progress(0)
-                yield Progress(len(chunk))
+                yield Progress(end)
             if dirty and not indexing.full:
                 keys.latest_offset = segment.end_offset - 1  # over a gap that former passes left
         self.account.table_full = indexing.full
@@ -197,15 +197,15 @@ class Compaction:
         read_before, retained_before = cleaning.records_read, cleaning.records_retained
         for segment in group:
             left = segment.size
-            for chunk, batches in self._chunks(segment):
-                left -= len(chunk)
+            for chunk, end, batches in self._chunks(segment):
+                left -= end
                 cleaning.take(chunk, batches, keep_last=left == 0 and segment is group[-1])
                 while not cleaning.advance(self._slice_bytes):
                     yield Progress(0)
                 written = cleaned.append(cleaning.parts, cleaning.kept)
-                account.bytes_read += len(chunk)
+                account.bytes_read += end
                 account.bytes_written += written
-                yield Progress(len(chunk) + written)
+                yield Progress(end + written)
         account.records_read += cleaning.records_read - read_before
         account.records_retained += cleaning.records_retained - retained_before
         account.keyless = cleaning.keyless
@@ -218,8 +218,11 @@ class Compaction:
         yield Progress(0, Replacement(tuple(group), cleaned.segment))
         self._writing = None
 
-    def _chunks(self, segment: Segment) -> Iterator[tuple[bytes, list[BatchInfo]]]:
-        """The file of a segment in pieces of whole batches. A handle of its own: the log's are the loop's."""
+    def _chunks(self, segment: Segment) -> Iterator[tuple[bytes, int, list[BatchInfo]]]:
+        """The file of a segment in pieces, where the whole batches of a piece end, and these batches.
+
+        By a handle of its own: the log's are the loop's.
+        """
         if segment.size == 0:
             return
         file = self._disk.open(segment.path(LOG))
@@ -233,7 +236,7 @@ class Compaction:
                     batches, end = scan_batches(chunk)
                 if end == 0:
                     raise Uncleanable(f"no record batch at position {position} of {file.path}")
-                yield (chunk if end == len(chunk) else chunk[:end]), batches
+                yield chunk, end, batches
                 position += end
         finally:
             file.close()
