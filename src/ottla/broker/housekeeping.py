@@ -187,7 +187,7 @@ class Housekeeping:
         deletions = len(data_dir.deleted)
         async with self._writing.setdefault(path, asyncio.Lock()):
             while True:
-                # Deleted while this waited or the worker wrote, and perhaps made again: the checkpoint must not speak for the new log.
+                # Deleted while this waited or the worker wrote, perhaps made again: no checkpoint may speak for the new log.
                 gone = set(data_dir.deleted[deletions:])
                 deletions = len(data_dir.deleted)
                 offsets = {key: offset for key, offset in offsets.items() if key not in gone}
