@@ -181,7 +181,7 @@ def targets_for(
         specs[member_id] = MemberSpec(ids, former.get(member_id, {}), member.instance_id)
     counts = {
         topic_id: len(topics.topics[topics.topic_names[topic_id]].partitions)
-        for topic_id in frozenset().union(*subscribed.values())
+        for topic_id in frozenset[bytes]().union(*subscribed.values())
     }
     name = assignor_for(members, enabled(setting.config.consumer_assignors)[0])
     return ASSIGNORS[name](GroupSpec(specs, counts, all_alike(members.values())))

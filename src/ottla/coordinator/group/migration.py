@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ottla.coordinator.group import consumer_records as records
 from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, ClassicGroup, ClassicMember, State
-from ottla.coordinator.group.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer_group import FIRST_EPOCH, ConsumerGroup
 from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember
 from ottla.coordinator.group.consumer_protocol import (
     by_topic_id,
@@ -54,18 +54,23 @@ def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config:
         members = [_as_consumer_member(group, member, topics) for member in group.members.values()]
     except MalformedInput:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
-    group_id = group.group_id
+    group_id, epoch = group.group_id, _epoch_of(group)
     names = frozenset[str]().union(*(member.topic_names for member in members))
     written = group.tombstones()
     written += [records.member(group_id, member) for member in members]
-    written.append(records.epoch(group_id, group.generation, hashes.of(names, topics)))
+    written.append(records.epoch(group_id, epoch, hashes.of(names, topics)))
     written += [
         records.target(group_id, member.member_id, {topic: frozenset(owned) for topic, owned in member.assigned.items()})
         for member in members
     ]
-    written.append(records.target_epoch(group_id, group.generation, 0))
+    written.append(records.target_epoch(group_id, epoch, 0))
     written += [records.current(group_id, member) for member in members]
     return written
+
+
+def _epoch_of(group: ClassicGroup) -> int:
+    """The generation. A group in its first rebalance has none yet, and 0 is no epoch: it means to join."""
+    return max(group.generation, FIRST_EPOCH)
 
 
 def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
@@ -75,10 +80,11 @@ def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topi
     # In a rebalance that has not ended, a new member may not know the protocol the last one was made with.
     chosen = member.subscription(group.protocol_name) or member.protocols[0][1]
     subscription = read_subscription(chosen)
+    epoch = _epoch_of(group)
     return ConsumerMember(
         member.member_id,
-        epoch=group.generation,
-        previous_epoch=group.generation,
+        epoch=epoch,
+        previous_epoch=epoch,
         instance_id=member.instance_id,
         rack_id=subscription.rack_id or None,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -86,7 +92,7 @@ def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topi
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
         assigned={
-            topic_id: dict.fromkeys(sorted(partitions), group.generation)
+            topic_id: dict.fromkeys(sorted(partitions), epoch)
             for topic_id, partitions in by_topic_id(assignment.assigned_partitions, topics).items()
         },
         classic=ClassicMetadata(member.session_timeout_ms, member.protocols),

@@ -76,6 +76,7 @@ class Host:
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
         self._tokens = itertools.count(1)
+        self._made: dict[str, int] = {"t": 0, "u": 0}
 
     # What a host does
 
@@ -265,7 +266,16 @@ class Host:
 
     def set_topics(self, **counts: int) -> None:
         """The cluster has these topics from now on, each with so many partitions."""
-        known = {name: FakeTopic(name.encode().ljust(16, b"\0"), (None,) * count) for name, count in counts.items()}
+        before = self.shard.groups.topics.topics
+        known = {}
+        for name, count in counts.items():
+            if name in before and len(before[name].partitions) == count:
+                known[name] = before[name]
+                continue
+            if name not in before:
+                # A topic that is made anew has another id; the first one's says its name.
+                self._made[name] = self._made.get(name, -1) + 1
+            known[name] = FakeTopic(name.encode().ljust(15, b"\0") + bytes([self._made[name]]), (None,) * count)
         self.do(self.shard.topics_changed(FakeTopics(known), self.now_ms))
 
     def beat(
