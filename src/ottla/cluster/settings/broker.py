@@ -201,6 +201,7 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
         elif isinstance(value, tuple) and len(set(value)) < len(value):
             problems.append(f"{name} names a directory twice")
     problems += _check_broker_id(values)
+    problems += _check_consumer_groups(values)
     if "inter.broker.listener.name" in values and "security.inter.broker.protocol" in values:
         problems.append("inter.broker.listener.name and security.inter.broker.protocol exclude each other; set only one of them")
     protocol = values.get("security.inter.broker.protocol", "PLAINTEXT")
@@ -209,6 +210,32 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
     overrides = values.get("max.connections.per.ip.overrides")
     if isinstance(overrides, str):
         problems += connection_overrides(overrides)[1]
+    return problems
+
+
+_LIMITED_BY_MIN_AND_MAX: Final = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+
+
+def _check_consumer_groups(values: Mapping[str, Value]) -> list[str]:
+    """Each within its own limits, and a session longer than the pause between heartbeats."""
+
+    def number(name: str) -> int:
+        value = _given_or_default(values, name)
+        assert isinstance(value, int)
+        return value
+
+    problems: list[str] = []
+    for what in _LIMITED_BY_MIN_AND_MAX:
+        name, low, high = (f"group.consumer.{which}{what}" for which in ("", "min.", "max."))
+        if not {name, low, high} & values.keys():
+            continue
+        if number(low) > number(high):
+            problems.append(f"{low}={number(low)} is above {high}={number(high)}")
+        elif not number(low) <= number(name) <= number(high):
+            problems.append(f"{name}={number(name)} is not allowed; allowed: {number(low)} ({low}) to {number(high)} ({high})")
+    heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+    if number(heartbeat) >= number(session):
+        problems.append(f"{heartbeat}={number(heartbeat)} must be less than {session}={number(session)}")
     return problems
 
 

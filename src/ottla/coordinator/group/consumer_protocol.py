@@ -8,7 +8,7 @@ Each begins with its version. A version not known here is read as the last one: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from struct import Struct
 from typing import Final, TypeVar
 
@@ -84,11 +84,11 @@ def write_assignment(assignment: Assignment, topics: Topics, version: int) -> by
 
 
 def by_topic_id(named: Iterable[EmbeddedTopicPartitions], topics: Topics) -> dict[bytes, frozenset[int]]:
-    """The same with ids instead of names; what has no id is left out."""
+    """The same with ids instead of names. What does not exist is left out: the name may be another topic's by now."""
     found: dict[bytes, frozenset[int]] = {}
-    known: Mapping[str, object] = topics.topics
     for entry in named:
-        if entry.topic in known:
-            topic_id = topics.topics[entry.topic].topic_id
-            found[topic_id] = found.get(topic_id, frozenset()) | frozenset(entry.partitions)
-    return found
+        topic = topics.topics.get(entry.topic)
+        if topic is not None:
+            exist = frozenset(range(len(topic.partitions))).intersection(entry.partitions)
+            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | exist
+    return {topic_id: partitions for topic_id, partitions in found.items() if partitions}

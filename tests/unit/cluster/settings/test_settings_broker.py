@@ -225,3 +225,24 @@ def test_the_configuration_files_people_have_are_accepted() -> None:
         "share.coordinator.state.topic.min.isr": "1",
     }
     assert BrokerSettings.parse(kraft).broker_id() == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"group.consumer.heartbeat.interval.ms": "500"}, "allowed: 5000 (group.consumer.min.heartbeat.interval.ms) to 15000"),
+        ({"group.consumer.session.timeout.ms": "70000"}, "to 60000 (group.consumer.max.session.timeout.ms)"),
+        ({"group.consumer.assignment.interval.ms": "20000"}, "to 15000 (group.consumer.max.assignment.interval.ms)"),
+        ({"group.consumer.min.session.timeout.ms": "70000"}, "is above group.consumer.max.session.timeout.ms=60000"),
+        (
+            {"group.consumer.min.session.timeout.ms": "4000", "group.consumer.session.timeout.ms": "5000"},
+            "group.consumer.heartbeat.interval.ms=5000 must be less than group.consumer.session.timeout.ms=5000",
+        ),
+    ],
+)
+def test_the_times_of_consumer_groups_stay_within_their_limits(given: dict[str, str], word: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        BrokerSettings.parse(given)
+    assert any(word in problem for problem in refused.value.problems)
+    lower = {"group.consumer.heartbeat.interval.ms": "500", "group.consumer.min.heartbeat.interval.ms": "100"}
+    assert BrokerSettings.parse(lower).int("group.consumer.heartbeat.interval.ms") == 500

@@ -116,6 +116,20 @@ def test_an_assignment_names_topics_that_exist(host: Any) -> None:
 # Upgrade
 
 
+def test_an_assignment_of_a_topic_that_was_made_anew_with_fewer_partitions(host: Any) -> None:
+    """The name is another topic's by now; the partitions it does not have are nobody's (found by a random walk)."""
+    first, _ = classic_pair(host)
+    host.set_topics(u=2)
+    host.set_topics(t=2, u=2)
+    assert host.beat("c", 0, ["t", "u"]).error_code == 0
+    group = host.consumer_group()
+    assert sorted(p for member in group.members.values() for p in member.assigned.get(b"t".ljust(15, b"\0") + b"\1", ())) == [
+        0,
+        1,
+    ]
+    assert first in group.members
+
+
 def test_a_member_of_the_new_protocol_upgrades_a_classic_group(host: Any) -> None:
     first, second = classic_pair(host)
     host.commit(7, member=first, generation=1, version=8)
