@@ -21,6 +21,7 @@ from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, ClassicGrou
 from ottla.coordinator.group.consumer_group import FIRST_EPOCH, ConsumerGroup
 from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember
 from ottla.coordinator.group.consumer_protocol import (
+    ConsumerProtocolSubscription,
     by_topic_id,
     read_assignment,
     read_subscription,
@@ -51,7 +52,8 @@ def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config:
     if len(group.members) > config.consumer_size_max:
         raise _cannot_upgrade(group, "the group size exceeds the consumer group maximum size")
     try:
-        members = [_as_consumer_member(group, member, topics) for member in group.members.values()]
+        had = _partitions_of(group, topics)
+        members = [_as_consumer_member(group, member, had[member.member_id]) for member in group.members.values()]
     except MalformedInput:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
     group_id, epoch = group.group_id, _epoch_of(group)
@@ -73,13 +75,41 @@ def _epoch_of(group: ClassicGroup) -> int:
     return max(group.generation, FIRST_EPOCH)
 
 
-def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topics) -> ConsumerMember:
-    assignment = read_assignment(member.assignment)
-    if assignment.user_data:
-        raise _cannot_upgrade(group, "an unsupported custom assignor is in use")
+def _subscription_of(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
     # In a rebalance that has not ended, a new member may not know the protocol the last one was made with.
-    chosen = member.subscription(group.protocol_name) or member.protocols[0][1]
-    subscription = read_subscription(chosen)
+    return read_subscription(member.subscription(group.protocol_name) or member.protocols[0][1])
+
+
+def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes, frozenset[int]]]:
+    """What each member has: its assignment.
+
+    A rebalance that began before the one before it ended has made the group forget the assignments, but cooperative members go
+    on with theirs: then it is what the member said when it joined. No partition is taken for two members'.
+    """
+    found: dict[str, dict[bytes, frozenset[int]]] = {}
+    taken: set[tuple[bytes, int]] = set()
+    forgot: list[ClassicMember] = []
+
+    def take(member: ClassicMember, said: dict[bytes, frozenset[int]]) -> None:
+        free = {topic: frozenset(p for p in partitions if (topic, p) not in taken) for topic, partitions in said.items()}
+        found[member.member_id] = {topic: partitions for topic, partitions in free.items() if partitions}
+        taken.update((topic, p) for topic, partitions in free.items() for p in partitions)
+
+    for member in group.members.values():
+        assignment = read_assignment(member.assignment)
+        if assignment.user_data:
+            raise _cannot_upgrade(group, "an unsupported custom assignor is in use")
+        if not member.assignment and group.state is not State.STABLE:
+            forgot.append(member)
+        else:
+            take(member, by_topic_id(assignment.assigned_partitions, topics))
+    for member in forgot:
+        take(member, by_topic_id(_subscription_of(group, member).owned_partitions, topics))
+    return found
+
+
+def _as_consumer_member(group: ClassicGroup, member: ClassicMember, had: dict[bytes, frozenset[int]]) -> ConsumerMember:
+    subscription = _subscription_of(group, member)
     epoch = _epoch_of(group)
     return ConsumerMember(
         member.member_id,
@@ -91,10 +121,7 @@ def _as_consumer_member(group: ClassicGroup, member: ClassicMember, topics: Topi
         client_id=member.client_id,
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
-        assigned={
-            topic_id: dict.fromkeys(sorted(partitions), epoch)
-            for topic_id, partitions in by_topic_id(assignment.assigned_partitions, topics).items()
-        },
+        assigned={topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in had.items()},
         classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
     )
 

@@ -249,6 +249,25 @@ def test_whoever_waits_in_the_classic_group_joins_again(host: Any) -> None:
     rejoin(host, second, 2, 3)
 
 
+def test_an_upgrade_in_a_rebalance_of_a_rebalance_takes_nothing_from_cooperative_members(host: Any) -> None:
+    """G05: the classic group has forgotten its assignments, but a cooperative member still reads (found by a random walk)."""
+    first, second = classic_pair(host, session_ms=60_000, rebalance_ms=10_000)
+    held = {first: (0, 1), second: (2, 3)}
+
+    def join_all() -> None:
+        for member_id, owned in held.items():
+            host.join(member_id, protocols={"range": says(owned=owned)}, session_ms=60_000, rebalance_ms=10_000)
+
+    join_all()
+    assert host.group().state is State.COMPLETING_REBALANCE
+    host.join(version=3, protocols={"range": says()})
+    join_all()
+    assert host.group().members[first].assignment == b""
+    assert host.beat("c", 0, ["t"]).assignment.topic_partitions == []
+    members = host.consumer_group().members
+    assert {name: set(members[name].assigned[TOPIC]) for name in held} == {first: {0, 1}, second: {2, 3}}
+
+
 def test_a_group_in_its_first_rebalance_is_upgraded_too(host: Any) -> None:
     member_id, waiting = host.new_member(protocols={"range": says()})
     joined = host.beat("c", 0, ["t"])
