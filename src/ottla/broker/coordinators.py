@@ -131,7 +131,8 @@ class Coordinators:
         self._heap_limit = _TIMER_SLACK
         """When to look for dead entries: never more of them than of live ones, and a few."""
         self._sequence = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due = 0.0  # kept here: what uvloop gives for a time that is already past has no `when`
         self._expiry: asyncio.TimerHandle | None = None
         self._creating: asyncio.Task[None] | None = None
         self._closed = False
@@ -459,12 +460,13 @@ class Coordinators:
         while heap and heap[0][2].timers.get(heap[0][3]) != heap[0][1]:
             heappop(heap)
         if self._timer is not None:
-            if heap and self._timer.when() <= heap[0][0] and not self._timer.cancelled():
+            if heap and self._timer_due <= heap[0][0] and not self._timer.cancelled():
                 return
             self._timer.cancel()
             self._timer = None
         if heap and not self._closed:
-            self._timer = self._loop.call_at(heap[0][0], self._fire)
+            self._timer_due = heap[0][0]
+            self._timer = self._loop.call_at(self._timer_due, self._fire)
 
     def _fire(self) -> None:
         self._timer = None
