@@ -1,0 +1,72 @@
+"""A broker whose groups come together at once, and what the tests of all clients need: records, patience, fresh names."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from subject import Subject, running, soon
+
+with warnings.catch_warnings():
+    # Importing kafka-python uses importlib.resources in a way that Python 3.11 frowns on.
+    warnings.simplefilter("ignore")
+    import kafka  # noqa: F401
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def groups_subject() -> Iterator[Subject]:
+    with running(
+        group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100, offsets_topic_replication_factor=1
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture
+def servers(groups_subject: Subject) -> str:
+    return groups_subject.bootstrap_servers
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}-{os.getpid()}"
+
+
+@pytest.fixture
+def filled(servers: str) -> Callable[..., str]:
+    """Makes a topic with `each` records in every partition, `<partition>:<number>`."""
+    admin = AdminClient({"bootstrap.servers": servers})
+
+    def make(partitions: int = 6, each: int = 20, name: str | None = None) -> str:
+        topic = name or f"groups-{next(_numbers)}-{os.getpid()}"
+        (created,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
+        created.result(20)
+        assert soon(lambda: topic in admin.list_topics(timeout=10).topics)
+        producer = Producer({"bootstrap.servers": servers})
+        for partition in range(partitions):
+            for number in range(each):
+                producer.produce(topic, f"{partition}:{number}".encode(), partition=partition)
+        assert producer.flush(20) == 0
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """Waits until the condition holds; clients need their time."""
+
+    def wait(condition: Callable[[], bool], within_s: float = 30, *, what: str = "") -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            assert time.monotonic() < deadline, what or "it did not happen in time"
+            time.sleep(0.02)
+
+    return wait
