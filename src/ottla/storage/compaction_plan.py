@@ -5,7 +5,8 @@ and changes nothing.
 
 A log is clean up to `Log.cleaned_offset` (each key has one record there, tombstones and later duplicates aside), dirty behind.
 Never cleaned is: the active segment, a segment that reaches beyond the last stable offset, one with a record younger than
-`min.compaction.lag.ms`, and all behind such a segment.
+`min.compaction.lag.ms`, and all behind such a segment. Nor one that is not flushed yet: it would take the older record of a key
+with it into a crash, though that one was on the disk. A sealed segment is flushed within a second or so.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Dirt:
         # Never cleaned; or retention went past it, or the log lost its end: then all of it counts as dirty.
         first_dirty_offset = log.log_start_offset
     first_dirty = _slot_of(segments, first_dirty_offset)
-    end = _first_uncleanable(log, segments, first_dirty, last_stable_offset, now_ms)
+    end = _first_uncleanable(log, segments, first_dirty, min(last_stable_offset, log.recovery_point), now_ms)
     return Dirt(
         log,
         first_dirty_offset,
@@ -97,10 +98,10 @@ def _slot_of(segments: Sequence[Segment], offset: int) -> int:
     return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
 
 
-def _first_uncleanable(log: Log, segments: Sequence[Segment], first_dirty: int, last_stable_offset: int, now_ms: int) -> int:
+def _first_uncleanable(log: Log, segments: Sequence[Segment], first_dirty: int, limit_offset: int, now_ms: int) -> int:
     """The slot of the first segment that stays as it is."""
     end = len(segments) - 1
-    while end > first_dirty and segments[end].base_offset > last_stable_offset:
+    while end > first_dirty and segments[end].base_offset > limit_offset:
         end -= 1
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:

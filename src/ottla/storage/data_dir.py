@@ -341,11 +341,18 @@ class DataDir:
     # --- checkpoints
 
     def write_checkpoints(self, logs: Iterable[Log] | None = None) -> None:
-        """Recovery points, log starts and high watermarks of all logs of this directory (`logs` names them; None: all known)."""
+        """Recovery points, log starts, high watermarks and how far logs are clean, of all logs of this directory.
+
+        (`logs` names them; None: all known.)
+        """
         self.check_online()
         alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
         for log in alive:
             log.write_metadata()
+        cleaned = {log.topic_partition: log.cleaned_offset for log in alive if log.cleaned_offset is not None}
+        if cleaned:
+            # After a truncation it must not reach beyond the cut: gaps before it are taken for compaction's.
+            write_offsets(self._disk, f"{self.path}/{CLEANED_OFFSETS}", cleaned)
         self._write_recovery_points(alive)
         write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", {log.topic_partition: log.high_watermark for log in alive})
 

@@ -103,6 +103,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record], 
         log.append(check(bytearray(build_batch(fields, codec=number % 5, **options)), Rules(), NOW_MS), 0, NOW_MS)
     log.roll(NOW_MS)
     log.high_watermark = log.log_end_offset
+    log.flush(NOW_MS)
     compact(log, NOW_MS)
     records = records_of(log)
     assert len({record.key for record in records}) == len(records) <= 120

@@ -34,7 +34,10 @@ def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, 
     return info.first_offset
 
 
-def dirt_of(log: Log, now_ms: int = NOW_MS) -> Dirt:
+def dirt_of(log: Log, now_ms: int = NOW_MS, *, flush: bool = True) -> Dirt:
+    """What is dirty, once what was written is on the disk."""
+    if flush:
+        log.flush(now_ms)
     return find_dirt(log, log.high_watermark, now_ms)
 
 
@@ -95,6 +98,12 @@ class Model:
             has_tombstones = any(record.value is None for record in batch.records)
             if has_tombstones and batch.horizon_ms is None and batch.last_offset < cleaned_offset:
                 batch.horizon_ms = now_ms + self.delete_retention_ms
+
+    def copy(self) -> Model:
+        batches = [
+            ModelBatch(list(batch.records), batch.base_offset, batch.last_offset, batch.horizon_ms) for batch in self.batches
+        ]
+        return Model(self.delete_retention_ms, batches)
 
     def records(self) -> list[Record]:
         return [record for batch in self.batches for record in batch.records]

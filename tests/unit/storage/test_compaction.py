@@ -66,6 +66,21 @@ def test_l07_nothing_at_or_above_the_high_watermark_is_cleaned() -> None:
     assert len(records(log)) < len(before)
 
 
+def test_l07_nothing_that_is_not_flushed_is_cleaned_or_taken_for_the_newest() -> None:
+    """A crash would take it, and with it the record it replaced, which was on the disk."""
+    disk = MemoryDisk()
+    _, log = new_log(disk, COMPACTED)
+    put(log, (A, b"flushed"))
+    log.roll(NOW_MS)
+    flushed = log.log_end_offset
+    log.flush(NOW_MS)
+    put(log, (A, b"not flushed"))
+    log.roll(NOW_MS)
+    assert dirt_of(log, flush=False).end_offset == flushed
+    log.flush(NOW_MS)
+    assert dirt_of(log, flush=False).end_offset == log.log_end_offset
+
+
 def test_l07_records_younger_than_min_compaction_lag_stay() -> None:
     disk = MemoryDisk()
     _, log = new_log(disk, replace(COMPACTED, min_compaction_lag_ms=5000))
