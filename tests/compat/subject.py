@@ -45,7 +45,8 @@ def running(name: str | None = None, *, broker_id: int = 1, **settings: object) 
         from ottla.testing import Broker
 
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        with Broker({"broker.id": str(broker_id)} | properties) as broker:
+        base = {"broker.id": str(broker_id), "group.initial.rebalance.delay.ms": "0"}  # as peers.ApacheKafka has it
+        with Broker(base | properties) as broker:
             yield Subject(name, broker.bootstrap_servers)
     elif name.startswith("kafka-"):
         with ApacheKafka(name.removeprefix("kafka-"), broker_id=broker_id, **settings) as kafka:

@@ -1,7 +1,7 @@
 """franz-go's kgo suite against the chosen broker (`make compat CLIENT=franz_go`).
 
 The module is downloaded with Go, copied out of the (read-only) module cache, and its test binary is built once; after that
-no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--records 50000].
+no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--records 20000].
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("-k", dest="run", help="Go's -test.run; default: the tests of tests.allow")
     parser.add_argument("--all", action="store_true", help="every test of the suite, also those that need groups")
     parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
-    parser.add_argument("--records", type=int, default=50_000)
+    parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--timeout", default="14m")
     options = parser.parse_args()
     must = allowed(HERE / "tests.allow")
