@@ -113,6 +113,8 @@ class Cleaner:
                 continue
             if partition in self._passes or log in self._uncleanable:
                 continue
+            if self._broker.moves.target_of(partition.topic_partition) is not None:
+                continue  # a copy of it would have to begin anew
             try:
                 found[log] = (partition, find_dirt(log, partition.last_stable_offset, now_ms))
             except OSError as error:
