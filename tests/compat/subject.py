@@ -19,6 +19,13 @@ from peers import ApacheKafka
 class Subject:
     name: str
     bootstrap_servers: str
+    log: Callable[[], str] = str  # what the broker said so far
+
+    def complaints(self) -> str:
+        """Its log from the first error on: what a failing suite should show."""
+        lines = self.log().splitlines()
+        first = next((at for at, line in enumerate(lines) if " ERROR " in line or " CRITICAL " in line), len(lines))
+        return "\n".join(lines[first : first + 40])
 
     @property
     def host(self) -> str:
@@ -47,10 +54,10 @@ def running(name: str | None = None, *, broker_id: int = 1, **settings: object) 
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
         base = {"broker.id": str(broker_id), "group.initial.rebalance.delay.ms": "0"}  # as peers.ApacheKafka has it
         with Broker(base | properties) as broker:
-            yield Subject(name, broker.bootstrap_servers)
+            yield Subject(name, broker.bootstrap_servers, lambda: broker.log)
     elif name.startswith("kafka-"):
         with ApacheKafka(name.removeprefix("kafka-"), broker_id=broker_id, **settings) as kafka:
-            yield Subject(name, kafka.bootstrap_servers)
+            yield Subject(name, kafka.bootstrap_servers, lambda: kafka.output)
     else:
         yield Subject("external", name)
 

@@ -90,6 +90,9 @@ def main() -> int:
         process.wait()
         for test in said:
             outcomes.setdefault(test, "failed")  # it was cut off: a panic or the time limit
+        complaints = broker.complaints()
+    if complaints:
+        print(f"\nthe broker said:\n{complaints}")
     return judge(outcomes, HERE / "tests.allow", only=None if options.run is None else options.run)
 
 

@@ -115,6 +115,9 @@ def main() -> int:
             )
             module = (case.get("classname") or "").removeprefix("test.integration.")
             outcomes[f"{module}::{case.get('name')}"] = kind
+        complaints = broker.complaints()
+    if complaints:
+        print(f"\nthe broker said:\n{complaints}")
     return judge(outcomes, HERE / "tests.allow", only=options.only)
 
 
