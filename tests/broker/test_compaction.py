@@ -104,13 +104,16 @@ def test_f13_readers_and_writers_go_on_while_a_log_is_compacted(play: Any) -> No
         following = asyncio.ensure_future(follow())
         expected: dict[bytes, bytes] = {}
         for number in range(400):
+            if number == 200:  # by then the first segments are flushed, and their compaction is under way
+                await until(lambda: stage.counters.get("cleaner_passes") > 0)
             pairs = [(b"key-%d" % (number * step % 50), b"%d-%d" % (number, step)) for step in (1, 2, 3)]
             expected.update(pairs)
             await put(stage, writer, list(pairs))
         done.set()
         await following
         assert seen == expected
-        await until(lambda: stage.counters.get("cleaner_passes") > 1)
+        log = log_of(stage)
+        await until(lambda: log.cleaned_offset == log.active.base_offset)
         again = await read_all(stage, reader)
         assert {record.key: record.value for record in again} == expected
         assert len(again) < 1200
