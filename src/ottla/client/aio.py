@@ -280,9 +280,14 @@ class AsyncConsumer:
     async def __anext__(self) -> Message:
         """The next record. An error of the consumer is raised as KafkaException; iterating may go on after it."""
         while True:
-            message = await self.poll()
-            if message is None:
-                raise StopAsyncIteration
+            if self._ready:
+                message = self._ready.popleft()
+                self._note(message, self._read)
+            else:
+                found = await self.poll()
+                if found is None:
+                    raise StopAsyncIteration
+                message = found
             error = message.error()
             if error is None:
                 return message

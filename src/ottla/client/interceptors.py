@@ -145,6 +145,10 @@ class Chain:
         return bool(self._before_send or self._on_acknowledgement)
 
     @property
+    def sees_acknowledgements(self) -> bool:
+        return bool(self._on_acknowledgement)
+
+    @property
     def sees_records_in(self) -> bool:
         return bool(self._before_handover)
 

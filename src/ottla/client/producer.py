@@ -49,7 +49,7 @@ class Producer(confluent_kafka.Producer):
         self._chain = Chain(interceptors)
         config = {**config, **more}
         self._on_delivery: OnDelivery | None = None
-        if self._chain.sees_records_out:
+        if self._chain.sees_acknowledgements:
             # A callback of a record displaces the one for all of them; ours calls it.
             self._on_delivery = config.pop("on_delivery", None)
         super().__init__(config)
@@ -74,6 +74,9 @@ class Producer(confluent_kafka.Producer):
 
     def _send(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> None:
         chain = self._chain
+        if not chain.sees_acknowledgements:
+            enqueue(self, record, on_delivery)
+            return
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             chain.on_acknowledgement(metadata_of(message, record), error)
