@@ -21,6 +21,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ottla.types import NO_PRODUCER_ID, ProducerIdAndEpoch
+
 Token = Hashable
 """Names one waiting request. The host makes it; a shard only keeps it and hands it back."""
 
@@ -35,6 +37,10 @@ class CoordinatorRecord:
     key: bytes
     value: bytes | None
     """None is a tombstone: the key is forgotten."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key) + (0 if self.value is None else len(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,10 @@ class Decision:
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[tuple[Token, object]] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
+    effects: list[object] = field(default_factory=list)
+    """What the host performs once the records are committed, after the replies. A kind of shard and its host know what."""
+    producer: ProducerIdAndEpoch | None = None
+    """The records are part of this producer's open transaction; what becomes of them is decided by its marker."""
     pure: bool = False
     """No soft state was touched, only the records would change anything: if they cannot be appended, all is as before."""
 
@@ -72,6 +82,7 @@ class Decision:
         self.records += other.records
         self.replies += other.replies
         self.timers += other.timers
+        self.effects += other.effects
         return self
 
 
@@ -81,8 +92,11 @@ def replied(token: Token, response: object) -> Decision:
 
 
 class Shard(Protocol):
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Take in one record, from the log at loading or just appended. MalformedInput if it cannot be one."""
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Take in one record, from the log at loading or just appended. MalformedInput if it cannot be one.
+
+        With a producer id it is part of a transaction whose end the log will tell.
+        """
         ...
 
     def on_loaded(self, now_ms: int) -> Decision:

@@ -5,15 +5,18 @@ commit: the group was asked before.
 
 1. Changed by `replay` only.
 2. A partition nobody committed is offset -1 without an error.
-3. An offset outlives its group's members, by `offsets.retention.minutes` counted as the kind of group says.
+3. What a transaction commits is pending until its marker settles it. Then the later of two commits counts, by their place in the
+   log, whichever of them was part of a transaction.
+4. An offset outlives its group's members, by `offsets.retention.minutes` counted as the kind of group says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.pending_offsets import PendingOffsets
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
 from ottla.protocol.internal.group_records import (
@@ -22,8 +25,8 @@ from ottla.protocol.internal.group_records import (
     LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
-    encode_key,
     encode_value,
+    offset_commit_key,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -42,7 +45,13 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, ZERO_UUID
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.group import Group, Topics
@@ -59,13 +68,17 @@ class CommittedOffset:
     expire_timestamp_ms: int = NO_TIMESTAMP
     """Set by old clients that bring their own retention; else the broker's counts."""
     topic_id: bytes = ZERO_UUID
+    order: int = field(default=0, compare=False)
+    """Rises with the place in the log."""
 
 
 class Offsets:
-    __slots__ = ("_by_group",)
+    __slots__ = ("_by_group", "_order", "pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self._order = 0
+        self.pending = PendingOffsets()
 
     # Reading
 
@@ -80,11 +93,11 @@ class Offsets:
         return group_id in self._by_group
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may yet change the offset. Without transactions nothing is ever pending."""
-        return False
+        """Whether an open transaction may yet change the offset."""
+        return self.pending.has((group_id, topic, partition))
 
     def has_open_transaction(self, group_id: str) -> bool:
-        return False
+        return self.pending.has_open(group_id)
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         for topic, partitions in self._by_group.get(group_id, {}).items():
@@ -188,10 +201,39 @@ class Offsets:
                     expire_timestamp=expire_ms,
                     topic_id=topic_id,
                 )
-                key = OffsetCommitKey(group=group_id, topic=name, partition=index)
-                records.append(CoordinatorRecord(encode_key(key), encode_value(value, version)))
+                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), encode_value(value, version)))
             answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
         return records, OffsetCommitResponse(topics=answers)
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topics: Topics, metadata_bytes_max: int, now_ms: int
+    ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
+        records: list[CoordinatorRecord] = []
+        answers: list[TxnOffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            known = topics.topics.get(topic.name)
+            topic_id = known.topic_id if known is not None else ZERO_UUID
+            partitions: list[TxnOffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                if len(metadata) > metadata_bytes_max:
+                    partitions.append(
+                        TxnOffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
+                    )
+                    continue
+                partitions.append(TxnOffsetCommitResponsePartition(partition_index=index))
+                value = OffsetCommitValue(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_timestamp=now_ms,
+                    topic_id=topic_id,
+                )
+                key = offset_commit_key(request.group_id, topic.name, index)
+                records.append(CoordinatorRecord(key, encode_value(value, OFFSET_COMMIT_VERSION)))
+            answers.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        return records, TxnOffsetCommitResponse(topics=answers)
 
     def delete(self, request: OffsetDeleteRequest, group: Group) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
         records: list[CoordinatorRecord] = []
@@ -212,7 +254,9 @@ class Offsets:
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """What makes all offsets of a group forgotten."""
-        return [tombstone(group_id, topic, partition) for topic, partition, _ in self.of_group(group_id)]
+        places = {(group_id, topic, partition): None for topic, partition, _ in self.of_group(group_id)}
+        places.update(dict.fromkeys(self.pending.of_group(group_id)))
+        return [tombstone(*place) for place in places]
 
     def tombstones_of_topics(self, names: frozenset[str]) -> list[CoordinatorRecord]:
         """What makes the offsets of deleted topics forgotten."""
@@ -245,18 +289,26 @@ class Offsets:
 
     # Replay
 
-    def replay(self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    def replay(
+        self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
         if value is not None:
-            partitions = self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})
-            partitions[key.partition] = CommittedOffset(
+            self._order += 1
+            committed = CommittedOffset(
                 value.offset,
                 value.leader_epoch,
                 value.metadata,
                 value.commit_timestamp,
                 value.expire_timestamp,
                 value.topic_id,
+                self._order,
             )
+            if producer_id == NO_PRODUCER_ID:
+                self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = committed
+            else:
+                self.pending.put(producer_id, (key.group, key.topic, key.partition), committed)
             return
+        self.pending.remove((key.group, key.topic, key.partition))
         topics = self._by_group.get(key.group)
         partitions_left = topics.get(key.topic) if topics is not None else None
         if topics is None or partitions_left is None:
@@ -267,9 +319,19 @@ class Offsets:
             if not topics:
                 del self._by_group[key.group]
 
+    def settle(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a producer's transaction is in the log."""
+        settled = self.pending.settle(producer_id)
+        if not commit:
+            return
+        for (group_id, topic, partition), committed in settled.items():
+            present = self.get(group_id, topic, partition)
+            if present is None or committed.order > present.order:
+                self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
+
 
 def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition)), None)
+    return CoordinatorRecord(offset_commit_key(group_id, topic, partition), None)
 
 
 def _same_topic(topics: Topics, name: str) -> Callable[[CommittedOffset], bool]:

@@ -35,7 +35,8 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest
 from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from ottla.types import ZERO_UUID
+from ottla.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.types import NO_PRODUCER_ID, ZERO_UUID, ProducerIdAndEpoch
 
 _OFFSET_TYPES: Final = frozenset({0, 1})
 _GROUP_NOT_FOUND_FROM: Final = 9
@@ -55,18 +56,22 @@ class GroupShard:
 
     # The host's calls
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         record = decode_record(key, value)
         if record is None:
             # Of a kind of group that is not coordinated here. Compaction keeps it for whoever understands it.
             return
         record_type, decoded_key, decoded_value = record
         if record_type in _OFFSET_TYPES:
-            self.offsets.replay(decoded_key, decoded_value)
+            self.offsets.replay(decoded_key, decoded_value, producer_id)
             if decoded_value is not None and decoded_key.group not in self.groups.by_id:
                 self.classic.make_simple_group(decoded_key.group)
         else:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
+
+    def settle(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction has ended, with a marker in this partition's log."""
+        self.offsets.settle(producer_id, commit=commit)
 
     def on_loaded(self, now_ms: int) -> Decision:
         decision = Decision()
@@ -85,7 +90,7 @@ class GroupShard:
         before = self.groups.topics
         self.groups.topics = topics
         decision = Decision()
-        gone = frozenset(before.topics.keys() - topics.topics.keys())
+        gone = _gone(before, topics)
         if gone:
             decision.records += self.offsets.tombstones_of_topics(gone)
         for kind in self._kinds:
@@ -162,7 +167,29 @@ class GroupShard:
         records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms)
         return Decision(records, [(token, response)], [], pure=True)
 
-    def _check_partitions(self, check: CommitCheck, request: OffsetCommitRequest) -> None:
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now_ms: int) -> Decision:
+        """Offsets that count when the transaction commits. KafkaError: none of them is kept."""
+        generation = request.generation_id
+        group = self.groups.by_id.get(request.group_id)
+        if group is not None:
+            try:
+                check = group.check_commit(request.member_id, request.group_instance_id, generation, version, transactional=True)
+                if check is not None:
+                    self._check_partitions(check, request)
+            except KafkaError as error:
+                if error.code == ErrorCode.STALE_MEMBER_EPOCH:
+                    raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.detail) from error
+                raise
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        groups = self.groups
+        records, response = self.offsets.commit_in_transaction(
+            request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms
+        )
+        producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        return Decision(records, [(token, response)], [], producer=producer, pure=True)
+
+    def _check_partitions(self, check: CommitCheck, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
         known = self.groups.topics.topics
         for topic in request.topics:
             topic_id = known[topic.name].topic_id if topic.name in known else ZERO_UUID
@@ -246,3 +273,18 @@ class GroupShard:
             decision.records += group.tombstones()
             results.append(DeletableGroupResult(group_id=group_id))
         return decision.reply(token, results)
+
+
+def _gone(before: Topics, after: Topics) -> frozenset[str]:
+    """The topics that are no more. All shards of a broker ask the same question at each change: the last answer is kept."""
+    global _last_change
+    if before.topics is after.topics:
+        return frozenset()
+    known_before, known_after, gone = _last_change
+    if known_before is not before or known_after is not after:
+        gone = frozenset(before.topics.keys() - after.topics.keys())
+        _last_change = (before, after, gone)
+    return gone
+
+
+_last_change: tuple[Topics | None, Topics | None, frozenset[str]] = (None, None, frozenset())

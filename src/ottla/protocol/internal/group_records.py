@@ -12,6 +12,7 @@ brought its own retention), 0 for the others.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -239,6 +240,12 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
 _TYPE_OF: Final = {key: number for number, (key, _) in TYPES.items()}
 _prefix = Struct(">h")
+
+
+@lru_cache(maxsize=65_536)
+def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
+    """The key of a partition's offset, as it stands in a record: the one that is written again and again."""
+    return encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
 
 
 def encode_key(key: object) -> bytes:

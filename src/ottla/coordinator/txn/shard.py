@@ -1,0 +1,370 @@
+"""The transactions of one partition of `__transaction_state`.
+
+Owns what each request makes of a transactional id, in Kafka 4.3's words. A refusal is a KafkaError: then nothing has changed.
+
+1. An id has one producer id and epoch; who comes with others is refused (T03). PRODUCER_FENCED is the word; a handler has an
+   older one for those who do not know it.
+2. A transaction is decided when PREPARE_* is committed: the reply goes out, the markers are owed. COMPLETE_* follows when all of
+   them are written; until then the next step of the producer is CONCURRENT_TRANSACTIONS.
+3. Fencing aborts what is open, and raises the epoch once for it; the successor asks again and gets the epoch after (T03, T05).
+4. Of what a transaction was before only the log knows: a shard that was reloaded decides as the one before, except that it has
+   forgotten the epoch before the present one, as Kafka's does (a retry of InitProducerId across a failover is fenced).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla.coordinator.shard import CoordinatorRecord, Decision, TimerKey, Token, replied
+from ottla.coordinator.txn.markers import Marker, MarkersOwed, marker_of
+from ottla.coordinator.txn.state import IDLE, PREPARED, State
+from ottla.coordinator.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, Transaction, from_value, is_exhausted
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.internal.txn_records import decode_record, encode_key, encode_value
+from ottla.protocol.messages.describe_transactions import TopicData, TransactionState
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+
+_MARKERS: Final = "markers"
+_MARKERS_RETRY_MS: Final = 100
+
+ProducerIds = Callable[[], int]
+"""Gives a producer id that nobody had. Asked only by a request that needs one; what it raises passes through, with nothing
+changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """The broker's settings of transactions. Defaults are Kafka's."""
+
+    timeout_max_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+
+
+class TransactionShard:
+    def __init__(self, config: TransactionConfig, partition: int) -> None:
+        self.config = config
+        self.partition = partition
+        self.transactions: dict[str, Transaction] = {}
+        self.owed = MarkersOwed()
+        self._last_epochs: dict[str, tuple[int, int, int]] = {}
+        """By transactional id: producer id, epoch, and the epoch before it. Says nothing of another id or epoch than these."""
+
+    # The host's calls
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
+        record = decode_record(key, value)
+        if record is None:
+            return
+        transactional_id, decoded = record
+        if decoded is None:
+            self.transactions.pop(transactional_id, None)
+            self._last_epochs.pop(transactional_id, None)
+            self.owed.settle(transactional_id)
+            return
+        transaction = from_value(transactional_id, decoded)
+        last = self._last_epochs.get(transactional_id)
+        if last is not None and last[:2] == (transaction.producer_id, transaction.producer_epoch):
+            transaction = replace(transaction, last_producer_epoch=last[2])
+        self.transactions[transactional_id] = transaction
+        if transaction.state in PREPARED:
+            self.owed.owe(transaction)
+        else:
+            self.owed.settle(transactional_id)
+
+    def on_loaded(self, now_ms: int) -> Decision:
+        """Go on with what the predecessor had decided (T06). What is open stays open: its producer may go on, or time ends it."""
+        return Decision(effects=list(self.owed))
+
+    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+        marker = self.owed.get(key[1])
+        return Decision() if marker is None else Decision(effects=[marker])
+
+    def settings_changed(self, config: TransactionConfig) -> None:
+        self.config = config
+
+    # Who a producer is
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, new_producer_id: ProducerIds, token: Token, now_ms: int
+    ) -> Decision:
+        transactional_id, timeout_ms = request.transactional_id, request.transaction_timeout_ms
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
+        if not 0 < timeout_ms <= self.config.timeout_max_ms:
+            raise KafkaError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"transaction.timeout.ms={timeout_ms} must be above 0 and not above {self.config.timeout_max_ms} "
+                "(transaction.max.timeout.ms)",
+            )
+        expected_epoch = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
+        found = self.transactions.get(transactional_id)
+        if found is None:
+            found = Transaction(transactional_id, new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, State.EMPTY)
+        elif expected_epoch is not None and not (
+            request.producer_id == found.producer_id
+            # It may have been given its new id without having heard of it.
+            or (request.producer_id == found.previous_producer_id and is_exhausted(expected_epoch))
+        ):
+            raise KafkaError(
+                ErrorCode.PRODUCER_FENCED,
+                f"{transactional_id} belongs to producer {found.producer_id}, not {request.producer_id}",
+            )
+        if found.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is still ending its transaction")
+        if found.state == State.ONGOING:
+            # The client asks again, and gets the epoch after the one that fenced its predecessor.
+            answer = InitProducerIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+            )
+            return self._fence(found, new_producer_id, now_ms).reply(token, answer)
+        if found.is_exhausted and expected_epoch in (None, found.producer_epoch):
+            next_one = found.rotated(new_producer_id(), timeout_ms, now_ms, same_producer=expected_epoch is not None)
+        else:
+            next_one = found.initialised(expected_epoch, timeout_ms, now_ms)
+        answer = InitProducerIdResponse(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
+        return self._write(next_one).reply(token, answer)
+
+    def _fence(self, transaction: Transaction, new_producer_id: ProducerIds, now_ms: int) -> Decision:
+        """Abort on behalf of nobody, so that the producer behind it can do no more."""
+        _, decision = self._end(transaction, False, VERSION_2, new_producer_id, now_ms)
+        return decision
+
+    # What a transaction touches
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int,
+        token: Token,
+        now_ms: int,
+    ) -> Decision:
+        """Answered with ErrorCode.NONE."""
+        transaction = self._of(transactional_id, producer_id, producer_epoch)
+        if transaction.state == State.ONGOING and transaction.partitions.issuperset(partitions):
+            return replied(token, ErrorCode.NONE)
+        return self._write(transaction.with_partitions(partitions, client_version, now_ms)).reply(token, ErrorCode.NONE)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether the partitions are part of the transaction (T10)."""
+        transaction = self._of(transactional_id, producer_id, producer_epoch)
+        return {
+            partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in partitions
+        }
+
+    def _of(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+        """The transaction that this producer may add to."""
+        transaction = self._get(transactional_id)
+        if transaction.producer_id != producer_id:
+            raise _not_its_producer(transaction, producer_id)
+        if transaction.producer_epoch != producer_epoch:
+            raise _fenced(transaction, producer_epoch)
+        if transaction.state in PREPARED:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is still ending its transaction")
+        return transaction
+
+    def _get(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody has initialised {transactional_id}")
+        return transaction
+
+    # How it ends
+
+    def end_txn(
+        self, request: EndTxnRequest, client_version: int, new_producer_id: ProducerIds, token: Token, now_ms: int
+    ) -> Decision:
+        transaction = self._get(request.transactional_id)
+        if client_version >= VERSION_2:
+            return self._end_v2(transaction, request, new_producer_id, token, now_ms)
+        return self._end_v1(transaction, request, token, now_ms)
+
+    def _end_v1(self, transaction: Transaction, request: EndTxnRequest, token: Token, now_ms: int) -> Decision:
+        """Clients before KIP-890 (T07): the same end again is fine, the other is not, and without a transaction there is none."""
+        if transaction.producer_id != request.producer_id:
+            raise _not_its_producer(transaction, request.producer_id)
+        if transaction.producer_epoch != request.producer_epoch:
+            raise _fenced(transaction, request.producer_epoch)
+        commit = request.committed
+        if transaction.state == State.ONGOING:
+            _, decision = self._end(transaction, commit, VERSION_1, _no_producer_id, now_ms)
+            return decision.reply(token, EndTxnResponse())
+        if transaction.state in PREPARED:
+            raise _ending(transaction, commit)
+        if transaction.state == _completed(commit):
+            return replied(token, EndTxnResponse())
+        raise _not_now(transaction, commit)
+
+    def _end_v2(
+        self, transaction: Transaction, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, now_ms: int
+    ) -> Decision:
+        """With KIP-890 the epoch tells a repeated request (one below ours) from one for the next transaction (ours).
+
+        A producer aborts also what it may not have begun: its first write may not have come through.
+        """
+        commit, epoch, state = request.committed, request.producer_epoch, transaction.state
+        overflowed = (
+            transaction.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and transaction.producer_epoch == 0
+        )
+        repeated = transaction.producer_epoch == epoch + 1 or overflowed
+        if transaction.producer_id != request.producer_id and not overflowed:
+            raise _not_its_producer(transaction, request.producer_id)
+        if state in (State.ONGOING, State.EMPTY):
+            valid = epoch == transaction.producer_epoch
+        elif state in PREPARED:
+            valid = transaction.producer_epoch == epoch + 1
+        else:
+            valid = repeated or epoch == transaction.producer_epoch
+        if not valid:
+            raise _fenced(transaction, epoch)
+        if state in PREPARED:
+            raise _ending(transaction, commit)
+        if state == State.ONGOING or not (commit or repeated):
+            ended, decision = self._end(transaction, commit, VERSION_2, new_producer_id, now_ms)
+            goes_on = ended.completed(now_ms)
+            answer = EndTxnResponse(producer_id=goes_on.producer_id, producer_epoch=goes_on.producer_epoch)
+            return decision.reply(token, answer)
+        if repeated and state == _completed(commit):
+            return replied(token, EndTxnResponse(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch))
+        raise _not_now(transaction, commit)
+
+    def _end(
+        self, transaction: Transaction, commit: bool, client_version: int, new_producer_id: ProducerIds, now_ms: int
+    ) -> tuple[Transaction, Decision]:
+        next_producer_id = NO_PRODUCER_ID
+        if client_version >= VERSION_2 and transaction.is_exhausted:
+            next_producer_id = new_producer_id()
+        ended = transaction.ended(commit=commit, client_version=client_version, next_producer_id=next_producer_id, now_ms=now_ms)
+        decision = self._write(ended)
+        decision.effects.append(marker_of(ended))
+        return ended, decision
+
+    def markers_written(self, marker: Marker, partitions: Collection[TopicPartition], now_ms: int) -> Decision:
+        """Partitions have got their markers, or are no more. After the last of them the transaction is over."""
+        if not self.owed.paid(marker, partitions):
+            return Decision()
+        return self._write(self.transactions[marker.transactional_id].completed(now_ms))
+
+    def markers_missing(self, marker: Marker, now_ms: int) -> Decision:
+        """Not all could be written, or the end could not be. Try again soon."""
+        decision = Decision()
+        decision.set_timer((_MARKERS, marker.transactional_id), now_ms + _MARKERS_RETRY_MS)
+        return decision
+
+    # Time
+
+    def timed_out(self, now_ms: int) -> list[str]:
+        """Transactions that have been open for longer than their producers asked for (T05)."""
+        return [
+            transaction.transactional_id
+            for transaction in self.transactions.values()
+            if transaction.state == State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
+        ]
+
+    def abort_timed_out(self, transactional_id: str, new_producer_id: ProducerIds, now_ms: int) -> Decision:
+        return self._fence(self.transactions[transactional_id], new_producer_id, now_ms)
+
+    def expire_ids(self, now_ms: int) -> Decision:
+        """Forget ids that nobody has used for long."""
+        oldest_ms = now_ms - self.config.id_expiration_ms
+        return Decision(
+            [
+                CoordinatorRecord(encode_key(transaction.transactional_id), None)
+                for transaction in self.transactions.values()
+                if transaction.state in IDLE and transaction.last_update_ms <= oldest_ms
+            ],
+            pure=True,
+        )
+
+    # Administration
+
+    def describe(self, transactional_id: str) -> TransactionState:
+        if not transactional_id:
+            return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.INVALID_REQUEST)
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        marker = self.owed.get(transactional_id)
+        # As far as markers are written, Kafka takes the partitions out.
+        partitions = transaction.partitions if marker is None else marker.partitions
+        topics: dict[str, TopicData] = {}
+        for topic, partition in sorted(partitions):
+            topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
+        return TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=transaction.state.title,
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.start_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            topics=list(topics.values()),
+        )
+
+    def select(
+        self, states: Collection[State], producer_ids: Collection[int], older_than_ms: int, now_ms: int
+    ) -> Sequence[Transaction]:
+        """Those in one of the states (None given: in any) and of one of the producers, open for longer than `older_than_ms`."""
+        return [
+            transaction
+            for transaction in self.transactions.values()
+            if (not states or transaction.state in states)
+            and (not producer_ids or transaction.producer_id in producer_ids)
+            and (older_than_ms < 0 or now_ms - transaction.start_ms > older_than_ms)
+        ]
+
+    # Writing
+
+    def _write(self, transaction: Transaction) -> Decision:
+        transactional_id = transaction.transactional_id
+        self._last_epochs[transactional_id] = (
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.last_producer_epoch,
+        )
+        return Decision([CoordinatorRecord(encode_key(transactional_id), encode_value(transaction.value()))], pure=True)
+
+
+def _completed(commit: bool) -> State:
+    return State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+
+
+def _no_producer_id() -> int:
+    raise AssertionError("a client before KIP-890 gets no new producer id from EndTxn")
+
+
+def _not_its_producer(transaction: Transaction, producer_id: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not {producer_id}",
+    )
+
+
+def _fenced(transaction: Transaction, producer_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.PRODUCER_FENCED,
+        f"{transaction.transactional_id} is in epoch {transaction.producer_epoch}, not {producer_epoch}",
+    )
+
+
+def _ending(transaction: Transaction, commit: bool) -> KafkaError:
+    if transaction.state == (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+        return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction")
+    return _not_now(transaction, commit)
+
+
+def _not_now(transaction: Transaction, commit: bool) -> KafkaError:
+    what = "committed" if commit else "aborted"
+    return KafkaError(
+        ErrorCode.INVALID_TXN_STATE, f"{transaction.transactional_id} is {transaction.state.title} and cannot be {what}"
+    )

@@ -1,0 +1,186 @@
+"""What is known of one transactional id, and what each event makes of it.
+
+Owns the steps from one state to the next: epochs, producer ids, partitions, times. Performs nothing: a step returns another
+`Transaction`, which becomes true when it has been read back from the log.
+
+1. Every step is one of `state.TRANSITIONS`.
+2. An epoch of 32767 is never given to a producer, so that one can always be fenced. Who has come to 32766 gets a new producer id
+   with its next epoch.
+3. With transaction version 2 every end of a transaction raises the epoch: what a producer sent before and what arrives late is
+   told apart from the next transaction (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ottla.coordinator.txn.state import IDLE, TRANSITIONS, State
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.protocol.internal.txn_records import PartitionsSchema, TransactionLogValue
+from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+
+EPOCH_MAX: Final = 32767
+VERSION_1: Final = 0
+"""Clients before KIP-890. Kafka writes 0 for them."""
+VERSION_2: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: State
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP
+    last_update_ms: int = NO_TIMESTAMP
+    client_version: int = VERSION_1
+    previous_producer_id: int = NO_PRODUCER_ID
+    """Before the last step."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """Promised to the producer whose epochs are used up, from the end of its transaction until all markers are written."""
+    last_producer_epoch: int = field(default=NO_PRODUCER_EPOCH, compare=False)
+    """The epoch before the present one, if its owner is the same producer (KIP-360). The log has no place for it."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        return is_exhausted(self.producer_epoch)
+
+    # Steps
+
+    def initialised(self, expected_epoch: int | None, timeout_ms: int, now_ms: int) -> Transaction:
+        """The producer begins, or begins anew after an error: then it says which epoch it believes to have. KafkaError if that
+        is another's."""
+        epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
+        if expected_epoch is not None:
+            if self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
+                last_epoch = self.producer_epoch
+            elif expected_epoch == self.last_producer_epoch:
+                # The answer to its first try was lost.
+                epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+            else:
+                raise KafkaError(
+                    ErrorCode.PRODUCER_FENCED,
+                    f"{self.transactional_id} is in epoch {self.producer_epoch}, and {expected_epoch} is not the one before",
+                )
+        return self._to(
+            State.EMPTY,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_TIMESTAMP,
+            last_update_ms=now_ms,
+        )
+
+    def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, same_producer: bool) -> Transaction:
+        """As `initialised`, when the epochs are used up: another producer id."""
+        return self._to(
+            State.EMPTY,
+            producer_id=producer_id,
+            producer_epoch=0,
+            last_producer_epoch=self.producer_epoch if same_producer else NO_PRODUCER_EPOCH,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=NO_TIMESTAMP,
+            last_update_ms=now_ms,
+        )
+
+    def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
+        return self._to(
+            State.ONGOING,
+            partitions=self.partitions.union(partitions),
+            start_ms=now_ms if self.state in IDLE else self.start_ms,
+            last_update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def ended(self, *, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
+        """Decided. With version 2 the epoch goes up; what the producer goes on with is in `completed`."""
+        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        if client_version >= VERSION_2:
+            epoch, last_epoch = epoch + 1, epoch
+        return self._to(
+            State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            next_producer_id=next_producer_id,
+            # Version 2 aborts also where no partition was added: it began when it ended.
+            start_ms=now_ms if self.state in IDLE else self.start_ms,
+            last_update_ms=now_ms,
+            client_version=client_version,
+        )
+
+    def completed(self, now_ms: int) -> Transaction:
+        """All partitions have their markers."""
+        producer_id, epoch = self.producer_id, self.producer_epoch
+        if self.client_version >= VERSION_2 and self.next_producer_id != NO_PRODUCER_ID:
+            # The producer has seen 32766, and then 0 of another id; 32767 was between us and the partitions.
+            producer_id, epoch = self.next_producer_id, 0
+        return self._to(
+            State.COMPLETE_COMMIT if self.state == State.PREPARE_COMMIT else State.COMPLETE_ABORT,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+            last_update_ms=now_ms,
+        )
+
+    def _to(self, state: State, **changes: Any) -> Transaction:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.transactional_id}: {self.state.name} cannot become {state.name}")
+        return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
+
+    # How it stands in the log
+
+    def value(self) -> TransactionLogValue:
+        return TransactionLogValue(
+            producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id,
+            next_producer_id=self.next_producer_id,
+            producer_epoch=self.producer_epoch,
+            transaction_timeout_ms=self.timeout_ms,
+            transaction_status=self.state,
+            transaction_partitions=None if self.state == State.EMPTY else _by_topic(self.partitions),
+            transaction_last_update_timestamp_ms=self.last_update_ms,
+            transaction_start_timestamp_ms=self.start_ms,
+            client_transaction_version=self.client_version,
+        )
+
+
+def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
+    try:
+        state = State(value.transaction_status)
+    except ValueError:
+        raise MalformedInput(f"{transactional_id} is in a state {value.transaction_status} that nobody knows") from None
+    return Transaction(
+        transactional_id,
+        value.producer_id,
+        value.producer_epoch,
+        value.transaction_timeout_ms,
+        state,
+        frozenset(
+            TopicPartition(entry.topic, partition)
+            for entry in value.transaction_partitions or ()
+            for partition in entry.partition_ids
+        ),
+        value.transaction_start_timestamp_ms,
+        value.transaction_last_update_timestamp_ms,
+        value.client_transaction_version,
+        value.previous_producer_id,
+        value.next_producer_id,
+    )
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    return producer_epoch >= EPOCH_MAX - 1
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    return [PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()]
