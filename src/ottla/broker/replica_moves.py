@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.storage.replica_copy import CopyStep, ReplicaCopy, SourceFailed, forget_swap
-from ottla.types import TopicPartition
+from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -98,12 +98,14 @@ class ReplicaMoves:
                     partition is None
                     or partition.data_dir is data_dir
                     or key in self._moves
-                    or future.topic_id != partition.topic_id
+                    or future.topic_id not in (partition.topic_id, ZERO_UUID)
                 ):
                     self._drop(data_dir, key)
                     continue
                 try:
                     data_dir.forget_former(key)
+                    if future.topic_id == ZERO_UUID:
+                        data_dir.assign_topic_id(future, partition.topic_id)  # a crash took the file, which was not flushed yet
                     self._begin(Move(partition, data_dir), future)
                 except OSError as error:
                     partitions.directory_failed(data_dir, error)

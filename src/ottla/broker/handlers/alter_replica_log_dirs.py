@@ -7,6 +7,7 @@ gets one: tools ask before they create.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from posixpath import abspath
 
@@ -41,6 +42,7 @@ async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -
                     code = error.code
                     logger.info("%s-%d is not moved to %s: %s", topic.name, index, asked.path, error.detail)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+                await asyncio.sleep(0)  # each one makes files, and there may be thousands
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
