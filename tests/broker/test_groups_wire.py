@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import HANDLERS
+from ottla.coordinator.shard import CancelTimer, Decision, SetTimer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -648,6 +649,34 @@ def test_many_tombstones_are_cut_into_batches(play: Any) -> None:
         assert deleted.results[0].error_code == 0
         assert log.log_end_offset == before + 3001
         assert shard.groups.by_id == {}
+
+    play(case, **NO_DELAY)
+
+
+def test_timers_that_are_due_already_fire_too(play: Any) -> None:
+    """uvloop gives another kind of handle for a time that has passed: a timer set meanwhile must not stumble over it."""
+
+    async def case(stage: Any) -> None:
+        await find(stage)
+        coordinators = stage.broker.coordinators
+        hosted, shard = coordinators.shard_for("g")
+        fired: list[Any] = []
+        all_fired = asyncio.get_running_loop().create_future()
+
+        def on_timer(key: Any, now_ms: int) -> Decision:
+            fired.append(key)
+            if len(fired) == 4:
+                all_fired.set_result(None)
+            return Decision(timers=[SetTimer(("classic", "again", "g"), now_ms - 1)]) if len(fired) == 1 else Decision()
+
+        shard.on_timer = on_timer
+        now_ms = coordinators.now_ms()
+        dues = [("a", now_ms - 1000), ("b", now_ms - 2000), ("gone", now_ms - 3000), ("c", now_ms + 20)]
+        coordinators.perform(hosted, Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
+        coordinators.perform(hosted, Decision(timers=[CancelTimer(("classic", "gone", "g"))]))
+        await asyncio.wait_for(all_fired, 10)
+        assert sorted(key[1] for key in fired) == ["a", "again", "b", "c"]
+        assert hosted.timers == {}
 
     play(case, **NO_DELAY)
 

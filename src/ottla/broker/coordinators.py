@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -23,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from ottla.broker.partition import ACKS_ALL
 from ottla.cluster.requests import NewTopic
 from ottla.coordinator.group.group import Caller, GroupConfig
-from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.shard import CoordinatorRecord, Decision, SetTimer, TimerKey
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, scan_batches
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.cluster.settings import BrokerSettings
+    from ottla.coordinator.group.shard import GroupShard
 
 logger = logging.getLogger(__name__)
 
@@ -347,6 +348,7 @@ class Coordinators:
             for number, leader_epoch in led.items():
                 if number not in self._hosted:
                     self._load(HostedShard(number, leader_epoch))
+            self._configure()
         now_ms = self._clock.now_ms()
         for hosted in list(self._hosted.values()):
             if hosted.shard is not None:
@@ -355,9 +357,13 @@ class Coordinators:
     def settings_changed(self, settings: BrokerSettings) -> None:
         self._config = group_config(settings)
         self._codec = settings.int("offsets.topic.compression.codec")
+        self._configure()
+
+    def _configure(self) -> None:
+        config = self._shard_config()
         for hosted in self._hosted.values():
             if hosted.shard is not None:
-                hosted.shard.settings_changed(self._config)
+                hosted.shard.settings_changed(config)
 
     def _unload(self, hosted: HostedShard, error: KafkaError | None = None) -> None:
         if self._is_here(hosted):
@@ -380,11 +386,21 @@ class Coordinators:
             return
         self._hosted[hosted.number] = hosted
         if log.log_start_offset == log.log_end_offset:
-            self._loaded(hosted, GroupShard(self._config, hosted.number))
+            self._loaded(hosted, self._new_shard(hosted))
             return
         self._to_load[hosted] = None
         if self._loading is None:
             self._loading = self._loop.create_task(self._load_all())
+
+    def _new_shard(self, hosted: HostedShard) -> GroupShard:
+        # Imported when the first group is near: a broker without groups starts faster.
+        from ottla.coordinator.group.shard import GroupShard
+
+        return GroupShard(self._shard_config(), hosted.number)
+
+    def _shard_config(self) -> GroupConfig:
+        limit = self._broker.partitions.topic_settings(OFFSETS_TOPIC).int("max.message.bytes")
+        return replace(self._config, record_bytes_max=limit)
 
     async def _load_all(self) -> None:
         """One after the other, a piece at a time, so that requests come in between."""
@@ -405,7 +421,7 @@ class Coordinators:
             self._loading = None
 
     async def _read(self, hosted: HostedShard) -> GroupShard:
-        shard = GroupShard(self._config, hosted.number)
+        shard = self._new_shard(hosted)
         partition = self._partition(hosted)
         log = partition.log
         offset = log.log_start_offset

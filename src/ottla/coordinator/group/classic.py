@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9
+_BATCH_OVERHEAD_BYTES: Final = 128
+"""What a batch and its only record add to key and value, at most."""
 _NOT_FOUND_FROM: Final = 6
 """The version of DescribeGroups in which an unknown group is an error."""
 
@@ -352,7 +354,17 @@ class Classic:
     def _take_assignment(self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> None:
         """Write the leader's assignment down; the group is stable when that is replayed, and all who wait are answered."""
         assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
-        decision.records.append(group.record(assignments))
+        record = group.record(assignments)
+        if record.size_bytes + _BATCH_OVERHEAD_BYTES > self._groups.config.record_bytes_max:
+            # It would not be taken, whoever tries: the members hear it, and nobody else suffers for it.
+            logger.error(
+                "group %s: its metadata of %d bytes is too large for the topic of offsets", group.group_id, record.size_bytes
+            )
+            for member in group.members.values():
+                self._release_sync(decision, group, member, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
+            self.prepare_rebalance(decision, group, now_ms, "its assignment is too large to be written down")
+            return
+        decision.records.append(record)
         for member in group.members.values():
             token, member.sync_token = member.sync_token, None
             if token is not None:

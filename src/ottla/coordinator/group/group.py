@@ -35,6 +35,8 @@ class GroupConfig:
     size_max: int = 0x7FFFFFFF
     new_member_join_timeout_ms: int = 300_000
     """How long a new member's JoinGroup may wait before its sender is taken for gone."""
+    record_bytes_max: int = 1_048_588
+    """What the topic of offsets takes as one batch."""
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer"})

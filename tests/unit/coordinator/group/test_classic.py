@@ -529,6 +529,22 @@ def test_a_loaded_group_that_has_become_too_large_rebalances(new_host: Callable[
     assert [host.answers[token].generation_id for token in tokens[:2]] == [2, 2]
 
 
+def test_a_group_too_large_to_be_written_down_hurts_itself_only(new_host: Callable[..., Any]) -> None:
+    host = new_host(record_bytes_max=2000)
+    leader, first = host.new_member()
+    follower, _ = host.new_member()
+    host.advance(9000)
+    assert host.answers[first].leader == leader
+    waited = host.sync(follower, 1)
+    token = host.sync(leader, 1, {leader: b"x" * 2000})
+    assert host.answers[waited].error_code == host.answers[token].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert host.log == []
+    assert host.group().state is State.PREPARING_REBALANCE
+    tokens = [host.join(leader), host.join(follower)]
+    assert [host.answers[each].generation_id for each in tokens] == [2, 2]
+    host.settle([leader, follower], 2)
+
+
 # Restarts
 
 
