@@ -155,3 +155,11 @@ def test_l06_a_full_disk_at_the_first_start(volume: Callable[[str, int], Path]) 
     assert time.monotonic() - began < 30
     assert "Traceback" not in str(failure.value)
     assert re.search(r"No space left on device|disk is full", str(failure.value)), str(failure.value)
+
+
+def test_a_directory_that_cannot_be_used_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    with pytest.raises(BrokerFailed) as failure:
+        Broker(data_dir=tmp_path / "file" / "data").start()
+    told = [line for line in str(failure.value).splitlines() if "cannot be used" in line]
+    assert told == [f"ottla serve: the data directory {tmp_path}/file/data cannot be used: Not a directory"]

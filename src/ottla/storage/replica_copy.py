@@ -33,6 +33,8 @@ CHUNK_BYTES: Final = 1 << 20
 class CopyStep:
     log_start_offset: int
     """Of the source."""
+    changes: tuple[int, int]
+    """`Log.changes` of the source at the time of the plan."""
     restart_at: int | None = None
     """Forget what is in the copy, and begin at this offset."""
     records: FileRange | None = None
@@ -79,7 +81,6 @@ class ReplicaCopy:
         start = source.log_start_offset
         restart_at: int | None = None
         if source.changes != self._changes or copy.log_end_offset < start:
-            self._changes = source.changes
             restart_at = start
         offset = copy.log_end_offset if restart_at is None else restart_at
         try:
@@ -87,17 +88,21 @@ class ReplicaCopy:
         except OSError as error:
             raise SourceFailed(error) from error
         records = read.ranges[0] if read.ranges else None
-        return CopyStep(start, restart_at, records, records is None or read.records_end_offset >= source.log_end_offset)
+        reaches_end = records is None or read.records_end_offset >= source.log_end_offset
+        return CopyStep(start, source.changes, restart_at, records, reaches_end)
 
     def perform(self, step: CopyStep, now_ms: int) -> None:
         copy = self.copy
         if step.restart_at is not None:
+            self._changes = step.changes
             copy.truncate_fully_and_start_at(step.restart_at, now_ms)
         if step.records is not None:
             try:
                 data = step.records.file.read(step.records.position, step.records.size)
             except OSError as error:
                 raise SourceFailed(error) from error
+            if len(data) < step.records.size:
+                return  # the source was cut meanwhile: the next plan begins anew
             base_offset = int.from_bytes(data[:8], "big")
             if base_offset < copy.log_end_offset:
                 # The source starts in the middle of a batch. Only then: batches are copied whole.

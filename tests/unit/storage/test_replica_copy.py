@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from compaction_kit import compact
 from storage_kit import (
     NOW_MS,
     TOPIC_ID,
@@ -114,6 +115,24 @@ def test_a_source_that_is_cut_at_its_end_is_copied_anew() -> None:
     copy_all(copy)
     copy.take_over()
     assert future.log_end_offset == source.log_end_offset, "also where the last offsets belong to no record any more"
+
+
+def test_a_source_that_is_compacted_meanwhile_is_copied_anew() -> None:
+    """Else a tombstone that went from the part not yet copied would leave its record alive in the part that was."""
+    _, _, source, future, disk = two_dirs()
+    for number in range(30):
+        append(source, 1, size=100, key=b"%d" % (number % 3))  # type: ignore[arg-type]
+    copy = ReplicaCopy(disk, source, future)
+    copy.perform(copy.plan(1000), NOW_MS)
+    assert future.log_end_offset > 0
+    source.high_watermark = source.log_end_offset
+    compacted = LogConfig(segment_bytes=2000, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01)
+    source.config = compacted
+    compact(disk, source)
+    assert len(all_offsets(source)) < 30
+    assert copy.plan().restart_at == 0
+    copy_all(copy)
+    assert all_offsets(future) == all_offsets(source)
 
 
 def test_a_batch_larger_than_the_segments_of_today() -> None:
