@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from ottla.broker.coordinators import Coordinators, Reply, _decided, group_config, java_hash, uuid_text
+from ottla.broker.coordinators import Coordinators, group_config, uuid_text
+from ottla.broker.shard_host import Reply, java_hash
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.offsets import tombstone
@@ -71,7 +72,7 @@ def test_a_reply_nobody_waits_for_any_more_is_dropped() -> None:
     asyncio.run(main())
 
 
-def test_records_of_a_transaction_count_when_it_is_committed() -> None:
+def test_records_of_a_transaction_wait_in_the_shard_for_its_marker() -> None:
     def batch(value: bytes, producer: int) -> bytes:
         return build_batch([(b"k", value, (), 1)], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
 
@@ -81,11 +82,19 @@ def test_records_of_a_transaction_count_when_it_is_committed() -> None:
     data = b"".join(
         [batch(b"1", 7), batch(b"2", 8), build_batch([(b"k", b"3", (), 1)]), marker(COMMIT, 8), marker(ABORT, 7), batch(b"4", 9)]
     )
-    undecided: dict[int, list[tuple[bytes, bytes | None]]] = {}
-    batches, _ = scan_batches(data)
-    found = [value for each in batches for _, value in _decided(data, each, undecided)]
-    assert found == [b"3", b"2"]
-    assert list(undecided) == [9]
+    heard: list[tuple[object, ...]] = []
+
+    class Shard:
+        def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+            heard.append((producer_id, value))
+
+        def settle(self, producer_id: int, *, commit: bool) -> None:
+            heard.append((producer_id, commit))
+
+    host = Coordinators.__new__(Coordinators)
+    for each in scan_batches(data)[0]:
+        host._replay_batch(Shard(), data, each)  # type: ignore[arg-type]
+    assert heard == [(7, b"1"), (8, b"2"), (-1, b"3"), (8, True), (7, False), (9, b"4")]
 
 
 def test_only_many_tombstones_are_cut_into_batches() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import RequestContext
-from ottla.broker.coordinators import Reply
+from ottla.broker.shard_host import Reply
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

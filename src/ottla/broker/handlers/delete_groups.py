@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import RequestContext
-from ottla.broker.coordinators import HostedShard, Reply
+from ottla.broker.shard_host import HostedShard, Reply
 from ottla.errors import KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -20,7 +20,7 @@ VERSIONS = (0, 2)
 def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     coordinators = context.broker.coordinators
     results: list[DeletableGroupResult] = []
-    by_shard: dict[HostedShard, tuple[GroupShard, list[str]]] = {}
+    by_shard: dict[HostedShard[GroupShard], tuple[GroupShard, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
             hosted, shard = coordinators.shard_for(group_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import RequestContext
-from ottla.broker.coordinators import Reply
+from ottla.broker.shard_host import Reply
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

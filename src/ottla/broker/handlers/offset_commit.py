@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import RequestContext
-from ottla.broker.coordinators import Reply
+from ottla.broker.shard_host import Reply
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import (
