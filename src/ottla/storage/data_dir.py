@@ -386,6 +386,8 @@ class DataDir:
         try:
             if clean and self.error is None:
                 logs = [log for log in self.logs.values() if not log.closed]
+                for log in [*logs, *self.futures.values()]:
+                    log.take_snapshot()
                 self._flush(logs + list(self.futures.values()))
                 marks = {log.topic_partition: log.high_watermark for log in logs}
                 for log in [*logs, *self.futures.values()]:

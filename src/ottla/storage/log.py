@@ -1,6 +1,7 @@
 """One partition's log: an ordered row of segments, appended at its end, cut at its start, read anywhere.
 
-Owns: offsets. It gives them, finds them, forgets them. Never judges records (`records.validate` did), never decides who may read
+Owns: offsets. It gives them, finds them, forgets them. It asks `producers` whether a producer's batch may come next, and tells it
+what was written. Never judges records (`records.validate` did), never decides who may read
 how far (the caller names an end), never waits: flushing is a plan that others run, removed files are handed out for removal.
 
 Invariants
@@ -9,6 +10,7 @@ Invariants
 3. An offset, once given to a record that was acknowledged, is never given again, except below a truncation.
 4. A failed write leaves the log as it was; its torn bytes are cut off, or overwritten by the next append.
 5. The work of an append or a read does not depend on how long the log is.
+6. `producers` is the state of all records in the log, neither more nor less.
 """
 
 from __future__ import annotations
@@ -20,26 +22,30 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Disk, FileRange, Random
-from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
+from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header, scan_batches, stamp
+from ottla.records.control import ABORT, COMMIT, build_end_txn_marker
 from ottla.records.validate import Checked
 from ottla.storage import retention, time_lookup
-from ottla.storage.config import LogConfig
+from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.names import (
     CLEANED,
     OFFSET_INDEX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
-    SNAPSHOT,
     SWAP,
     TIME_INDEX,
+    TXN_INDEX,
     delete_dir,
-    parse_offset_file,
 )
 from ottla.storage.offset_index import INT32_MAX
+from ottla.storage.producer_replay import feed, rebuild
+from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo, FlushPlan, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment, SegmentCache
-from ottla.types import NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
+from ottla.storage.snapshot import Snapshots
+from ottla.storage.txn_index import AbortedTxn
+from ottla.types import NO_OFFSET, NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "UnexpectedOffset"]
 
@@ -73,6 +79,7 @@ class Log:
         "_segments",
         "_truncations",
         "_unfinished",
+        "_with_aborted",
         "active",
         "cleaned_offset",
         "closed",
@@ -81,8 +88,10 @@ class Log:
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
+        "producers",
         "recovery_point",
         "size_bytes",
+        "snapshots",
         "topic_id",
         "topic_partition",
     )
@@ -101,6 +110,8 @@ class Log:
         recovery_point: int,
         cache: SegmentCache,
         now_ms: int,
+        producers: ProducerStates,
+        snapshots: Snapshots,
     ) -> None:
         """Of segments that recovery found in order; the last one becomes the active one."""
         self._disk = disk
@@ -111,6 +122,8 @@ class Log:
         self._config = config
         self._segment_ms = config.segment_ms_max
         self.epochs = epochs
+        self.producers = producers
+        self.snapshots = snapshots
         self._cache = cache
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
@@ -136,6 +149,8 @@ class Log:
         self._replacements = 0
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
+        self._with_aborted: list[Segment] = []
+        self._find_aborted()
 
     # --- what it is
 
@@ -157,6 +172,16 @@ class Log:
     @high_watermark.setter
     def high_watermark(self, offset: int) -> None:
         self._high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if self.producers.first_unstable_offset != INT64_MAX:
+            self.producers.replicated(self._high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to where every transaction is decided, and its marker below the high watermark."""
+        unstable = self.producers.first_unstable_offset
+        if unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self.log_start_offset)
 
     @property
     def latest_epoch(self) -> int:
@@ -200,15 +225,43 @@ class Log:
 
     # --- append
 
-    def append(self, checked: Checked, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """As leader: give the batches their offsets and write them."""
+    def append(
+        self,
+        checked: Checked,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        from_client: bool = True,
+        verified: bool = False,
+        bumps_epochs: bool = False,
+    ) -> AppendInfo:
+        """As leader: give the batches their offsets and write them.
+
+        A batch with a producer id must follow that producer's last one; a batch that is here already is not written again, and
+        the answer tells where it is. `verified` and `bumps_epochs`: see `ProducerStates.check`.
+        """
         buffer = checked.buffer
         batches = checked.batches
         first_offset = offset = self.log_end_offset
+        of_producer = False
+        for batch in batches:
+            if batch.producer_id >= 0:
+                of_producer = True
+                if not from_client:
+                    self.producers.check_coordinator(batch)
+                    continue
+                written = self.producers.check(batch, verified=verified, bumps_epochs=bumps_epochs)
+                if written is not None:
+                    append_time_ms = written.timestamp if checked.log_append_time_ms >= 0 else NO_TIMESTAMP
+                    return AppendInfo(
+                        written.first_offset, written.last_offset, append_time_ms, self.log_start_offset, 0, duplicate=True
+                    )
         for batch in batches:
             stamp(buffer, batch, offset, leader_epoch)
             offset += batch.last_offset_delta + 1
         rolled = self._write(buffer, batches, checked.max_timestamp, now_ms, leader_epoch)
+        if of_producer:
+            self._note_producers(buffer, batches)
         return AppendInfo(
             first_offset,
             offset - 1,
@@ -217,6 +270,36 @@ class Log:
             len(buffer),
             rolled,
         )
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """As leader: the control batch that ends a producer's transaction. INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED where a later one was here before (T12)."""
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        offset = self.log_end_offset
+        batch = bytearray(
+            build_end_txn_marker(
+                COMMIT if commit else ABORT,
+                coordinator_epoch=coordinator_epoch,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                timestamp_ms=now_ms,
+            )
+        )
+        info = read_batch_header(batch, 0)
+        stamp(batch, info, offset, leader_epoch)
+        rolled = self._write(batch, [info], now_ms, now_ms, leader_epoch)
+        self._note_producers(batch, [info])
+        return AppendInfo(offset, offset, NO_TIMESTAMP, self.log_start_offset, len(batch), rolled)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
         """Batches as the leader gave them, offsets and epochs included. A cut-off batch at the end is left out.
@@ -248,6 +331,7 @@ class Log:
         if end < len(records):
             records = memoryview(records)[:end]
         rolled = self._write(records, batches, max_timestamp, now_ms, None)
+        self._note_producers(records, batches)
         return AppendInfo(first_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, end, rolled)
 
     def _write(self, data: Buffer, batches: list[BatchInfo], max_timestamp: int, now_ms: int, leader_epoch: int | None) -> bool:
@@ -299,6 +383,18 @@ class Log:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)
         return known
 
+    def _note_producers(self, data: Buffer, batches: list[BatchInfo]) -> None:
+        """What was just written to the active segment, told to those who keep the state of producers."""
+        for batch in batches:
+            if batch.producer_id >= 0:
+                aborted = feed(self.producers, batch, lambda batch=batch: bytes(data[batch.position : batch.end]))  # type: ignore[misc]
+                if aborted is not None:
+                    segment = self.active
+                    if not segment.has_aborted:
+                        self._dir_dirty = True
+                        self._with_aborted.append(segment)
+                    segment.add_aborted(aborted)
+
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         places = self._places
         if len(places) >= _PLACES_MAX:
@@ -335,6 +431,8 @@ class Log:
         self._bases.append(base_offset)
         self.active = segment
         self._dir_dirty = True
+        if base_offset > self.snapshots.latest_offset:
+            self.snapshots.write(base_offset, self.producers)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
@@ -404,6 +502,17 @@ class Log:
                 return segment, position
             slot += 1  # the rest of the segment was compacted away
 
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that overlap a range, in the order of their markers (T02)."""
+        found: list[AbortedTxn] = []
+        for segment in self._with_aborted:
+            if segment.end_offset > start_offset and segment.txn_index.collect(start_offset, end_offset, found):
+                break
+        return found
+
+    def _find_aborted(self) -> None:
+        self._with_aborted = [segment for segment in self._segments if segment.has_aborted]
+
     # --- by time
 
     def offset_for_timestamp(self, timestamp_ms: int) -> OffsetByTime | None:
@@ -448,6 +557,11 @@ class Log:
         if self._parent_dirty:
             dirs.append(self.dir.rpartition("/")[0])
         index_paths = [segment.path(suffix) for segment in sealed for suffix in (OFFSET_INDEX, TIME_INDEX)]
+        index_paths += self.snapshots.take_unflushed()
+        for segment in self._with_aborted:
+            if segment.txn_index_dirty:
+                index_paths.append(segment.path(TXN_INDEX))
+                segment.txn_index_dirty = False
         if self._metadata_dirty:
             index_paths.append(f"{self.dir}/{PARTITION_METADATA}")
         self._dir_dirty = self._parent_dirty = self._metadata_dirty = False
@@ -514,7 +628,9 @@ class Log:
         if count == len(self._segments):
             self._roll(self.log_end_offset, now_ms)
         self._move_start(max(self.log_start_offset, self._bases[count]))
-        return self._drop_segments(0, count)
+        bases = self._drop_segments(0, count)
+        self._drop_snapshots(bases)
+        return bases
 
     def _drop_segments(self, first: int, end: int) -> list[int]:
         """Take segments out of the row and mark their files. They stay readable for those who read them already."""
@@ -530,7 +646,14 @@ class Log:
             for earlier in self._deleted:  # of the same name, before the log was cut back and grew again
                 earlier.paths = [path for path in earlier.paths if path not in paths]
             self._deleted.append(_Deleted(paths, None, [segment]))
+        self._find_aborted()
         return bases
+
+    def _drop_snapshots(self, bases: Sequence[int]) -> None:
+        """Those of segments that are gone. What they told of producers, later ones tell too."""
+        paths = [path for base in bases if (path := self.snapshots.mark_deleted(base)) is not None]
+        if paths:
+            self._deleted.append(_Deleted(paths))
 
     def replace_segments(self, former: Sequence[Segment], cleaned: Segment) -> None:
         """Put one segment in the place of some that follow each other (compaction). Its files are flushed, named `.cleaned`.
@@ -553,6 +676,9 @@ class Log:
         self._segments.insert(slot, cleaned)
         self._bases.insert(slot, cleaned.base_offset)
         self.size_bytes += cleaned.size
+        cleaned.has_aborted = self._disk.exists(cleaned.path(TXN_INDEX))
+        self._find_aborted()
+        self._drop_snapshots([segment.base_offset for segment in former[1:]])
 
     def _move_start(self, offset: int) -> None:
         """The recovery point stays: were it moved along and written down without the start, a crash would bring records back
@@ -619,6 +745,10 @@ class Log:
         self.log_end_offset = offset
         self.epochs.truncate_end(offset)
         self._cut_marks(offset)
+        self._find_aborted()
+        if not self.producers.is_empty:  # from less, not more can come
+            rebuild(self.producers, self.snapshots, self._segments, self.log_start_offset, offset)
+            self.producers.replicated(self._high_watermark)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int | None = None) -> None:
@@ -634,6 +764,9 @@ class Log:
         self.log_end_offset = offset
         self.log_start_offset = offset
         self.epochs.clear()
+        self.producers.clear()
+        if self.snapshots.remove_behind(NO_OFFSET):
+            self._dir_dirty = True
         self._cut_marks(offset)
 
     def _cut_marks(self, offset: int) -> None:
@@ -642,10 +775,8 @@ class Log:
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, offset)
         self._high_watermark = max(min(self._high_watermark, offset), self.log_start_offset)
-        for name in self._disk.list(self.dir):  # snapshots of producers whose records are gone
-            parsed = parse_offset_file(name)
-            if parsed is not None and parsed[1] == SNAPSHOT and parsed[0] > offset:
-                self._disk.remove(f"{self.dir}/{name}")
+        if self.snapshots.remove_behind(offset):  # of producers whose records are gone
+            self._dir_dirty = True
 
     # --- the end
 
@@ -653,10 +784,17 @@ class Log:
         """Bring the epoch file up to date (part of each round of checkpoints)."""
         self.epochs.write(self.log_end_offset)
 
+    def take_snapshot(self) -> None:
+        """Write down what is known of producers, before the last flush of a clean stop. None: nobody's, and none was before."""
+        if self.log_end_offset > self.snapshots.latest_offset and (len(self.producers) or self.snapshots.offsets):
+            self.snapshots.write(self.log_end_offset, self.producers)
+            self._dir_dirty = True
+
     def close(self) -> None:
         """Leave the files as a clean stop has them. Flush first, if a recovery point is to vouch for it."""
         if self.closed:
             return
+        self.take_snapshot()
         self.closed = True
         self.epochs.write(self.log_end_offset)
         for segment in self._segments:
@@ -679,6 +817,7 @@ class Log:
         self._disk.rename(former, path)
         self.dir = path
         self.epochs.path = path + self.epochs.path.removeprefix(former)
+        self.snapshots.dir = path
         for segment in self._segments:
             segment.dir = path
         for deleted in self._deleted:
@@ -693,6 +832,7 @@ class Log:
         if self.log_end_offset < former.log_end_offset:  # offsets that were given and taken back by a truncation
             self.log_end_offset = self.active.end_offset = former.log_end_offset
         self.epochs.restore(former.epochs.entries())
+        self.producers.adopt(former.producers)
         self.high_watermark = former.high_watermark
         self.cleaned_offset = former.cleaned_offset
         self.last_flush_ms = former.last_flush_ms

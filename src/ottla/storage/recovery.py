@@ -32,8 +32,12 @@ from ottla.storage.names import (
     TXN_INDEX,
     parse_offset_file,
 )
+from ottla.storage.producer_replay import feed, mend_txn_index, rebuild
+from ottla.storage.producer_state import ProducerStates
 from ottla.storage.scan import scan_file
 from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.snapshot import Snapshots
+from ottla.storage.txn_index import AbortedTxn
 from ottla.types import ZERO_UUID, TopicPartition
 
 
@@ -62,30 +66,39 @@ def open_log(
     new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
     segments = _find_segments(disk, dir, new_segment)
     epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
+    producers = ProducerStates(topic_partition)
+    snapshots = Snapshots(disk, dir)
 
     if found.clean and not _ends_whole(segments):
         found = Found(False, 0, found.log_start_offset, found.cleaned_offset)
     if not found.clean:
         gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
         cleaned_offset = INT64_MAX if gaps and found.cleaned_offset is None else found.cleaned_offset
-        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset)
+        states = _States(producers, snapshots, found.log_start_offset)
+        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states)
         if segments and found.recovery_point >= segments[-1].end_offset:
             # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
             # a recovery that was killed, must not come back.
             segments[-1].flush_files()
+    elif snapshots.offsets:  # with none, there was nothing to be remembered
+        rebuild(producers, snapshots, segments, found.log_start_offset, segments[-1].end_offset if segments else 0)
 
     if segments and segments[-1].end_offset < found.log_start_offset:
         # all that is left lies before the start of the log: somebody took files away
         _remove_segments(disk, segments)
         segments = []
         epochs.clear()
+        producers.clear()
     if not segments:
         segments = [new_segment.create(found.log_start_offset)]
     active = segments[-1]
     active.activate()
-    _remove_snapshots_behind(disk, dir, active.end_offset)
 
     log_start_offset = max(found.log_start_offset, segments[0].base_offset)
+    _settle_snapshots(producers, snapshots, segments, log_start_offset)
+    for segment in segments:
+        if not segment.txn_index_plausible():
+            mend_txn_index(segment, ProducerStates(topic_partition), snapshots, segments, log_start_offset)
     epochs.truncate_end(active.end_offset)
     epochs.truncate_start(log_start_offset)
     log = Log(
@@ -101,9 +114,40 @@ def open_log(
         active.end_offset if found.clean else found.recovery_point,
         cache,
         now_ms,
+        producers,
+        snapshots,
     )
     log.cleaned_offset = found.cleaned_offset
     return log
+
+
+@dataclass(frozen=True, slots=True)
+class _States:
+    """What is known of producers, as recovery goes from segment to segment."""
+
+    producers: ProducerStates
+    snapshots: Snapshots
+    log_start_offset: int
+
+    def at(self, segments: list[Segment], slot: int) -> None:
+        """Everything before the first segment to be checked. Later snapshots may have outlived their records: they go."""
+        base_offset = segments[slot].base_offset
+        self.snapshots.remove_behind(base_offset)
+        rebuild(self.producers, self.snapshots, segments[:slot], self.log_start_offset, base_offset)
+
+    def begin(self, segment: Segment) -> None:
+        """All before the segment is known."""
+        if segment.base_offset > max(self.snapshots.latest_offset, self.log_start_offset):
+            self.snapshots.write(segment.base_offset, self.producers)
+
+
+def _settle_snapshots(producers: ProducerStates, snapshots: Snapshots, segments: list[Segment], log_start_offset: int) -> None:
+    """Of the files those stay that the log may need, and what is known now is written down: the next start goes on from there."""
+    end_offset = segments[-1].end_offset
+    snapshots.remove_behind(end_offset)
+    snapshots.remove_strays(log_start_offset, [segment.base_offset for segment in segments])
+    if end_offset > snapshots.latest_offset and (len(producers) or snapshots.offsets or len(segments) > 1):
+        snapshots.write(end_offset, producers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +253,15 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker) -> list[Segment]:
         elif parsed[1] in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
             sidecars.append((parsed[0], name))
     known = set(bases)
+    with_aborted: set[int] = set()
     for offset, name in sidecars:
         if offset not in known:
             disk.remove(f"{dir}/{name}")
+        elif name.endswith(TXN_INDEX) and disk.size(f"{dir}/{name}"):
+            with_aborted.add(offset)
     segments = [make.existing(base) for base in sorted(bases)]
+    for segment in segments:
+        segment.has_aborted = segment.base_offset in with_aborted
     for segment, follower in pairwise(segments):
         segment.end_offset = follower.base_offset
     return segments
@@ -237,7 +286,12 @@ def _ends_whole(segments: list[Segment]) -> bool:
 
 
 def _recover(
-    segments: list[Segment], recovery_point: int, epochs: EpochCache, disk: Disk, cleaned_offset: int | None
+    segments: list[Segment],
+    recovery_point: int,
+    epochs: EpochCache,
+    disk: Disk,
+    cleaned_offset: int | None,
+    states: _States,
 ) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
@@ -254,10 +308,12 @@ def _recover(
         segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
     if segments:
         epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
+        states.at(segments, first)
     for slot in range(first, len(segments)):
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
-        end_offset, cut_bytes, dense = _recover_segment(segment, follower, epochs)
+        states.begin(segment)
+        end_offset, cut_bytes, dense = _recover_segment(segment, follower, epochs, states.producers)
         compacted = not dense if cleaned_offset is None else follower <= cleaned_offset
         if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not compacted):
             segment.end_offset = end_offset
@@ -266,13 +322,15 @@ def _recover(
     return segments
 
 
-def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) -> tuple[int, int, bool]:
-    """Read through one segment, cut it before the first wrong batch.
+def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, producers: ProducerStates) -> tuple[int, int, bool]:
+    """Read through one segment, cut it before the first wrong batch. Its producers and aborted transactions are noted.
 
     Returns its end offset, the bytes cut off, and whether every offset from its base to its end has its record.
     """
     end_offset = segment.base_offset
     dense = True
+    aborted: list[AbortedTxn] = []
+    file = segment.file
 
     def note(info: BatchInfo) -> None:
         nonlocal end_offset, dense
@@ -281,12 +339,17 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache) ->
         end_offset = info.next_offset
         if info.leader_epoch > epochs.latest:
             epochs.assign(info.leader_epoch, info.base_offset)
+        if info.producer_id >= 0:
+            entry = feed(producers, info, lambda: file.read(info.position, info.size))
+            if entry is not None:
+                aborted.append(entry)
 
     good = segment.rebuild_indexes(check_crc=True, offset_limit=offset_limit, on_batch=note)
     cut_bytes = segment.size - good
     if cut_bytes:
         _refuse_legacy(segment, good)
         segment.cut_off(good)
+    segment.replace_txn_index(aborted)
     return end_offset, cut_bytes, dense
 
 
@@ -310,13 +373,6 @@ def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
                 disk.remove(segment.path(suffix))
     if segments:
         disk.flush_dir(segments[0].dir)
-
-
-def _remove_snapshots_behind(disk: Disk, dir: str, end_offset: int) -> None:
-    for name in disk.list(dir):
-        parsed = parse_offset_file(name)
-        if parsed is not None and parsed[1] == SNAPSHOT and parsed[0] > end_offset:
-            disk.remove(f"{dir}/{name}")
 
 
 def _topic_id(disk: Disk, dir: str) -> bytes:

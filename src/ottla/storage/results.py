@@ -27,6 +27,8 @@ class AppendInfo:
     size_bytes: int
     rolled: bool = False
     """The former active segment is sealed now, and waits for a flush."""
+    duplicate: bool = False
+    """Nothing was written: the batch is in the log already, at these offsets."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""One segment of a log: a `.log` file of record batches with its two sparse indexes.
+"""One segment of a log: a `.log` file of record batches, its two sparse indexes, and the index of aborted transactions.
 
 Owns: the files that carry one base offset, and finding a batch in them. Never decides when to roll, what to delete or how far a
 reader may see; never checks a CRC except while it rebuilds its indexes.
@@ -27,6 +27,8 @@ from ottla.storage.offset_index import CorruptIndex, OffsetIndex
 from ottla.storage.scan import scan_file
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
+from ottla.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
+from ottla.storage.txn_index import AbortedTxn, TxnIndex
 from ottla.types import NO_TIMESTAMP
 
 HEADER_BYTES: Final = 61
@@ -81,6 +83,7 @@ class Segment:
         "_max_timestamp",
         "_offset_of_max",
         "_time_index",
+        "_txn_index",
         "active",
         "base_offset",
         "bytes_since_entry",
@@ -88,9 +91,11 @@ class Segment:
         "dir",
         "end_offset",
         "first_timestamp",
+        "has_aborted",
         "index_interval_bytes",
         "jitter_ms",
         "size",
+        "txn_index_dirty",
     )
 
     def __init__(
@@ -125,6 +130,11 @@ class Segment:
         self._index_checked = False
         """The file was read once and found in order."""
         self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
+        self.has_aborted = False
+        """The transaction index has entries; without any there is no such file."""
+        self.txn_index_dirty = False
+        """Entries were added, and perhaps not flushed."""
 
     @classmethod
     def create(
@@ -196,10 +206,21 @@ class Segment:
         return index
 
     @property
+    def txn_index(self) -> TxnIndex:
+        index = self._txn_index
+        if index is None:
+            data = self._read_file(TXN_INDEX) if self.has_aborted else b""
+            try:
+                index = self._txn_index = TxnIndex.parse(self.base_offset, data)
+            except CorruptIndex as error:  # it was in order when the log was opened
+                raise OSError(f"{self.path(TXN_INDEX)}: {error}") from error
+        if not self.active:
+            self._cache.touch(self)
+        return index
+
+    @property
     def index_entries_held(self) -> int:
-        return (len(self._index) if self._index is not None else 0) + (
-            len(self._time_index) if self._time_index is not None else 0
-        )
+        return sum(len(index) for index in (self._index, self._time_index, self._txn_index) if index is not None)
 
     def _load_index(self) -> OffsetIndex:
         """Read the index file; build both again from the log where it cannot be right or is not there."""
@@ -285,6 +306,7 @@ class Segment:
             self._file = None
             self._index = None
             self._time_index = None
+            self._txn_index = None
 
     def let_go_for_good(self) -> None:
         """The log is no more: readers keep their descriptors, this segment opens nothing again."""
@@ -321,6 +343,7 @@ class Segment:
             file.close()
         self._index = None
         self._time_index = None
+        self._txn_index = None
 
     def successor(self, created_ms: int) -> Segment:
         """A sealed segment of the same base offset, whose files are still to be written (compaction)."""
@@ -373,6 +396,40 @@ class Segment:
             len(self.index) < index_bytes_max // OFFSET_ENTRY_BYTES
             and len(self.time_index) < index_bytes_max // TIME_ENTRY_BYTES - 1
         )
+
+    # --- aborted transactions
+
+    def txn_index_plausible(self) -> bool:
+        """Whether the file can be the index of this segment. It is small, and read whole."""
+        if not self.has_aborted:
+            return True
+        try:
+            self._txn_index = TxnIndex.parse(self.base_offset, self._read_file(TXN_INDEX))
+        except (CorruptIndex, FileNotFoundError):
+            return False
+        return True
+
+    def add_aborted(self, entry: AbortedTxn) -> None:
+        """A marker in this segment aborted a transaction: into the file at once."""
+        index = self.txn_index
+        count = len(index)
+        index.append(entry)
+        self.has_aborted = self.txn_index_dirty = True
+        self._write_pending(TXN_INDEX, count * TXN_ENTRY_BYTES, index.to_bytes(count))
+
+    def replace_txn_index(self, entries: list[AbortedTxn]) -> None:
+        """The entries that the log itself tells of; the file may say something else. Flushed, for nobody will doubt it again."""
+        index = TxnIndex(entries)
+        exists = self._disk.exists(self.path(TXN_INDEX))
+        if entries:
+            data = index.to_bytes()
+            if not exists or self._read_file(TXN_INDEX) != data:
+                self._write_pending(TXN_INDEX, 0, data)
+                self._flush_file(TXN_INDEX)
+        elif exists:
+            self._disk.remove(self.path(TXN_INDEX))
+        self._txn_index = index
+        self.has_aborted = bool(entries)
 
     # --- reading
 
@@ -509,6 +566,8 @@ class Segment:
         index.truncate(offset)
         time_index.truncate(offset)
         self._shrink_index_files()
+        if self.has_aborted:
+            self.replace_txn_index([entry for entry in self.txn_index if entry.last_offset < offset])
         cut_bytes = self.size - position
         if cut_bytes:
             self.file.truncate(position)
@@ -537,12 +596,15 @@ class Segment:
         self._flush_indexes()
 
     def _flush_indexes(self) -> None:
-        for suffix in (OFFSET_INDEX, TIME_INDEX):
-            file = self._disk.open(self.path(suffix))
-            try:
-                file.flush()
-            finally:
-                file.close()
+        for suffix in (OFFSET_INDEX, TIME_INDEX, *((TXN_INDEX,) if self.has_aborted else ())):
+            self._flush_file(suffix)
+
+    def _flush_file(self, suffix: str) -> None:
+        file = self._disk.open(self.path(suffix))
+        try:
+            file.flush()
+        finally:
+            file.close()
 
     def _shrink_index_files(self) -> None:
         assert self._index is not None

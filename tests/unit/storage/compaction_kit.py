@@ -29,7 +29,7 @@ def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, 
     """Append one batch of keys and values; returns its first offset. The high watermark follows."""
     fields = [(key, value, [("h", b"v")], timestamp_ms + index) for index, (key, value) in enumerate(pairs)]
     batch = bytearray(build_batch(fields, codec=codec, **options))
-    info = log.append(check(batch, RULES, NOW_MS), 0, NOW_MS)
+    info = log.append(check(batch, RULES, NOW_MS), 0, NOW_MS, from_client=False)  # sequences are not the point here
     log.high_watermark = log.log_end_offset
     return info.first_offset
 

@@ -136,7 +136,8 @@ def test_f11_files_are_renamed_first_and_handed_out_for_removal_after_the_delay(
     disk, log = log_of(config(file_delete_delay_ms=60_000), [1] * 5)
     log.advance_log_start(4)
     names = deleted_names(disk)
-    assert names == sorted(f"{base:020d}{suffix}.deleted" for base in (0, 2) for suffix in (".log", ".index", ".timeindex"))
+    of_segments = [f"{base:020d}{suffix}.deleted" for base in (0, 2) for suffix in (".log", ".index", ".timeindex")]
+    assert names == sorted([*of_segments, f"{2:020d}.snapshot.deleted"])
     assert log.take_deleted(NOW_MS) == []
     assert log.take_deleted(NOW_MS + 59_999) == []
     due = log.take_deleted(NOW_MS + 60_000)

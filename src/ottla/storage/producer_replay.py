@@ -1,0 +1,87 @@
+"""From the records of a log to what it knows of its producers, and to the index of aborted transactions.
+
+Owns: the way back. A snapshot, if there is one that can be believed, and the headers of all batches behind it give the state that
+the log had when it was written (L05, I05). Nothing is judged here: what is in the log is in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.records.batch import BatchInfo, read_batch_header
+from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch_of
+from ottla.records.record import Record, read_records
+from ottla.storage.config import INT64_MAX
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.scan import scan_file
+from ottla.storage.segment import Segment
+from ottla.storage.snapshot import Snapshots
+from ottla.storage.txn_index import AbortedTxn
+
+
+def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> AbortedTxn | None:
+    """A batch of a producer. `read` gives its bytes, for a marker; an aborted transaction is returned for the index."""
+    if not info.is_control:
+        states.wrote(info)
+        return None
+    if info.record_count == 0:
+        return None  # compaction: the transaction is gone with all its records
+    data = read()
+    return feed_marker(states, info, read_records(data, read_batch_header(data, 0))[0])
+
+
+def feed_marker(states: ProducerStates, info: BatchInfo, record: Record) -> AbortedTxn | None:
+    kind = control_type(record)
+    if kind not in (ABORT, COMMIT):
+        return None
+    completed = states.wrote_marker(
+        info.producer_id,
+        info.producer_epoch,
+        coordinator_epoch_of(record),
+        info.base_offset,
+        record.timestamp,
+        aborted=kind == ABORT,
+    )
+    if completed is None or not completed.aborted:
+        return None
+    return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset)
+
+
+def replay(states: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """The batches of a segment from one offset to another. Returns the transactions that were aborted in it."""
+    aborted: list[AbortedTxn] = []
+    file = segment.file
+
+    def note(info: BatchInfo) -> None:
+        if info.producer_id >= 0 and start_offset <= info.last_offset < end_offset:
+            entry = feed(states, info, lambda: file.read(info.position, info.size))
+            if entry is not None:
+                aborted.append(entry)
+
+    if segment.size:
+        scan_file(file, segment.size, segment.base_offset, INT64_MAX, False, note)
+    return aborted
+
+
+def rebuild(
+    states: ProducerStates, snapshots: Snapshots, segments: Sequence[Segment], log_start_offset: int, end_offset: int
+) -> None:
+    """Give `states` what was known when the log ended at `end_offset`."""
+    found = snapshots.load(end_offset)
+    if found is None:
+        start_offset = log_start_offset
+        states.clear()
+    else:
+        start_offset, producers = found
+        states.restore(producers)
+    for segment in segments:
+        if segment.end_offset > start_offset and segment.base_offset < end_offset:
+            replay(states, segment, max(start_offset, log_start_offset), end_offset)
+
+
+def mend_txn_index(
+    segment: Segment, states: ProducerStates, snapshots: Snapshots, segments: Sequence[Segment], log_start_offset: int
+) -> None:
+    """Make a segment's index of aborted transactions anew. `states` is scratch."""
+    rebuild(states, snapshots, segments, log_start_offset, segment.base_offset)
+    segment.replace_txn_index(replay(states, segment, segment.base_offset, INT64_MAX))

@@ -1,0 +1,359 @@
+"""What one partition remembers of its producers, so that a batch sent twice is stored once and an open transaction is not read.
+
+Owns: epochs, the last five batches of each producer, and which transactions are open. Decides whether a batch may follow the ones
+before it (KIP-98, KIP-360), by Kafka's rules. Never touches a file: `snapshot` and `txn_index` do.
+
+Invariants
+1. `check` and `check_marker` change nothing. The state changes in `wrote` and `wrote_marker`, after the write: it is always the
+   state of the records that are in the log, and replaying the log gives it again.
+2. A batch is called a duplicate only if it is known to be in the log.
+3. The first unstable offset is that of the first transaction that is open, or whose marker is not below the high watermark.
+4. The number of producers is bounded: beyond the limit those go first whose last batch is the oldest, as if they had expired.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchInfo
+from ottla.storage.config import INT64_MAX
+from ottla.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TopicPartition
+
+BATCHES_KEPT: Final = 5
+"""As many as a producer may have in flight."""
+PRODUCERS_MAX: Final = 100_000
+EPOCH_MAX: Final = 0x7FFF
+NO_COORDINATOR_EPOCH: Final = -1
+
+
+class Written(NamedTuple):
+    """A batch of a producer, and where it is in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+    """The largest of its records: under LogAppendTime the time of the append."""
+
+
+class Producer:
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "known_sequences",
+        "last_timestamp",
+        "next_sequence",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp = NO_TIMESTAMP
+        self.txn_first_offset = NO_OFFSET
+        """Of the open transaction; NO_OFFSET: there is none."""
+        self.batches: deque[Written] = deque(maxlen=BATCHES_KEPT)
+        """The last ones of this epoch, oldest first."""
+        self.next_sequence = 0
+        self.known_sequences = 0
+        """How many sequences before the next are known to be in the log, without a gap."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def begin_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0
+            self.known_sequences = 0
+
+    def add(self, written: Written) -> None:
+        count = written.last_offset - written.first_offset + 1
+        if written.first_sequence != self.next_sequence:
+            self.known_sequences = 0
+        self.batches.append(written)
+        self.next_sequence = (written.last_sequence + 1) & SEQUENCE_MAX
+        self.known_sequences = min(self.known_sequences + count, SEQUENCE_MAX)
+
+    def facts(self) -> tuple[object, ...]:
+        """All that counts, for comparing."""
+        return (
+            self.producer_id,
+            self.epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.txn_first_offset,
+            tuple(self.batches),
+        )
+
+    def __repr__(self) -> str:
+        return f"Producer{self.facts()}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedTxn:
+    """A transaction with records in this partition, and its end."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of its marker."""
+    aborted: bool
+    last_stable_offset: int
+    """Up to where everything was decided once this was, replication aside."""
+
+
+class ProducerStates:
+    __slots__ = ("_ongoing", "_producers", "_topic_partition", "_unreplicated", "first_unstable_offset", "producers_max")
+
+    def __init__(self, topic_partition: TopicPartition, producers_max: int = PRODUCERS_MAX) -> None:
+        self._topic_partition = topic_partition
+        self._producers: dict[int, Producer] = {}
+        self._ongoing: dict[int, int] = {}
+        """First offset of each open transaction, ascending: the producer."""
+        self._unreplicated: list[tuple[int, int]] = []
+        """(first offset, offset of the marker) of transactions that are decided, but not yet below the high watermark."""
+        self.first_unstable_offset = INT64_MAX
+        self.producers_max = producers_max
+
+    # --- looking
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._producers.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and not self._unreplicated
+
+    def has_ongoing_transaction(self, producer_id: int) -> bool:
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset >= 0
+
+    def last_offsets(self) -> dict[int, int]:
+        """The last data batch of each producer that may come back: compaction keeps it (L09)."""
+        return {producer.producer_id: producer.last_data_offset for producer in self._producers.values() if producer.batches}
+
+    def facts(self) -> tuple[object, ...]:
+        """The whole state, for comparing."""
+        return (
+            sorted(producer.facts() for producer in self._producers.values()),
+            list(self._ongoing.items()),
+            self.first_unstable_offset,
+        )
+
+    # --- before a write
+
+    def check(self, batch: BatchInfo, *, verified: bool = False, bumps_epochs: bool = False) -> Written | None:
+        """Whether a client's batch may be appended. What is returned is the batch as it is in the log already.
+
+        `verified`: its transaction is known to include this partition; needed for the first batch of a transaction here.
+        `bumps_epochs`: of transaction version 2, where every transaction has an epoch of its own and begins at sequence 0.
+        """
+        producer = self._producers.get(batch.producer_id)
+        if (
+            producer is not None
+            and batch.base_sequence == producer.next_sequence
+            and batch.producer_epoch == producer.epoch
+            and producer.txn_first_offset < 0
+            and not batch.attributes & TRANSACTIONAL_BIT
+        ):
+            return None
+        return self._check_closely(producer, batch, verified, bumps_epochs)
+
+    def _check_closely(self, producer: Producer | None, batch: BatchInfo, verified: bool, bumps_epochs: bool) -> Written | None:
+        first, last = batch.base_sequence, batch.last_sequence
+        if producer is not None and producer.epoch == batch.producer_epoch:
+            for written in producer.batches:
+                if written.first_sequence == first and written.last_sequence == last:
+                    return written
+        ongoing = producer is not None and producer.txn_first_offset >= 0
+        if batch.is_transactional and not ongoing and not verified:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, f"{self._topic_partition} is in no transaction of producer {batch.producer_id}"
+            )
+        if bumps_epochs and batch.is_transactional and first != 0 and (producer is None or not producer.batches):
+            raise self._out_of_order(batch, 0)
+        if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
+            return None  # never seen or forgotten: any sequence may be the first (KIP-360)
+        self._check_epoch(producer, batch.producer_epoch)
+        if batch.producer_epoch > producer.epoch:
+            if first != 0:
+                raise self._out_of_order(batch, 0)
+        elif first != producer.next_sequence:
+            behind = (producer.next_sequence - first) & SEQUENCE_MAX
+            if batch.record_count <= behind <= producer.known_sequences:
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                    f"sequences {first} to {last} of producer {batch.producer_id} were appended to {self._topic_partition} "
+                    f"before the last {BATCHES_KEPT} batches",
+                )
+            raise self._out_of_order(batch, producer.next_sequence)
+        if ongoing and not batch.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {batch.producer_id} has a transaction open in {self._topic_partition}, and this batch is not of it",
+            )
+        return None
+
+    def check_coordinator(self, batch: BatchInfo) -> None:
+        """Of a coordinator's own records, written in a client's name: they have no sequence."""
+        producer = self._producers.get(batch.producer_id)
+        if producer is not None:
+            self._check_epoch(producer, batch.producer_epoch)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        """Whether a coordinator may end the transaction of a producer, also one that has no records here."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        if transaction_version >= 2 and epoch == producer.epoch:
+            # The transaction's own epoch is one less (KIP-890): this is a late marker of an earlier one, or a repeated one.
+            if producer.txn_first_offset >= 0 and epoch != EPOCH_MAX:
+                raise KafkaError(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {producer_id} is in a later transaction, of the same epoch {epoch}",
+                )
+        else:
+            self._check_epoch(producer, epoch)
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of producer {producer_id} in {self._topic_partition} is over, "
+                f"it is {producer.coordinator_epoch} now",
+            )
+
+    def _check_epoch(self, producer: Producer, epoch: int) -> None:
+        if epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer.producer_id} is in epoch {producer.epoch} in {self._topic_partition}, not {epoch} any more",
+            )
+
+    def _out_of_order(self, batch: BatchInfo, expected: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {batch.producer_id} in epoch {batch.producer_epoch} is at sequence {expected} of {self._topic_partition}, "
+            f"not at {batch.base_sequence}",
+        )
+
+    # --- after a write
+
+    def wrote(self, batch: BatchInfo) -> None:
+        """A batch of a producer is in the log. Markers go to `wrote_marker`; other control batches are nobody's."""
+        assert not batch.attributes & CONTROL_BIT
+        producer = self._producers.get(batch.producer_id)
+        if producer is None:
+            producer = self._new(batch.producer_id)
+        if producer.epoch != batch.producer_epoch:
+            producer.begin_epoch(batch.producer_epoch)
+        offset = batch.base_offset
+        producer.add(
+            Written(batch.base_sequence, batch.last_sequence, offset, offset + batch.last_offset_delta, batch.max_timestamp)
+        )
+        producer.last_timestamp = batch.max_timestamp
+        if batch.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
+            producer.txn_first_offset = offset
+            self._ongoing[offset] = producer.producer_id
+            if offset < self.first_unstable_offset:
+                self.first_unstable_offset = offset
+
+    def wrote_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, aborted: bool
+    ) -> CompletedTxn | None:
+        """A marker is in the log. None where it ended nothing: the producer had no records here."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._new(producer_id)
+        first_offset = producer.txn_first_offset
+        producer.begin_epoch(epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.txn_first_offset = NO_OFFSET
+        if first_offset < 0:
+            return None
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated.append((first_offset, offset))
+        self._find_first_unstable()
+        stable = next(iter(self._ongoing), offset + 1)
+        return CompletedTxn(producer_id, first_offset, offset, aborted, stable)
+
+    def _new(self, producer_id: int) -> Producer:
+        if len(self._producers) >= self.producers_max:
+            self._make_room()
+        producer = self._producers[producer_id] = Producer(producer_id)
+        return producer
+
+    def _make_room(self) -> None:
+        idle = [producer for producer in self._producers.values() if producer.txn_first_offset < 0]
+        idle.sort(key=lambda producer: producer.last_data_offset)
+        for producer in idle[: max(self.producers_max // 8, 1)]:
+            del self._producers[producer.producer_id]
+
+    def replicated(self, high_watermark: int) -> None:
+        """Markers below the high watermark are there to stay."""
+        if self._unreplicated:
+            self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first = next(iter(self._ongoing), INT64_MAX)
+        for txn in self._unreplicated:
+            if txn[0] < first:
+                first = txn[0]
+        self.first_unstable_offset = first
+
+    # --- forgetting
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for so long and have no transaction open. Returns how many."""
+        gone = [
+            producer.producer_id
+            for producer in self._producers.values()
+            if producer.txn_first_offset < 0 and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self._producers[producer_id]
+        return len(gone)
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = INT64_MAX
+
+    def restore(self, producers: Iterable[Producer]) -> None:
+        """In place of all that was known: what a snapshot says."""
+        self.clear()
+        for producer in producers:
+            self._producers[producer.producer_id] = producer
+        open_ones = [producer for producer in self._producers.values() if producer.txn_first_offset >= 0]
+        open_ones.sort(key=lambda producer: producer.txn_first_offset)
+        self._ongoing = {producer.txn_first_offset: producer.producer_id for producer in open_ones}
+        self._find_first_unstable()
+
+    def adopt(self, other: ProducerStates) -> None:
+        """What another log of the same records knows."""
+        self._producers = other._producers
+        self._ongoing = other._ongoing
+        self._unreplicated = other._unreplicated
+        self.first_unstable_offset = other.first_unstable_offset

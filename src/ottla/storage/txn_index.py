@@ -1,0 +1,77 @@
+"""The `.txnindex` file of a segment: the aborted transactions whose markers stand in it, in Kafka's format (version 0).
+
+Owns: the entries and finding those that overlap a range of offsets. Entries come in the order of the markers. The file exists
+only where there is an entry; without it a reader of committed data pays nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from ottla.storage.offset_index import CorruptIndex
+
+ENTRY_BYTES: Final = 34
+VERSION: Final = 0
+_ENTRY: Final = struct.Struct(">hqqqq")
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    last_stable_offset: int
+    """Up to where everything was decided when the marker was written."""
+
+
+class TxnIndex:
+    __slots__ = ("_data", "_last_offsets")
+
+    def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
+        self._data = bytearray()
+        self._last_offsets = array("q")
+        for entry in entries:
+            self.append(entry)
+
+    @classmethod
+    def parse(cls, base_offset: int, data: bytes) -> TxnIndex:
+        """CorruptIndex where it cannot be the index of the segment."""
+        if len(data) % ENTRY_BYTES:
+            raise CorruptIndex(f"{len(data)} bytes are no transaction index")
+        index = cls()
+        before = base_offset - 1
+        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
+            if version != VERSION or last_offset <= before or not 0 <= first_offset <= last_offset:
+                raise CorruptIndex(f"an aborted transaction from {first_offset} to {last_offset}, of version {version}")
+            before = last_offset
+            index._last_offsets.append(last_offset)
+        index._data += data
+        return index
+
+    def __len__(self) -> int:
+        return len(self._last_offsets)
+
+    def __iter__(self) -> Iterator[AbortedTxn]:
+        return (AbortedTxn(*fields[1:]) for fields in _ENTRY.iter_unpack(self._data))
+
+    def append(self, entry: AbortedTxn) -> None:
+        self._data += _ENTRY.pack(VERSION, *entry)
+        self._last_offsets.append(entry.last_offset)
+
+    def to_bytes(self, first: int = 0) -> bytes:
+        """The entries from one on."""
+        return bytes(self._data[first * ENTRY_BYTES :])
+
+    def collect(self, start_offset: int, end_offset: int, found: list[AbortedTxn]) -> bool:
+        """Add those that overlap a range. True: no later index has more of them."""
+        for slot in range(bisect_left(self._last_offsets, start_offset), len(self._last_offsets)):
+            entry = AbortedTxn(*_ENTRY.unpack_from(self._data, slot * ENTRY_BYTES)[1:])
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return True
+        return False
