@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -239,6 +240,25 @@ def test_consume_as_a_member_goes_on_where_the_group_stopped(ottla: Ottla, fille
     assert ottla.ok("consume", filled, "--group", group) == ""
     ottla.ok("produce", filled, "later", "-p", "2")
     assert ottla.ok("consume", filled, "-g", group, "-X", "group.protocol=consumer") == "later\n"
+
+
+def test_consume_as_a_member_of_a_group_that_is_held_up(
+    ottla: Ottla, filled: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that does not poll keeps the others waiting for the partitions; that is said, not waited for without end."""
+    monkeypatch.setattr("ottla.cli.group_consume._JOIN_S", 1.0)
+    with member(ottla, group, filled):
+        error = ottla.fails("consume", filled, "--group", group)
+    assert f"group {group} gave us no partition within 1 s" in error
+    assert f"ottla group members {group}" in error
+
+
+def test_nobody_there(ottla: Ottla) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        for words in (["list"], ["describe", "g"], ["reset-offsets", "g", "-t", "t", "--to-latest"], ["delete", "g"]):
+            assert f"no broker answers at {address}" in ottla.fails("group", *words, "-b", address)
 
 
 def test_consume_as_a_member_takes_no_other_places(ottla: Ottla, topic: str) -> None:

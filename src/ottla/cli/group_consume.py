@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 500
 _SILENCE_S = 15.0
+_JOIN_S = 60.0
+"""Longer than a member that died without a word holds up the others."""
 
 TopicIndex = tuple[str, int]
 
@@ -65,8 +67,16 @@ class _Membership:
     def run(self, topics: list[str], writing: Writing, count: int | None) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
         left = count
-        silent_since = time.monotonic()
+        silent_since = started = time.monotonic()
         while self._follow or not self._assigned or self._unfinished:
+            # The library says nothing at all where the broker does not know the group's protocol.
+            if not self._assigned and not self._follow and time.monotonic() - started > _JOIN_S:
+                raise Failure(
+                    f"group {self._group} gave us no partition within {_JOIN_S:g} s",
+                    f"a member may hold it up, see `ottla group members {self._group}`;"
+                    " with group.protocol=consumer the broker must be 4.0 or newer",
+                    code="_TIMED_OUT",
+                )
             messages = next_messages(self._consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS))
             written = [message for message in messages if message.error() is None]
             if written:
