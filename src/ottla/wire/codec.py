@@ -245,11 +245,11 @@ class _DecoderWriter(_Writer):
         else:
             self.slice(type_, target, nullable, field)
 
-    def part(self, cls: type, target: str, nullable: bool, field: str) -> None:
+    def part(self, cls: type, target: str, nullable: bool, field: str, *, tagged: bool = False) -> None:
         inner = self.name("part")
         if nullable:
             self.fixed("b", "mark")
-            self.line("if mark < 0:")
+            self.line(f"if mark {'<=' if tagged else '<'} 0:")
             self.line(f"    {target} = None")
             self.line("else:")
             self.depth += 1
@@ -346,7 +346,11 @@ class _DecoderWriter(_Writer):
             self.line(f"{branch} {tag} == {field.tag}:")
             branch = "elif"
             self.depth += 1
-            self.value(field.type, f"{target}.{field.name}", self.version in field.nullable, field.name)
+            attribute, nullable = f"{target}.{field.name}", self.version in field.nullable
+            if isinstance(field.type, type):
+                self.part(field.type, attribute, nullable, field.name, tagged=True)
+            else:
+                self.value(field.type, attribute, nullable, field.name)
             self.refuse(f"pos != {stop}", field.name, "its size is not the one said")
             self.depth -= 1
         self.line("else:")
@@ -437,12 +441,12 @@ class _EncoderWriter(_Writer):
         else:
             self.buffer(type_, source, nullable)
 
-    def part(self, cls: type, source: str, nullable: bool) -> None:
+    def part(self, cls: type, source: str, nullable: bool, *, tagged: bool = False) -> None:
         inner = self.name("part")
         self.line(f"{inner} = {source}")
         if nullable:
             self.line(f"if {inner} is None:")
-            self.line("    out.append(255)")
+            self.line(f"    out.append({0 if tagged else 255})")
             self.line("else:")
             self.depth += 1
             self.line("out.append(1)")
@@ -529,7 +533,9 @@ class _EncoderWriter(_Writer):
         flags = []
         for field in sorted(tagged, key=lambda field: field.tag or 0):
             flag = self.name("has")
-            self.line(f"{flag} = {self.differs(field, f'{source}.{field.name}')}")
+            # A tagged struct that may be null is always there: Kafka takes a missing one for an empty one.
+            always = isinstance(field.type, type) and self.version in field.nullable
+            self.line(f"{flag} = {always or self.differs(field, f'{source}.{field.name}')}")
             flags.append((flag, field))
         self.line(f"if {' or '.join(flag for flag, _ in flags)}:")
         self.depth += 1
@@ -541,7 +547,11 @@ class _EncoderWriter(_Writer):
             self.depth += 1
             self.line(f"{around} = out")
             self.line("out = bytearray()")
-            self.value(field.type, f"{source}.{field.name}", self.version in field.nullable)
+            attribute, nullable = f"{source}.{field.name}", self.version in field.nullable
+            if isinstance(field.type, type):
+                self.part(field.type, attribute, nullable, tagged=True)
+            else:
+                self.value(field.type, attribute, nullable)
             self.line(f"varint({around}, {field.tag})")
             self.line(f"varint({around}, len(out))")
             self.line(f"{around} += out")

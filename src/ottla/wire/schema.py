@@ -15,6 +15,7 @@ default. Every field has a default, so a message is built by keyword with only w
 Invariants:
 1. Parts of a message (the classes of its fields) take version and flexibility from the message they stand in.
 2. A tagged struct that is not there is None; a part equal to its default is not sent, so None and the default mean the same.
+   One that may be null is always sent, null or not.
 3. A value that a version cannot carry is an error at encoding, unless the field is `ignorable`.
 """
 
