@@ -27,6 +27,7 @@ from ottla.protocol.internal.group_records import (
     OffsetCommitValue,
     encode_value,
     offset_commit_key,
+    offset_commit_value,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -177,7 +178,6 @@ class Offsets:
         group_id = request.group_id
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else now_ms + retention_ms
-        version = OFFSET_COMMIT_VERSION if expire_ms == NO_TIMESTAMP else OFFSET_COMMIT_WITH_EXPIRY_VERSION
         for topic in request.topics:
             name = topic.name
             known = topics.topics.get(name)
@@ -192,16 +192,16 @@ class Offsets:
                     )
                     continue
                 partitions.append(OffsetCommitResponsePartition(partition_index=index))
-                at_ms = partition.commit_timestamp
-                value = OffsetCommitValue(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
-                    commit_timestamp=now_ms if at_ms == NO_TIMESTAMP else at_ms,
-                    expire_timestamp=expire_ms,
-                    topic_id=topic_id,
-                )
-                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), encode_value(value, version)))
+                offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
+                at_ms = now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
+                if expire_ms == NO_TIMESTAMP:
+                    value = offset_commit_value(offset, leader_epoch, metadata, at_ms, topic_id)
+                else:
+                    expiring = OffsetCommitValue(
+                        offset=offset, metadata=metadata, commit_timestamp=at_ms, expire_timestamp=expire_ms
+                    )
+                    value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
+                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value))
             answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
         return records, OffsetCommitResponse(topics=answers)
 

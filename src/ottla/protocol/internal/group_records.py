@@ -17,9 +17,10 @@ from struct import Struct
 from typing import Any, Final
 
 from ottla.errors import MalformedInput
-from ottla.types import Buffer
+from ottla.types import ZERO_UUID, Buffer
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import definition_of, list_of, message, wire
+from ottla.wire.varint import write_unsigned_varint
 
 # Offsets
 
@@ -238,14 +239,33 @@ GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
+_OFFSET: Final = 1
 _TYPE_OF: Final = {key: number for number, (key, _) in TYPES.items()}
 _prefix = Struct(">h")
+_value_head = Struct(">hqi")
+_int64 = Struct(">q")
+_SHORT_LENGTHS: Final = tuple(bytes([size + 1]) for size in range(127))
+_TOPIC_ID_TAG: Final = b"\1\0\x10"
+"""One tagged field, number 0, of 16 bytes."""
 
 
 @lru_cache(maxsize=65_536)
 def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
     """The key of a partition's offset, as it stands in a record: the one that is written again and again."""
     return encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
+
+
+def offset_commit_value(offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, topic_id: bytes) -> bytes:
+    """An `OffsetCommitValue` of the version written, as it stands in a record: what the codec writes, for the many there are."""
+    text = metadata.encode()
+    head = _value_head.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch)
+    stamp = _int64.pack(commit_timestamp)
+    tags = _TOPIC_ID_TAG + topic_id if topic_id != ZERO_UUID else b"\0"
+    if len(text) < 127:
+        return b"".join((head, _SHORT_LENGTHS[len(text)], text, stamp, tags))
+    length = bytearray()
+    write_unsigned_varint(length, len(text) + 1)
+    return b"".join((head, length, text, stamp, tags))
 
 
 def encode_key(key: object) -> bytes:
@@ -277,9 +297,15 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | N
         return None
     return (
         record_type,
-        decode(known[0], 0, memoryview(key)[2:]),
+        _offset_key(key) if record_type == _OFFSET and isinstance(key, bytes) else decode(known[0], 0, memoryview(key)[2:]),
         None if value is None else _decode_value(known[1], value),
     )
+
+
+@lru_cache(maxsize=65_536)
+def _offset_key(key: bytes) -> OffsetCommitKey:
+    """Shared by all who ask: nobody changes a key."""
+    return decode(OffsetCommitKey, 0, memoryview(key)[2:])
 
 
 def _decode_value(cls: type, value: Buffer) -> Any:

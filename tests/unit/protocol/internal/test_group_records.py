@@ -18,6 +18,16 @@ def test_an_offset_commit_has_kafkas_bytes() -> None:
     assert records.encode_value(expiring, 1) == bytes.fromhex("0001 000000000000002a 0001 6d 0000000000000005 0000000000000006")
 
 
+@pytest.mark.parametrize("metadata", ["", "m", "säge", "x" * 126, "x" * 127, "x" * 4096])
+@pytest.mark.parametrize("topic_id", [bytes(16), bytes(range(16))])
+def test_the_short_way_to_an_offset_writes_what_the_codec_does(metadata: str, topic_id: bytes) -> None:
+    value = records.OffsetCommitValue(offset=42, leader_epoch=3, metadata=metadata, commit_timestamp=5, topic_id=topic_id)
+    assert records.offset_commit_value(42, 3, metadata, 5, topic_id) == records.encode_value(value, records.OFFSET_COMMIT_VERSION)
+    key = records.offset_commit_key("g", "t", 7)
+    assert key == records.encode_key(records.OffsetCommitKey(group="g", topic="t", partition=7))
+    assert records.decode_record(key, None) == (1, records.OffsetCommitKey(group="g", topic="t", partition=7), None)
+
+
 def test_a_group_has_kafkas_bytes() -> None:
     member = records.MemberMetadata(
         member_id="m", client_id="c", client_host="/h", rebalance_timeout=2, session_timeout=1, subscription=b"s", assignment=b"a"
