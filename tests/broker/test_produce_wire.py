@@ -192,17 +192,13 @@ def test_topics_by_id_from_version_13_on(play: Any) -> None:
     play(case)
 
 
-def test_transactions_are_refused_cleanly_and_idempotent_batches_are_taken(play: Any) -> None:
+def test_transactional_records_need_a_transactional_id_and_idempotent_ones_none(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()
         connection = await stage.connect()
         producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
         refused = await stage.produce(connection, stage.batch(b"x", transactional=True, **producer))
-        assert refused.error_code == ErrorCode.INVALID_TXN_STATE
-        request = stage.produce_request(stage.batch(b"x"))
-        request.transactional_id = "me"
-        response = await connection.call("produce", 9, request)
-        assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         assert (await stage.produce(connection, stage.batch(b"x", **producer))).base_offset == 0
         assert (await stage.fetch(connection, 0)).high_watermark == 1
 

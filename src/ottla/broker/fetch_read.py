@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
@@ -91,7 +92,8 @@ class FetchRead:
                 log = partition.log
                 high_watermark = log.high_watermark
                 log_start_offset = log.log_start_offset
-                end_offset = partition.last_stable_offset if committed else high_watermark
+                stable_offset = log.last_stable_offset
+                end_offset = stable_offset if committed else high_watermark
                 if wanted.last_fetched_epoch >= 0:
                     divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
                     if divergence is not None:
@@ -99,7 +101,7 @@ class FetchRead:
                         data = PartitionData(
                             partition_index=wanted.partition,
                             high_watermark=high_watermark,
-                            last_stable_offset=high_watermark,
+                            last_stable_offset=stable_offset,
                             log_start_offset=log_start_offset,
                             diverging_epoch=EpochEndOffset(epoch=divergence.leader_epoch, end_offset=divergence.offset),
                             aborted_transactions=[] if committed else None,
@@ -118,7 +120,7 @@ class FetchRead:
                     data = PartitionData(
                         partition_index=wanted.partition,
                         high_watermark=high_watermark,
-                        last_stable_offset=high_watermark,
+                        last_stable_offset=stable_offset,
                         log_start_offset=log_start_offset,
                         aborted_transactions=[] if committed else None,
                         records=b"",
@@ -133,12 +135,18 @@ class FetchRead:
                 total += size
                 left = left - size if left > size else 0
                 ranges = info.ranges
+                aborted: list[AbortedTransaction] | None = None
+                if committed:
+                    aborted = [
+                        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                        for txn in (partition.aborted(wanted.fetch_offset, info.records_end_offset) if size else ())
+                    ]
                 data = PartitionData(
                     partition_index=wanted.partition,
                     high_watermark=high_watermark,
-                    last_stable_offset=high_watermark,
+                    last_stable_offset=stable_offset,
                     log_start_offset=log_start_offset,
-                    aborted_transactions=[] if committed else None,
+                    aborted_transactions=aborted,
                     records=ranges[0] if ranges else b"",
                 )
                 found.append((wanted, data, size))

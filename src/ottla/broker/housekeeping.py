@@ -56,6 +56,7 @@ class Housekeeping:
         self._every(settings.int("log.flush.start.offset.checkpoint.interval.ms"), self._log_starts, first_ms=delay_ms)
         self._every(settings.int("replica.high.watermark.checkpoint.interval.ms"), self._high_watermarks)
         self._every(REMOVAL_TICK_MS, self._remove)
+        self._every(settings.int("producer.id.expiration.check.interval.ms"), self._expire_producers)
         if idle_ms >= 0:
             self._every(max(10, min(idle_ms // 4, IDLE_TICK_MS)), self._sweep)
         self.cleaner.start()
@@ -101,6 +102,15 @@ class Housekeeping:
                     len(removed),
                     partition.log.log_start_offset,
                 )
+                await asyncio.sleep(0)
+
+    async def _expire_producers(self) -> None:
+        """Producers that have been silent for `producer.id.expiration.ms` are forgotten (I06)."""
+        clock = self._broker.world.clock
+        for partition in self._broker.partitions.online():
+            producers = partition.log.producers
+            if len(producers):
+                producers.expire(clock.now_ms(), self._broker.settings.int("producer.id.expiration.ms"))
                 await asyncio.sleep(0)
 
     async def _remove(self) -> None:

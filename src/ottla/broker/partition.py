@@ -12,9 +12,11 @@ be waiting for is reported to `on_progress`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.validate import Rules, check
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, OffsetAndEpoch, TopicPartition
@@ -22,8 +24,22 @@ from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, OffsetAndEpoch, Topi
 if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
     from ottla.storage.data_dir import DataDir
+    from ottla.storage.txn_index import AbortedTxn
 
 ACKS_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What a partition has to know of the transaction that records are written in."""
+
+    verified: bool
+    """Its coordinator says that the partition is part of it. Needed for the first records only (T10)."""
+    bumps_epochs: bool = False
+    """Of transaction version 2: its epoch is its own, and its sequences begin at 0."""
+
+
+NO_TRANSACTION = Transaction(verified=False)
 
 
 class Partition:
@@ -125,30 +141,89 @@ class Partition:
 
     # Write
 
-    def append(self, records: Buffer, required_acks: int, now_ms: int) -> AppendInfo:
-        """Append what a producer sent, as leader. The records are checked; KafkaError means that nothing was kept."""
+    def append(
+        self,
+        records: Buffer,
+        required_acks: int,
+        now_ms: int,
+        *,
+        from_client: bool = True,
+        transaction: Transaction | None = None,
+    ) -> AppendInfo:
+        """Append what a producer sent, as leader. The records are checked; KafkaError means that nothing was kept.
+
+        Transactional records need to say of which transaction they are; a coordinator's own (not `from_client`) need not.
+        """
         if self._offline or not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.isr)} replicas in sync, min.insync.replicas={self.min_insync_replicas}",
-            )
-        checked = check(records, self.rules, now_ms)
-        if checked.batches[0].is_transactional:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+            raise self._not_enough_replicas()
+        checked = check(records, self.rules, now_ms, from_client)
+        if transaction is None:
+            if from_client and checked.batches[0].attributes & TRANSACTIONAL_BIT:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
+                )
+            transaction = NO_TRANSACTION
         try:
             log = self.log
-            info = log.append(checked, self.leader_epoch, now_ms)
-            if info.rolled:
-                self._flush_requested[self] = None
-            if log.unflushed_messages >= log.config.flush_messages:
-                # Asked for by the settings: acknowledged records are then on the disk (F14).
-                log.flush(now_ms)
+            info = log.append(
+                checked,
+                self.leader_epoch,
+                now_ms,
+                from_client=from_client,
+                verified=transaction.verified,
+                bumps_epochs=transaction.bumps_epochs,
+            )
+            self._after_append(info, now_ms)
         except OSError as error:
             raise self._failed(error) from error
         self._advance_high_watermark()
         return info
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """Append the marker that ends a producer's transaction, as leader (T12). It counts once the high watermark is past it."""
+        self.check_leader()
+        if len(self.isr) < self.min_insync_replicas:
+            raise self._not_enough_replicas()
+        try:
+            info = self.log.append_marker(
+                producer_id,
+                producer_epoch,
+                commit=commit,
+                coordinator_epoch=coordinator_epoch,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                transaction_version=transaction_version,
+            )
+            self._after_append(info, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._advance_high_watermark()
+        return info
+
+    def _after_append(self, info: AppendInfo, now_ms: int) -> None:
+        log = self.log
+        if info.rolled:
+            self._flush_requested[self] = None
+        if log.unflushed_messages >= log.config.flush_messages:
+            # Asked for by the settings: acknowledged records are then on the disk (F14).
+            log.flush(now_ms)
+
+    def _not_enough_replicas(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self.topic_partition} has {len(self.isr)} replicas in sync, min.insync.replicas={self.min_insync_replicas}",
+        )
 
     def _advance_high_watermark(self) -> None:
         log = self.log
@@ -181,11 +256,18 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Up to where every transaction is decided. Without transactions that is all that may be read."""
-        return self.log.high_watermark
+        return self.log.last_stable_offset
 
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
         try:
             return self.log.read(offset, max_bytes, end_offset, min_one_batch)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions of which records may lie in a range (T02)."""
+        try:
+            return self.log.aborted(start_offset, end_offset)
         except OSError as error:
             raise self._failed(error) from error
 

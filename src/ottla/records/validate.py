@@ -96,10 +96,13 @@ class RecordsRefused(KafkaError):
         self.record_errors: list[tuple[int, str | None]] = record_errors if record_errors is not None else []
 
 
-def check(records: Buffer, rules: Rules, now_ms: int) -> Checked:
-    """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused."""
+def check(records: Buffer, rules: Rules, now_ms: int, from_client: bool = True) -> Checked:
+    """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused.
+
+    Not `from_client` are the records of a coordinator here: written in a producer's name, without a sequence.
+    """
     info = _only_batch(records)
-    _check_header(records, info, rules)
+    _check_header(records, info, rules, from_client)
     codec = info.codec
     section = _unpack(memoryview(records)[RECORDS_AT:], codec, rules)
     found = _check_records(section, info, rules, now_ms)
@@ -147,7 +150,7 @@ def _only_batch(records: Buffer) -> BatchInfo:
     return info
 
 
-def _check_header(records: Buffer, info: BatchInfo, rules: Rules) -> None:
+def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: bool) -> None:
     if info.base_offset != 0:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset must be 0, it is {info.base_offset}")
     if info.size > rules.max_message_bytes:
@@ -167,7 +170,7 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules) -> None:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"attributes {info.attributes & 0xFFFF:#06x} are not for clients")
     if info.producer_id < NO_PRODUCER_ID:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"there is no producer id {info.producer_id}")
-    if info.has_producer_id and (info.base_sequence < 0 or info.producer_epoch < 0):
+    if info.has_producer_id and (info.producer_epoch < 0 or (from_client and info.base_sequence < 0)):
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
             f"producer id {info.producer_id} with epoch {info.producer_epoch} and sequence {info.base_sequence}",
