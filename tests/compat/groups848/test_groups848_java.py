@@ -215,6 +215,32 @@ def test_a_mixed_group_of_java_and_librdkafka_in_migration(
     assert not ledger.twice
 
 
+def test_cooperative_members_go_on_reading_while_their_group_goes_over(
+    verifiable: Callable[..., Verifiable],
+    filled: Callable[..., str],
+    ledger: Any,
+    eventually: Callable[..., None],
+    servers: str,
+    group: str,
+) -> None:
+    """Java's cooperative consumers (G05): who has to give up some keeps the others."""
+    topic = filled(partitions=6, each=10)
+    cooperative = ("--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor")
+    old = [verifiable(f"old{number}", topic, *cooperative, protocol="classic") for number in range(2)]
+    eventually(lambda: [len(one.owned) for one in old] == [3, 3])
+    had = [one.owned for one in old]
+    new = verifiable("new", topic)
+    eventually(lambda: [len(one.owned) for one in (*old, new)] == [2, 2, 2])
+    assert all(one.owned < before for one, before in zip(old, had, strict=True))
+    assert re.search(rf"{group}\s+Consumer", tool(servers, "--list", "--type"))
+    new.close(signal.SIGKILL)
+    eventually(lambda: [len(one.owned) for one in old] == [3, 3], what="after the session of the one that died")
+    assert re.search(rf"{group}\s+Classic", tool(servers, "--list", "--type"))
+    eventually(lambda: len(ledger.read) == 60)
+    assert not ledger.twice
+    assert not [problem for one in old for problem in one.problems]
+
+
 def test_kafka_reads_the_records_of_such_groups(tmp_path: Path) -> None:
     """DumpLogSegments with Kafka's own decoder: every kind of record of the new protocol, field by field."""
     with running("ottla", log_dirs=str(tmp_path), offsets_topic_num_partitions=1, log_flush_interval_messages=1) as subject:

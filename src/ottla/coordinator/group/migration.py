@@ -98,7 +98,9 @@ def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes,
     for member in group.members.values():
         assignment = read_assignment(member.assignment)
         if assignment.user_data:
-            raise _cannot_upgrade(group, "an unsupported custom assignor is in use")
+            raise _cannot_upgrade(
+                group, "its assignor keeps data of its own in the assignment; switch to one that does not, such as range"
+            )
         if not member.assignment and group.state is not State.STABLE:
             forgot.append(member)
         else:

@@ -223,7 +223,7 @@ def test_what_classic_members_are_refused_for(host: Any, options: dict[str, Any]
         ({"consumer_size_max": 1}, {}, None, "exceeds the consumer group maximum size"),
         ({}, {"protocol_type": "connect"}, None, "does not use the consumer embedded protocol"),
         ({}, {"protocols": {"range": b"?"}}, None, "embedded consumer protocol is malformed"),
-        ({}, {}, b"own", "custom assignor"),
+        ({}, {}, b"own", "data of its own"),
     ],
 )
 def test_what_is_not_upgraded_stays_as_it_is(
