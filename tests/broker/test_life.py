@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import shutil
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -177,6 +178,29 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(ground: G
         assert await end_of(client) == (0, 0)
         client.close()
         await broker.stop()
+
+    ground.play(main)
+
+
+def test_files_that_belong_to_no_topic_are_set_aside_and_kept(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, file_delete_delay_ms="0")
+        client = await ground.client(broker)
+        assert await produce(client) == 0
+        client.close()
+        await broker.stop()
+        data = ground.path / "data"
+        shutil.copytree(data / "t-0", data / "stranger-0")
+        for _ in range(2):
+            broker = ground.broker()
+            await broker.start()
+            assert list(broker.image.topics) == ["t"]
+            await broker.stop()
+        [kept] = data.glob("stranger-0.*-stray")
+        written = "00000000000000000000.log"
+        assert (kept / written).read_bytes() == (data / "t-0" / written).read_bytes() != b""
 
     ground.play(main)
 

@@ -145,7 +145,7 @@ class Broker:
         self._undo.append(self.coordinators.close)
         await self._listen()
         await self._start_controller()
-        self.partitions.remove_strays()
+        self.partitions.set_strays_aside()
         self.housekeeping = Housekeeping(self)
         self.housekeeping.start()
         self._undo.append(self.housekeeping.stop)

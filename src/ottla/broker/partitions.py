@@ -319,15 +319,20 @@ class Partitions:
         self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
         return due
 
-    def remove_strays(self) -> None:
-        """Logs on disk whose topic is not in the image: what a deletion left behind when the broker stopped in its middle."""
+    def set_strays_aside(self) -> None:
+        """Logs on disk whose topic is not in the image: a deletion that a crash cut short, or files that somebody put here.
+
+        Nobody can tell which, so they are renamed as Kafka does and kept: only a person may remove them.
+        """
         for data_dir in self.online_dirs():
             for key, log in list(data_dir.logs.items()):
                 if key in self._by_key or log.closed:
                     continue
-                logger.info("%s in %s belongs to no topic: removing it", key, data_dir.path)
                 try:
-                    self._doom(data_dir.delete_log(key), log)
+                    path = data_dir.set_aside(key)
+                    logger.warning(
+                        "%s in %s belongs to no topic; kept as %s: remove it if nobody needs it", key, data_dir.path, path
+                    )
                 except OSError as error:
                     self.directory_failed(data_dir, error)
                     break

@@ -28,7 +28,7 @@ def plan_topic(image: ClusterImage, settings: BrokerSettings, topic_id: bytes, n
     if new.name == "__cluster_metadata":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "__cluster_metadata is kept for Kafka's own controllers")
     if new.name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {new.name} exists already")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
     _check_collision(image, new.name)
     problems = topic_config_problems(new.config, settings)
     if problems:

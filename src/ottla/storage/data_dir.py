@@ -41,6 +41,7 @@ from ottla.storage.names import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICA_SWAP,
+    STRAY_DIR,
     future_dir,
     parse_future_dir,
     parse_partition_dir,
@@ -333,10 +334,17 @@ class DataDir:
 
     def delete_log(self, topic_partition: TopicPartition) -> str:
         """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
+        return self._retire(topic_partition, DELETE_DIR)
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Take a log that belongs to no topic out of service, and keep it. Returns the renamed directory."""
+        return self._retire(topic_partition, STRAY_DIR)
+
+    def _retire(self, topic_partition: TopicPartition, suffix: str) -> str:
         log = self.logs.pop(topic_partition)
         self.deleted.append(topic_partition)
         self._gone.add(topic_partition)
-        return log.delete()
+        return log.delete(suffix)
 
     # --- checkpoints
 

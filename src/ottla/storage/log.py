@@ -30,13 +30,14 @@ from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.names import (
     CLEANED,
+    DELETE_DIR,
     OFFSET_INDEX,
     PARTITION_METADATA,
     SEGMENT_SUFFIXES,
     SWAP,
     TIME_INDEX,
     TXN_INDEX,
-    delete_dir,
+    retired_dir,
 )
 from ottla.storage.offset_index import INT32_MAX
 from ottla.storage.producer_replay import feed, rebuild
@@ -843,11 +844,11 @@ class Log:
         for segment in self._segments:
             segment.use_cache(cache)
 
-    def delete(self) -> str:
+    def delete(self, suffix: str = DELETE_DIR) -> str:
         """Rename the directory so that it is no partition's any more. Returns its path, for `remove_tree` later."""
         self.closed = True
         parent = self.dir.rpartition("/")[0]
-        path = f"{parent}/{delete_dir(self.topic_partition, self._random.bytes(16))}"
+        path = f"{parent}/{retired_dir(self.topic_partition, self._random.bytes(16), suffix)}"
         self._disk.rename(self.dir, path)
         self._disk.flush_dir(parent)
         self._deleted.clear()

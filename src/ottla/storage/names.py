@@ -65,9 +65,9 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     return TopicPartition(match["topic"], int(match["partition"])) if match else None
 
 
-def delete_dir(partition: TopicPartition, unique: bytes) -> str:
-    """The name under which a deleted log waits for its removal; the topic is shortened where the file system needs it."""
-    tail = f"-{partition.partition}.{unique.hex()}{DELETE_DIR}"
+def retired_dir(partition: TopicPartition, unique: bytes, suffix: str) -> str:
+    """The name of a log out of service (`-delete`, `-stray`); the topic is shortened where the file system needs it."""
+    tail = f"-{partition.partition}.{unique.hex()}{suffix}"
     return partition.topic[: _NAME_LENGTH_MAX - len(tail)] + tail
 
 
