@@ -26,6 +26,7 @@ from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
+from ottla.broker.transactions import Transactions
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
@@ -55,6 +56,7 @@ class Broker:
     purgatory: Purgatory
     controller: ControllerHost
     coordinators: Coordinators
+    transactions: Transactions
     store: MetadataStore
 
     def __init__(
@@ -143,6 +145,8 @@ class Broker:
         self._undo.append(self.server.close)
         self.coordinators = Coordinators(self, loop)
         self._undo.append(self.coordinators.close)
+        self.transactions = Transactions(self, loop)
+        self._undo.append(self.transactions.close)
         await self._listen()
         await self._start_controller()
         self.partitions.set_strays_aside()
@@ -315,6 +319,7 @@ class Broker:
         self._image = image
         self.partitions.apply(image)
         self.coordinators.apply(image)
+        self.transactions.apply(image)
 
     def _found_topics(self) -> list[FoundTopic]:
         """The topics whose partitions lie in the data directories."""
@@ -331,6 +336,7 @@ class Broker:
         self.settings = settings
         self.server.limits = _limits(settings)
         self.coordinators.settings_changed(settings)
+        self.transactions.settings_changed(settings)
         for warning in settings.warnings:
             logger.warning("%s", warning)
 

@@ -288,7 +288,7 @@ class ShardHost(Generic[S]):
                     producer_epoch=producer_epoch,
                     transactional=decision.producer is not None,
                 )
-                last_offset = partition.append(batch, ACKS_ALL, now_ms).last_offset
+                last_offset = partition.append(batch, ACKS_ALL, now_ms, from_client=False).last_offset
                 for record in records:
                     shard.replay(record.key, record.value, producer_id)
         except KafkaError as error:

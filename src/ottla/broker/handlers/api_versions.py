@@ -1,7 +1,8 @@
 """ApiVersions: what this broker serves, straight from the table of handlers.
 
 A version that is not served never comes here: `dispatch` answers it with `unsupported_version` in the layout of version 0.
-No feature is finalised, so clients stay with the first transaction protocol.
+The one feature there is has been finalised for good: `transaction.version` 2, so that clients that can raise their epoch with
+every transaction and add partitions by writing to them (KIP-890).
 """
 
 from __future__ import annotations
@@ -10,11 +11,22 @@ import re
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import HANDLERS
+from ottla.broker.transactions import TRANSACTION_VERSION
 from ottla.errors import ErrorCode
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 VERSIONS = (0, 4)
 
+_TRANSACTION_VERSION = "transaction.version"
+_FEATURES_EPOCH = 0
+_FROM_ZERO_SINCE = 4
+"""Clients before it fail at a feature whose lowest level is 0: they do not hear of its range, as in Kafka."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What KIP-511 allows as name and version of a client's software."""
 
@@ -28,7 +40,16 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         api_keys=[
             ApiVersion(api_key=key, min_version=handler.min_version, max_version=handler.max_version)
             for key, handler in sorted(HANDLERS.items())
-        ]
+        ],
+        supported_features=[SupportedFeatureKey(name=_TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION)]
+        if context.version >= _FROM_ZERO_SINCE
+        else [],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=_TRANSACTION_VERSION, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
+            )
+        ],
     )
 
 

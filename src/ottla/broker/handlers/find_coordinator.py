@@ -1,16 +1,18 @@
 """FindCoordinator: where a group or a transaction is coordinated (F37).
 
-The first request for a group creates the topic of offsets, and is answered when that is done: Kafka has the client ask again.
-Transactions and share groups are not served yet: their keys get COORDINATOR_NOT_AVAILABLE, which clients take as "ask again".
+The first request for a group creates the topic of offsets, the first for a transactional id that of transactions; it is answered
+when that is done, where Kafka has the client ask again. Share groups are not served yet: their keys get
+COORDINATOR_NOT_AVAILABLE, which clients take as "ask again".
 Up to version 3 a request has one key and the reply one answer; from 4 on both have lists (KIP-699).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.context import RequestContext
+from ottla.broker.shard_host import ShardHost
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -33,26 +35,27 @@ def handle(
             keys,
             KafkaError(ErrorCode.INVALID_REQUEST, f"version {context.version} knows no coordinator of type {request.key_type}"),
         )
-    if request.key_type != _GROUP:
-        what = ("groups", "transactions", "share groups")[request.key_type]
+    if request.key_type == _SHARE:
         return _answer(
-            context, keys, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this release does not coordinate {what} yet")
+            context, keys, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this release does not coordinate share groups yet")
         )
-    if keys and context.broker.coordinators.known_leader_of(keys[0]) is None:
-        return _after_creation(context, keys)
-    return _answer(context, keys, None)
+    broker = context.broker
+    host: ShardHost[Any] = broker.coordinators if request.key_type == _GROUP else broker.transactions
+    if keys and host.known_leader_of(keys[0]) is None:
+        return _after_creation(context, keys, host)
+    return _answer(context, keys, host)
 
 
-async def _after_creation(context: RequestContext, keys: Sequence[str]) -> FindCoordinatorResponse:
+async def _after_creation(context: RequestContext, keys: Sequence[str], host: ShardHost[Any]) -> FindCoordinatorResponse:
     try:
-        await context.broker.coordinators.leader_of(keys[0])
+        await host.leader_of(keys[0])
     except KafkaError as error:
         return _answer(context, keys, error)
-    return _answer(context, keys, None)
+    return _answer(context, keys, host)
 
 
-def _answer(context: RequestContext, keys: Sequence[str], error: KafkaError | None) -> FindCoordinatorResponse:
-    found = [_find(context, key) if error is None else _nobody(key, error) for key in keys]
+def _answer(context: RequestContext, keys: Sequence[str], host: ShardHost[Any] | KafkaError) -> FindCoordinatorResponse:
+    found = [_nobody(key, host) if isinstance(host, KafkaError) else _find(context, key, host) for key in keys]
     if context.version >= _BATCHED_FROM:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
@@ -65,13 +68,13 @@ def _answer(context: RequestContext, keys: Sequence[str], error: KafkaError | No
     )
 
 
-def _find(context: RequestContext, key: str) -> Coordinator:
+def _find(context: RequestContext, key: str, host: ShardHost[Any]) -> Coordinator:
     broker = context.broker
-    leader_id = broker.coordinators.known_leader_of(key)
+    leader_id = host.known_leader_of(key)
     leader = broker.image.brokers.get(leader_id) if leader_id is not None else None
     endpoint = leader.endpoint(context.listener_name) if leader is not None else None
     if leader is None or endpoint is None:
-        return _nobody(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the group {key} now"))
+        return _nobody(key, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} now"))
     return Coordinator(key=key, node_id=leader.id, host=endpoint.host, port=endpoint.port)
 
 

@@ -4,16 +4,20 @@ acks=0 gets no reply, and an error closes the connection, which is all the produ
 the append, acks=all when the high watermark has passed the records or the time is over (F27).
 Versions 0 to 2 carry message formats that are not stored; they are advertised, because librdkafka takes their absence for an
 ancient broker (KAFKA-18659), and answered with UNSUPPORTED_VERSION. From version 13 on topics are named by id.
-Not yet: transactions. A transactional batch is refused with INVALID_TXN_STATE.
+Transactional records are appended where the transaction's coordinator says that the partition is part of it, or the partition has
+records of it already (T10). From version 12 on asking is adding (KIP-890).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import struct
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import CloseConnection, RequestContext
+from ottla.broker.partition import Transaction
 from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Part
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -21,8 +25,9 @@ from ottla.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from ottla.records.batch import PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
 from ottla.records.validate import RecordsRefused
-from ottla.types import Buffer, TopicPartition
+from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -34,11 +39,78 @@ _ZSTD_FROM = 7
 _TOPIC_IDS_FROM = 13
 _ZSTD = 4
 _ATTRIBUTES_LOW_BYTE = 22
+_BUMPS_EPOCHS_FROM = 12
+_PRODUCER = struct.Struct(">qh")
+
+Refusals = Mapping[TopicPartition, KafkaError]
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    refusal = _refusal_of_all(request, context.version)
+    if request.transactional_id is None or refusal is not None:
+        return _append(request, context, refusal, None)
+    try:
+        refusals = _verify(request, request.transactional_id, context)
+    except KafkaError as error:
+        return _append(request, context, error, None)
+    if isinstance(refusals, Mapping):
+        return _append(request, context, None, refusals)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytearray(data.records)  # the request's memory is soon another's
+    return _append_later(request, context, refusals)
+
+
+def _verify(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Refusals | Awaitable[Refusals]:
+    """Ask the coordinator about the partitions that have no records of the transaction yet."""
+    partitions = context.broker.partitions
+    wanted: list[TopicPartition] = []
+    producer: ProducerIdAndEpoch | None = None
+    for topic in request.topic_data:
+        name = partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
+        for data in topic.partition_data:
+            found = _transactional_producer(data.records)
+            if found is None or name is None:
+                continue
+            if producer is not None and found != producer:
+                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "records of two producers in one transactional request")
+            producer = found
+            key = TopicPartition(name, data.index)
+            partition = partitions.find(key)
+            # What cannot be written anyway shall not become part of the transaction.
+            if partition is None or not partition.is_leader or partition.is_offline:
+                continue
+            if not partition.log.producers.has_ongoing_transaction(found.producer_id):
+                wanted.append(key)
+    if producer is None or not wanted:
+        return {}
+    return context.broker.transactions.verify(transactional_id, *producer, wanted, "produce", context.version)
+
+
+def _transactional_producer(records: Part | None) -> ProducerIdAndEpoch | None:
+    """Who wrote a transactional batch; None of another, or of what is none."""
+    if not isinstance(records, Buffer) or len(records) < RECORDS_AT:
+        return None
+    if not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+        return None
+    producer_id, epoch = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
+    return ProducerIdAndEpoch(producer_id, epoch) if producer_id > NO_PRODUCER_ID else None
+
+
+async def _append_later(
+    request: ProduceRequest, context: RequestContext, refusals: Awaitable[Refusals]
+) -> ProduceResponse | None:
+    answer = _append(request, context, None, await refusals)
+    return answer if answer is None or isinstance(answer, ProduceResponse) else await answer
+
+
+def _append(
+    request: ProduceRequest, context: RequestContext, refusal: KafkaError | None, refusals: Refusals | None
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append to all partitions. `refusal`: none may be written to. `refusals`: of a transaction, those that may not."""
     version, acks, broker = context.version, request.acks, context.broker
-    refusal = _refusal_of_all(request, version)
+    transaction = Transaction(verified=True, bumps_epochs=version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
     partitions = broker.partitions
     now_ms = broker.world.clock.now_ms()
     answers: list[TopicProduceResponse] = []
@@ -61,8 +133,11 @@ def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse 
                     raise KafkaError(
                         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, this is {version}"
                     )
-                partition = partitions.get(TopicPartition(name, data.index))
-                info = partition.append(records, acks, now_ms)
+                key = TopicPartition(name, data.index)
+                if refusals and key in refusals:
+                    raise refusals[key]
+                partition = partitions.get(key)
+                info = partition.append(records, acks, now_ms, transaction=transaction)
             except KafkaError as error:
                 if first_error is None:
                     first_error = error
@@ -158,8 +233,8 @@ def _refusal_of_all(request: ProduceRequest, version: int) -> KafkaError | None:
         )
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {request.acks}")
-    if request.transactional_id is not None:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
+    if request.transactional_id == "":
+        return KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
     return None
 
 

@@ -49,6 +49,10 @@ def _used(
 
 # fmt: off
 USED_BROKER_SETTINGS: Final = table_of((
+    _used("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, valid=at_least(0),
+        doc="For how long a write that begins a transaction waits for the end of the one before."),
+    _used("add.partitions.to.txn.retry.backoff.ms", INT, 20, valid=at_least(1),
+        doc="The pause between two looks at whether the transaction before has ended."),
     _used("advertised.listeners", LIST, None,
         doc="The addresses clients are told to connect to, as NAME://host:port, one for each listener that is to "
             "be reachable. Without it the addresses of `listeners` are told."),
@@ -259,6 +263,8 @@ USED_BROKER_SETTINGS: Final = table_of((
             "fewer brokers makes as many as it has brokers."),
     _used("offsets.topic.segment.bytes", INT, 104857600, valid=at_least(1),
         doc="The size of a segment of the topic of offsets, when it is created."),
+    _used("producer.id.expiration.check.interval.ms", INT, 600000, valid=at_least(1), internal=True,
+        doc="How often producers that have been silent for too long are looked for."),
     _used("producer.id.expiration.ms", INT, 86400000, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="How long an idle producer is remembered: so long compaction keeps its last batch, with or without records."),
     _used("queued.max.request.bytes", LONG, -1,
@@ -268,6 +274,8 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="How many bytes a second a replica is copied with that moves to another data directory."),
     _used("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
         doc="How often the high watermarks are written down."),
+    _used("request.timeout.ms", INT, 30000,
+        doc="How long a change of a transaction waits for the replicas."),
     _used("reserved.broker.max.id", INT, 1000, valid=at_least(0),
         doc="The largest number that may be given as `broker.id`; numbers the broker chooses begin above it."),
     _used("security.inter.broker.protocol", STRING, "PLAINTEXT", valid=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -280,4 +288,26 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The largest request that is read. A larger one closes its connection."),
     _used("socket.send.buffer.bytes", INT, 102400,
         doc="The send buffer of a socket; -1 is the system's own choice."),
+    _used("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, valid=at_least(1),
+        doc="How often transactions past their time are looked for, and aborted."),
+    _used("transaction.max.timeout.ms", INT, 900000, valid=at_least(1),
+        doc="The longest `transaction.timeout.ms` a producer may ask for."),
+    _used("transaction.partition.verification.enable", BOOLEAN, True, mode=CLUSTER_WIDE,
+        doc="Whether a transactional write of a client before KIP-890 is checked against its transaction."),
+    _used("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3600000, valid=at_least(1),
+        doc="How often expired transactional ids are looked for."),
+    _used("transaction.state.log.load.buffer.size", INT, 5242880, valid=at_least(1),
+        doc="How many bytes are read at a time when transactions are loaded."),
+    _used("transaction.state.log.min.isr", INT, 2, valid=at_least(1),
+        doc="How many replicas of the topic of transactions must be in sync for it to be written. Unlike in Kafka, never "
+            "more than it has."),
+    _used("transaction.state.log.num.partitions", INT, 50, valid=at_least(1),
+        doc="The number of partitions of the topic of transactions, when it is created."),
+    _used("transaction.state.log.replication.factor", SHORT, 3, valid=at_least(1),
+        doc="The number of replicas of the topic of transactions, when it is created. Unlike in Kafka, a cluster with "
+            "fewer brokers makes as many as it has brokers."),
+    _used("transaction.state.log.segment.bytes", INT, 104857600, valid=at_least(1),
+        doc="The size of a segment of the topic of transactions, when it is created."),
+    _used("transactional.id.expiration.ms", INT, 604800000, valid=at_least(1),
+        doc="How long a transactional id is remembered that nobody uses."),
 ))

@@ -69,10 +69,24 @@ def test_where_nobody_coordinates(version: int) -> None:
     on_broker(test)
 
 
+@every_version("find_coordinator")
+def test_transactional_ids_have_coordinators_of_their_own(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        broker.coordinators = Coordinators(error=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))  # type: ignore[attr-defined]
+        broker.transactions = Coordinators(known=False)  # type: ignore[attr-defined]
+        if version == 0:  # which has no types: all keys are groups
+            return
+        (found,) = await ask(broker, version, "t", kind=1)
+        assert (found.error_code, found.node_id, found.port) == (0, 1, 9092)
+        (orphan,) = await ask(broker, version, "orphan", kind=1)
+        assert (orphan.error_code, orphan.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+    on_broker(test)
+
+
 def test_types_of_keys() -> None:
     async def test(broker: MetadataBroker) -> None:
         for version, kind, code in (
-            (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
             (1, 2, ErrorCode.INVALID_REQUEST),
             (3, 9, ErrorCode.INVALID_REQUEST),
             (5, 2, ErrorCode.INVALID_REQUEST),

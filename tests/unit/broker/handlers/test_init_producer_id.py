@@ -4,7 +4,7 @@ import asyncio
 
 from admin_kit import MetadataBroker, every_version, on_broker
 
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
@@ -46,11 +46,24 @@ def test_many_at_once_get_different_ids() -> None:
 
 
 @every_version("init_producer_id")
-def test_transactions_are_not_served_yet(version: int) -> None:
+def test_an_empty_transactional_id_is_refused(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        for name, code in (("t", ErrorCode.COORDINATOR_NOT_AVAILABLE), ("", ErrorCode.INVALID_REQUEST)):
-            response = await broker.ask("init_producer_id", version, InitProducerIdRequest(transactional_id=name))
-            assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+        response = await broker.ask("init_producer_id", version, InitProducerIdRequest(transactional_id=""))
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.INVALID_REQUEST, -1, -1)
+
+    on_broker(test)
+
+
+@every_version("init_producer_id")
+def test_a_fenced_producer_hears_it_in_words_of_its_version(version: int) -> None:
+    class Transactions:
+        def ask(self, transactional_id: str, reply: object, question: object) -> object:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    async def test(broker: MetadataBroker) -> None:
+        broker.transactions = Transactions()  # type: ignore[attr-defined]
+        response = await broker.ask("init_producer_id", version, InitProducerIdRequest(transactional_id="t"))
+        assert response.error_code == (ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH)
 
     on_broker(test)
 

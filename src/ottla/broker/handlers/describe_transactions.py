@@ -1,0 +1,36 @@
+"""DescribeTransactions: state, producer, start and partitions of transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.errors import KafkaError
+from ottla.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+
+VERSIONS = (0, 0)
+
+
+def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_describe(transactional_id, context) for transactional_id in request.transactional_ids]
+    )
+
+
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    try:
+        _, shard = context.broker.transactions.shard_for(transactional_id)
+    except KafkaError as error:
+        return TransactionState(transactional_id=transactional_id, error_code=error.code)
+    return shard.describe(transactional_id)
+
+
+def refuse(request: DescribeTransactionsRequest, error: KafkaError) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(transactional_id=transactional_id, error_code=error.code)
+            for transactional_id in request.transactional_ids
+        ]
+    )

@@ -1,0 +1,36 @@
+"""EndTxn: commit or abort (F64, T07).
+
+Answered when the decision is committed to the coordinator's log; the markers follow. From version 5 on the client is one of
+transaction version 2, and the reply tells the producer id and epoch of its next transaction (KIP-890).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import RequestContext
+from ottla.broker.shard_host import Reply
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+VERSIONS = (0, 5)
+
+_FENCED_FROM: Final = 2
+"""The version that knows PRODUCER_FENCED."""
+_VERSION_2_FROM: Final = 5
+
+
+def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+    reply: Reply[EndTxnResponse] = Reply()
+    client_version = 2 if context.version >= _VERSION_2_FROM else 0
+    try:
+        return context.broker.transactions.ask(
+            request.transactional_id,
+            reply,
+            lambda shard, ids, now_ms: shard.end_txn(request, client_version, ids, reply, now_ms),
+        )
+    except KafkaError as error:
+        if error.code == ErrorCode.PRODUCER_FENCED and context.version < _FENCED_FROM:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.detail) from error
+        raise

@@ -1,0 +1,161 @@
+"""TxnOffsetCommit: how far a group has read, told as part of a transaction (F66, T08, T09).
+
+The offsets are pending until the transaction's marker says whether they count. Before they are written, the transaction is asked
+whether this partition of `__consumer_offsets` is part of it; with version 5 (transaction version 2) it is added.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Final
+
+from ottla.broker.context import RequestContext
+from ottla.broker.coordinators import OFFSETS_TOPIC
+from ottla.broker.shard_host import Reply
+from ottla.cluster.image import ClusterImage
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.types import TopicPartition
+
+VERSIONS = (0, 5)
+
+_LOADING_FROM: Final = 2
+"""Clients before it take COORDINATOR_LOAD_IN_PROGRESS for a fatal error."""
+
+
+def handle(
+    request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    refused = _refuse_unknown(request, context.broker.image)
+    if not request.topics:
+        return TxnOffsetCommitResponse(topics=refused)
+    try:
+        answer = _commit(request, context, refused)
+    except KafkaError as error:
+        return _failed(request, error, context.version, refused)
+    return _awaited(answer, request, context, refused) if isinstance(answer, Awaitable) else answer
+
+
+async def _awaited(
+    answer: Awaitable[TxnOffsetCommitResponse],
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    refused: list[TxnOffsetCommitResponseTopic],
+) -> TxnOffsetCommitResponse:
+    try:
+        return await answer
+    except KafkaError as error:
+        return _failed(request, error, context.version, refused)
+
+
+def _commit(
+    request: TxnOffsetCommitRequest, context: RequestContext, refused: list[TxnOffsetCommitResponseTopic]
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    broker = context.broker
+    broker.coordinators.shard_for(request.group_id)
+    offsets = TopicPartition(OFFSETS_TOPIC, broker.coordinators.partition_for(request.group_id))
+    verified = broker.transactions.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [offsets],
+        "txn_offset_commit",
+        context.version,
+    )
+    if isinstance(verified, dict):
+        if verified:
+            raise verified[offsets]
+        return _append(request, context, refused)
+    return _after_verifying(verified, request, context, refused)
+
+
+async def _after_verifying(
+    verified: Awaitable[dict[TopicPartition, KafkaError]],
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
+    refused: list[TxnOffsetCommitResponseTopic],
+) -> TxnOffsetCommitResponse:
+    for error in (await verified).values():
+        raise error
+    answer = _append(request, context, refused)
+    return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+def _append(
+    request: TxnOffsetCommitRequest, context: RequestContext, refused: list[TxnOffsetCommitResponseTopic]
+) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
+    coordinators = context.broker.coordinators
+    hosted, shard = coordinators.shard_for(request.group_id)
+    reply: Reply[TxnOffsetCommitResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
+    decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now_ms())
+    return coordinators.reply_of(hosted, reply, decision)
+
+
+def _refuse_unknown(request: TxnOffsetCommitRequest, image: ClusterImage) -> list[TxnOffsetCommitResponseTopic]:
+    """Take what does not exist out of the request, and return the answers to it."""
+    refused: list[TxnOffsetCommitResponseTopic] = []
+    kept: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        count = len(known.partitions) if known is not None else 0
+        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        if unknown:
+            refused.append(
+                TxnOffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        TxnOffsetCommitResponsePartition(
+                            partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                        )
+                        for each in unknown
+                    ],
+                )
+            )
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            kept.append(topic)
+    request.topics = kept
+    return refused
+
+
+def _merged(response: TxnOffsetCommitResponse, refused: list[TxnOffsetCommitResponseTopic]) -> TxnOffsetCommitResponse:
+    by_name = {topic.name: topic for topic in response.topics}
+    for topic in refused:
+        if topic.name in by_name:
+            by_name[topic.name].partitions += topic.partitions
+        else:
+            response.topics.append(topic)
+    return response
+
+
+def _failed(
+    request: TxnOffsetCommitRequest, error: KafkaError, version: int, refused: list[TxnOffsetCommitResponseTopic]
+) -> TxnOffsetCommitResponse:
+    code = error.code
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return _merged(refuse(request, KafkaError(code, error.detail)), refused)
+
+
+def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
