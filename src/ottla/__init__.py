@@ -7,8 +7,8 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """`import ottla; ottla.testing.Broker()` works, and `import ottla` alone loads nothing."""
-    if name == "testing":
+    if name in ("client", "testing"):
         import importlib
 
-        return importlib.import_module("ottla.testing")
+        return importlib.import_module(f"ottla.{name}")
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")
