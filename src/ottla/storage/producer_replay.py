@@ -2,21 +2,28 @@
 
 Owns: the way back. A snapshot, if there is one that can be believed, and the headers of all batches behind it give the state that
 the log had when it was written (L05, I05). Nothing is judged here: what is in the log is in the log.
+
+A snapshot has only the last batch of each producer. The four before it are looked for in the log, not far back: a producer that
+had five in flight when the broker stopped sends all of them again, and Kafka would know one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from ottla.records.batch import BatchInfo, read_batch_header
+from ottla.errors import KafkaError, MalformedInput
+from ottla.records.batch import BatchInfo, read_batch_header, scan_batches
 from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch_of
 from ottla.records.record import Record, read_records
 from ottla.storage.config import INT64_MAX
-from ottla.storage.producer_state import ProducerStates
+from ottla.storage.producer_state import BATCHES_KEPT, ProducerStates, written
 from ottla.storage.scan import scan_file
 from ottla.storage.segment import Segment
 from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
+
+RECALL_BYTES: Final = 1 << 20
 
 
 def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> AbortedTxn | None:
@@ -74,9 +81,32 @@ def rebuild(
     else:
         start_offset, producers = found
         states.restore(producers)
+        _recall(states, segments, start_offset)
     for segment in segments:
         if segment.end_offset > start_offset and segment.base_offset < end_offset:
             replay(states, segment, max(start_offset, log_start_offset), end_offset)
+
+
+def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
+    """Find earlier batches of the producers in a snapshot, in the log before it."""
+    lacking = {producer.producer_id for producer in states if 0 < len(producer.batches) < BATCHES_KEPT}
+    left = RECALL_BYTES
+    for segment in reversed(segments):
+        if left <= 0 or not lacking:
+            break
+        if segment.base_offset >= offset or not segment.size:
+            continue
+        try:
+            end = segment.size if segment.end_offset <= offset else segment.find(offset)
+            start = segment.index.position_before(max(end - left, 0))
+            batches, _ = scan_batches(segment.file.read(start, min(end - start, 2 * RECALL_BYTES)))
+        except (KafkaError, MalformedInput):
+            break  # whoever reads that place will hear of it
+        left -= end - start
+        for info in reversed(batches):
+            producer = states.get(info.producer_id) if info.producer_id in lacking and not info.is_control else None
+            if producer is not None and info.base_offset < offset and not producer.recall(info.producer_epoch, written(info)):
+                lacking.discard(info.producer_id)
 
 
 def mend_txn_index(

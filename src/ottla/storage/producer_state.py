@@ -41,6 +41,11 @@ class Written(NamedTuple):
     """The largest of its records: under LogAppendTime the time of the append."""
 
 
+def written(batch: BatchInfo) -> Written:
+    offset = batch.base_offset
+    return Written(batch.base_sequence, batch.last_sequence, offset, offset + batch.last_offset_delta, batch.max_timestamp)
+
+
 class Producer:
     __slots__ = (
         "batches",
@@ -88,6 +93,19 @@ class Producer:
         self.batches.append(written)
         self.next_sequence = (written.last_sequence + 1) & SEQUENCE_MAX
         self.known_sequences = min(self.known_sequences + count, SEQUENCE_MAX)
+
+    def recall(self, epoch: int, earlier: Written) -> bool:
+        """A batch that stands in the log at or before the first that is known. False: none before it will be of use."""
+        first = self.batches[0]
+        if earlier.last_offset >= first.first_offset:
+            return True
+        if epoch != self.epoch or len(self.batches) == BATCHES_KEPT or earlier.first_sequence < 0:
+            return False
+        if (earlier.last_sequence + 1) & SEQUENCE_MAX != first.first_sequence:
+            return False
+        self.batches.appendleft(earlier)
+        self.known_sequences += earlier.last_offset - earlier.first_offset + 1
+        return True
 
     def facts(self) -> tuple[object, ...]:
         """All that counts, for comparing."""
@@ -267,9 +285,7 @@ class ProducerStates:
         if producer.epoch != batch.producer_epoch:
             producer.begin_epoch(batch.producer_epoch)
         offset = batch.base_offset
-        producer.add(
-            Written(batch.base_sequence, batch.last_sequence, offset, offset + batch.last_offset_delta, batch.max_timestamp)
-        )
+        producer.add(written(batch))
         producer.last_timestamp = batch.max_timestamp
         if batch.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
             producer.txn_first_offset = offset
