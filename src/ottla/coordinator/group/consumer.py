@@ -26,7 +26,8 @@ from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer_change import Change, Setting
 from ottla.coordinator.group.consumer_classic import ClassicMembers
-from ottla.coordinator.group.consumer_group import ConsumerGroup, ResolvedPattern
+from ottla.coordinator.group.consumer_describe import described
+from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
@@ -36,14 +37,13 @@ from ottla.coordinator.group.consumer_member import (
     Owned,
     check_instance,
 )
+from ottla.coordinator.group.consumer_request import UNCHANGED, check_epoch, check_request
 from ottla.coordinator.group.consumer_watch import Watch
 from ottla.coordinator.group.group import Caller, Group, Groups, GroupType, Topics
 from ottla.coordinator.group.subscription import MetadataHashes, topics_of_all
-from ottla.coordinator.shard import CoordinatorRecord, Decision, TimerKey, Token, replied
+from ottla.coordinator.shard import Decision, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.internal.group_records import decode_record
-from ottla.protocol.messages.consumer_group_describe import Assignment as DescribedAssignment
-from ottla.protocol.messages.consumer_group_describe import DescribedGroup, Member, TopicPartitions
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup
 from ottla.protocol.messages.consumer_group_heartbeat import Assignment as HeartbeatAssignment
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -56,12 +56,6 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 logger = logging.getLogger(__name__)
-
-_MEMBER_ID_FROM: Final = 1
-"""The version from which members make their ids themselves (KIP-1082)."""
-_CLASSIC_MEMBER: Final = 0
-_CONSUMER_MEMBER: Final = 1
-_UNCHANGED: Final = -1
 
 
 class Consumer:
@@ -91,7 +85,7 @@ class Consumer:
             self._extend_session(decision, group, group.members[request.member_id], now_ms)
             return decision.reply(token, self._response(request.member_id, request.member_epoch))
         try:
-            self._check(request, caller.version)
+            check_request(request, caller.version, self._groups.config)
             if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
                 return self._leave(request, token, now_ms)
             return self._join_or_stay(request, caller, token, now_ms)
@@ -105,7 +99,7 @@ class Consumer:
             member is not None
             and request.member_epoch == member.epoch
             and request.member_epoch > JOINING_EPOCH
-            and request.rebalance_timeout_ms == _UNCHANGED
+            and request.rebalance_timeout_ms == UNCHANGED
             and request.subscribed_topic_names is None
             and request.subscribed_topic_regex is None
             and request.server_assignor is None
@@ -119,34 +113,6 @@ class Consumer:
             and self.watch(group.group_id).looked_at is self._groups.topics
             and not (group.patterns and self._patterns_are_old(group.group_id, now_ms))
         )
-
-    def _check(self, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-        if "consumer" not in self._groups.config.rebalance_protocols:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
-        epoch = request.member_epoch
-        if version >= _MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
-            _not_blank(request.member_id, "MemberId")
-        _not_blank(request.group_id, "GroupId")
-        _not_blank(request.instance_id, "InstanceId")
-        _not_blank(request.rack_id, "RackId")
-        if epoch == JOINING_EPOCH:
-            if request.rebalance_timeout_ms == _UNCHANGED:
-                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-            if request.topic_partitions is None or request.topic_partitions:
-                raise _invalid("TopicPartitions must be empty when (re-)joining.")
-            if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-                raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
-        elif epoch == LEAVING_STATIC_EPOCH:
-            if request.instance_id is None:
-                raise _invalid("InstanceId can't be null.")
-        elif epoch < LEAVING_STATIC_EPOCH:
-            raise _invalid("MemberEpoch is invalid.")
-        assignors = enabled(self._groups.config.consumer_assignors)
-        if request.server_assignor is not None and request.server_assignor not in assignors:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
-            )
 
     def _join_or_stay(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
         is_joining = request.member_epoch == JOINING_EPOCH
@@ -163,7 +129,7 @@ class Consumer:
             instance_id=_or(request.instance_id, before.instance_id),
             rack_id=_or(request.rack_id, before.rack_id),
             rebalance_timeout_ms=(
-                before.rebalance_timeout_ms if request.rebalance_timeout_ms == _UNCHANGED else request.rebalance_timeout_ms
+                before.rebalance_timeout_ms if request.rebalance_timeout_ms == UNCHANGED else request.rebalance_timeout_ms
             ),
             server_assignor=_or(request.server_assignor, before.server_assignor),
             topic_names=(
@@ -189,7 +155,7 @@ class Consumer:
             logger.info("group %s: %s joins at group epoch %d", group.group_id, member_id, change.epoch)
         response = self._response(member_id, change.member.epoch)
         says_all = (
-            request.rebalance_timeout_ms != _UNCHANGED
+            request.rebalance_timeout_ms != UNCHANGED
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
@@ -215,7 +181,7 @@ class Consumer:
         decision.records += written
         draft = ConsumerGroup(group_id)
         for record in written:
-            _replay_into(draft, record)
+            draft.replay_record(record)
         return draft, found
 
     def check_room(self, group: ConsumerGroup, member_id: str) -> None:
@@ -236,7 +202,7 @@ class Consumer:
             member = group.members.get(member_id) if is_joining else group.member(member_id)
             if member is None:
                 return ConsumerMember(member_id), None
-            _check_epoch(member, request.member_epoch, owned)
+            check_epoch(member, request.member_epoch, owned)
             return member, None
         existing = group.static_member(instance_id)
         if is_joining:
@@ -250,7 +216,7 @@ class Consumer:
                 )
             return replace(existing, member_id=member_id, epoch=0, previous_epoch=0), existing
         existing = check_instance(existing, instance_id, member_id)
-        _check_epoch(existing, request.member_epoch, owned)
+        check_epoch(existing, request.member_epoch, owned)
         return existing, None
 
     def _response(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
@@ -430,48 +396,7 @@ class Consumer:
         group = self._groups.by_id.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise _not_found(group_id, group)
-        names = self._groups.topics.topic_names
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state_name,
-            group_epoch=group.epoch,
-            assignment_epoch=group.assignment_epoch,
-            assignor_name=group.assignor(enabled(self._groups.config.consumer_assignors)[0]),
-            members=[
-                Member(
-                    member_id=member.member_id,
-                    instance_id=member.instance_id,
-                    rack_id=member.rack_id,
-                    member_epoch=member.epoch,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    subscribed_topic_names=sorted(member.topic_names),
-                    subscribed_topic_regex=member.pattern,
-                    assignment=DescribedAssignment(
-                        topic_partitions=[
-                            TopicPartitions(
-                                topic_id=topic_id,
-                                topic_name=names[topic_id],
-                                partitions=sorted(
-                                    [*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())]
-                                ),
-                            )
-                            for topic_id in sorted(member.assigned.keys() | member.pending_revocation.keys())
-                            if topic_id in names
-                        ]
-                    ),
-                    target_assignment=DescribedAssignment(
-                        topic_partitions=[
-                            TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(partitions))
-                            for topic_id, partitions in sorted(group.target_of(member.member_id).items())
-                            if topic_id in names
-                        ]
-                    ),
-                    member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
-                )
-                for member in group.members.values()
-            ],
-        )
+        return described(group, self._groups.topics, enabled(self._groups.config.consumer_assignors)[0])
 
     # Replay
 
@@ -489,79 +414,12 @@ class Consumer:
             del by_id[group_id]
             self._watches.pop(group_id, None)
         else:
-            _replay(group, record_type, key, value)
-
-
-def _replay(group: ConsumerGroup, record_type: int, key: Any, value: Any) -> None:
-    """One record of a group that is there."""
-    match record_type:
-        case 3:
-            group.replay_epoch(value.epoch, value.metadata_hash)
-        case 4:
-            group.has_partition_metadata = value is not None
-        case 5:
-            group.replay_member(key.member_id, value)
-        case 6 if value is None:
-            group.replay_target_epoch(-1, 0)
-        case 6:
-            group.replay_target_epoch(value.assignment_epoch, value.assignment_timestamp)
-        case 7:
-            group.replay_target(
-                key.member_id,
-                None if value is None else {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions},
-            )
-        case 8:
-            group.replay_current(key.member_id, value)
-        case 16:
-            group.replay_pattern(
-                key.regular_expression,
-                None if value is None else ResolvedPattern(frozenset(value.topics), value.timestamp),
-            )
-
-
-def _replay_into(draft: ConsumerGroup, record: CoordinatorRecord) -> None:
-    decoded = decode_record(record.key, record.value)
-    assert decoded is not None
-    record_type, key, value = decoded
-    if record_type in Consumer.record_types:
-        _replay(draft, record_type, key, value)
-
-
-def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    if epoch in (JOINING_EPOCH, member.epoch):
-        return
-    if epoch > member.epoch:
-        raise _fenced("greater", epoch, member)
-    if epoch != member.previous_epoch or not _is_part_of(owned, member.assigned):
-        raise _fenced("smaller", epoch, member)
-
-
-def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
-    if owned is None:
-        return False
-    return all(partitions <= assigned.get(topic, {}).keys() for topic, partitions in owned.items())
-
-
-def _fenced(how: str, epoch: int, member: ConsumerMember) -> KafkaError:
-    return KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
-    )
+            group.replay(record_type, key, value)
 
 
 def _not_found(group_id: str, found: Group | None) -> KafkaError:
     detail = f"Group {group_id} not found." if found is None else f"Group {group_id} is not a consumer group."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, detail)
-
-
-def _invalid(detail: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, detail)
-
-
-def _not_blank(text: str | None, name: str) -> None:
-    if text is not None and not text.strip():
-        raise _invalid(f"{name} can't be empty.")
 
 
 def _or(said: str | None, before: str | None) -> str | None:

@@ -38,6 +38,7 @@ from ottla.protocol.internal.group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
     CurrentTopicPartitions,
+    decode_record,
 )
 
 if TYPE_CHECKING:
@@ -194,13 +195,6 @@ class ConsumerGroup:
     def target_of(self, member_id: str) -> Assignment:
         return self.target.get(member_id, NO_ASSIGNMENT)
 
-    @property
-    def classic_members(self) -> int:
-        return sum(member.classic is not None for member in self.members.values())
-
-    def users_of_pattern(self, expression: str) -> int:
-        return sum(member.pattern == expression for member in self.members.values())
-
     def assignor(self, default: str) -> str:
         return assignor_for(self.members, default)
 
@@ -216,11 +210,42 @@ class ConsumerGroup:
 
     # Replay
 
-    def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
+    def replay_record(self, record: CoordinatorRecord) -> None:
+        """As from the log. What belongs to another kind of group is passed over."""
+        decoded = decode_record(record.key, record.value)
+        assert decoded is not None
+        self.replay(*decoded)
+
+    def replay(self, record_type: int, key: Any, value: Any) -> None:
+        """One record of a group that is there: its own end (no epoch) is its owner's business."""
+        match record_type:
+            case 3:
+                self._epoch_record(value.epoch, value.metadata_hash)
+            case 4:
+                self.has_partition_metadata = value is not None
+            case 5:
+                self._member_record(key.member_id, value)
+            case 6 if value is None:
+                self._target_epoch_record(-1, 0)
+            case 6:
+                self._target_epoch_record(value.assignment_epoch, value.assignment_timestamp)
+            case 7 if value is None:
+                self._target_record(key.member_id, None)
+            case 7:
+                topics = value.topic_partitions
+                self._target_record(key.member_id, {topic.topic_id: frozenset(topic.partitions) for topic in topics})
+            case 8:
+                self._current_record(key.member_id, value)
+            case 16 if value is None:
+                self._pattern_record(key.regular_expression, None)
+            case 16:
+                self._pattern_record(key.regular_expression, ResolvedPattern(frozenset(value.topics), value.timestamp))
+
+    def _epoch_record(self, epoch: int, metadata_hash: int) -> None:
         self.epoch = epoch
         self.metadata_hash = metadata_hash
 
-    def replay_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+    def _member_record(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
         member = self.members.get(member_id)
         if value is None:
             if member is not None:
@@ -252,17 +277,17 @@ class ConsumerGroup:
             self.instances[value.instance_id] = member_id
         self._subscribed = None
 
-    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
+    def _target_record(self, member_id: str, assignment: Assignment | None) -> None:
         if assignment is None:
             self.target.pop(member_id, None)
         else:
             self.target[member_id] = assignment
 
-    def replay_target_epoch(self, epoch: int, now_ms: int) -> None:
+    def _target_epoch_record(self, epoch: int, now_ms: int) -> None:
         self.assignment_epoch = epoch
         self.assignment_ms = now_ms
 
-    def replay_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
+    def _current_record(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         member = self.members.get(member_id)
         if value is None:
             if member is not None:
@@ -301,7 +326,7 @@ class ConsumerGroup:
                 if not owners:
                     del self.owners[topic]
 
-    def replay_pattern(self, expression: str, resolved: ResolvedPattern | None) -> None:
+    def _pattern_record(self, expression: str, resolved: ResolvedPattern | None) -> None:
         if resolved is None:
             self.patterns.pop(expression, None)
         else:

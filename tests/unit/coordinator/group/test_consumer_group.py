@@ -485,3 +485,82 @@ def test_the_classic_description_does_not_know_it(host: Any) -> None:
     host.beat("a", 0, ["t"])
     (described,) = host.shard.describe_groups(["g"], 6)
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# What others have written
+
+
+def _append(host: Any, key: object, value: object) -> None:
+    from ottla.coordinator.shard import CoordinatorRecord
+    from ottla.protocol.internal.group_records import encode_key, encode_value
+
+    record = CoordinatorRecord(encode_key(key), encode_value(value, 0))
+    host.log.append(record)
+    host.shard.replay(record.key, record.value)
+
+
+def test_a_member_in_a_state_of_a_later_version_begins_anew(host: Any) -> None:
+    from ottla.protocol.internal.group_records import (
+        ConsumerGroupCurrentMemberAssignmentKey,
+        ConsumerGroupCurrentMemberAssignmentValue,
+        CurrentTopicPartitions,
+    )
+
+    host.beat("a", 0, ["t"])
+    has = CurrentTopicPartitions(topic_id=b"t".ljust(16, b"\0"), partitions=[0, 1])
+    value = ConsumerGroupCurrentMemberAssignmentValue(member_epoch=2, state=77, assigned_partitions=[has])
+    _append(host, ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a"), value)
+    member = host.consumer_group().members["a"]
+    assert member.state is MemberState.UNKNOWN
+    assert member.assigned == {b"t".ljust(16, b"\0"): {0: 2, 1: 2}}, "partitions without epochs have the member's"
+    assert host.beat("a", 2, owned={"t": [0, 1]}).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    again = host.beat("a", 0, ["t"])
+    assert (again.error_code, given(again)) == (0, {"t": [0, 1, 2, 3]})
+    assert host.consumer_group().state_name == "Stable"
+
+
+def test_the_record_that_version_4_0_kept_of_topics_is_removed(host: Any) -> None:
+    from ottla.protocol.internal.group_records import (
+        ConsumerGroupPartitionMetadataKey,
+        ConsumerGroupPartitionMetadataValue,
+    )
+
+    host.beat("a", 0, ["t"])
+    _append(host, ConsumerGroupPartitionMetadataKey(group_id="g"), ConsumerGroupPartitionMetadataValue())
+    assert host.consumer_group().has_partition_metadata
+    host.set_topics(t=5, u=2)
+    host.beat("a", 2)
+    assert not host.consumer_group().has_partition_metadata
+    assert host.consumer_group().epoch == 3
+
+
+def test_topics_that_changed_while_nobody_coordinated_are_noticed(host: Any) -> None:
+    host.beat("a", 0, ["t"], pattern="[uv]")
+    host.beat("b", 0, ["t"])
+    settle(host, "a", "b")
+    host.reload()
+    written = len(host.log)
+    assert host.beat("b", 3).error_code == 0
+    assert len(host.log) == written, "nothing changed"
+    host.set_topics(t=6, u=2, v=1)
+    host.reload()
+    host.beat("b", 3)
+    assert host.consumer_group().epoch == 4
+    settle(host, "a", "b")
+    assert len(assigned(host, "a") | assigned(host, "b")) == 6
+    assert assigned(host, "a", "v") == {0}
+
+
+def test_patterns_are_looked_at_again_from_time_to_time(new_host: Callable[..., Any]) -> None:
+    """Who may see which topic can change without the topics: Kafka's interval is kept."""
+    host = new_host(consumer_assignment_interval_ms=0, consumer_regex_refresh_interval_ms=20_000)
+    host.set_topics(t=1)
+    host.beat("a", 0, pattern="t")
+    watch = host.shard.consumer.watch("g")
+    resolved_ms = watch.resolved_ms
+    host.advance(20_000)
+    host.beat("a", 2)
+    assert watch.resolved_ms == resolved_ms
+    host.advance(1)
+    host.beat("a", 2)
+    assert watch.resolved_ms == host.now_ms

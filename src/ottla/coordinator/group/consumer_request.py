@@ -1,0 +1,85 @@
+"""What a ConsumerGroupHeartbeat must be like, and from whom it may come."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.coordinator.group.assignors import Assignment, enabled
+from ottla.coordinator.group.consumer_member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    ConsumerMember,
+    Owned,
+)
+from ottla.coordinator.group.group import GroupConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+UNCHANGED: Final = -1
+"""A rebalance timeout of which nothing is said."""
+_MEMBER_ID_FROM: Final = 1
+"""The version from which members make their ids themselves (KIP-1082)."""
+
+
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> None:
+    """That it says what it must, whatever the group is. KafkaError if not."""
+    if "consumer" not in config.rebalance_protocols:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
+    epoch = request.member_epoch
+    if version >= _MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
+        _not_blank(request.member_id, "MemberId")
+    _not_blank(request.group_id, "GroupId")
+    _not_blank(request.instance_id, "InstanceId")
+    _not_blank(request.rack_id, "RackId")
+    if epoch == JOINING_EPOCH:
+        if request.rebalance_timeout_ms == UNCHANGED:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+    elif epoch == LEAVING_STATIC_EPOCH:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVING_STATIC_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    assignors = enabled(config.consumer_assignors)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
+    """That the member is where it is known to be, or where it was before a reply it missed. KafkaError if not."""
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch > member.epoch:
+        raise _fenced("greater", epoch, member)
+    if epoch != member.previous_epoch or not _is_part_of(owned, member.assigned):
+        raise _fenced("smaller", epoch, member)
+
+
+def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
+    if owned is None:
+        return False
+    return all(partitions <= assigned.get(topic, {}).keys() for topic, partitions in owned.items())
+
+
+def _fenced(how: str, epoch: int, member: ConsumerMember) -> KafkaError:
+    return KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _invalid(detail: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, detail)
+
+
+def _not_blank(text: str | None, name: str) -> None:
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
