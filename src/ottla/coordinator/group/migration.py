@@ -83,17 +83,20 @@ def _subscription_of(group: ClassicGroup, member: ClassicMember) -> ConsumerProt
 def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes, frozenset[int]]]:
     """What each member has: its assignment.
 
-    A rebalance that began before the one before it ended has made the group forget the assignments, but cooperative members go
-    on with theirs: then it is what the member said when it joined. No partition is taken for two members'.
+    In a rebalance a member may have more than that. A cooperative one goes on with what it had until it is told of another
+    assignment, and the group forgets assignments when a rebalance begins before the one before has ended. So whoever has not been
+    told yet also has what it said when it joined. No partition is taken for two members'.
     """
-    found: dict[str, dict[bytes, frozenset[int]]] = {}
+    found: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in group.members}
     taken: set[tuple[bytes, int]] = set()
-    forgot: list[ClassicMember] = []
 
     def take(member: ClassicMember, said: dict[bytes, frozenset[int]]) -> None:
-        free = {topic: frozenset(p for p in partitions if (topic, p) not in taken) for topic, partitions in said.items()}
-        found[member.member_id] = {topic: partitions for topic, partitions in free.items() if partitions}
-        taken.update((topic, p) for topic, partitions in free.items() for p in partitions)
+        has = found[member.member_id]
+        for topic, partitions in said.items():
+            free = frozenset(partition for partition in partitions if (topic, partition) not in taken)
+            if free:
+                has[topic] = has.get(topic, frozenset()) | free
+                taken.update((topic, partition) for partition in free)
 
     for member in group.members.values():
         assignment = read_assignment(member.assignment)
@@ -101,12 +104,10 @@ def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes,
             raise _cannot_upgrade(
                 group, "its assignor keeps data of its own in the assignment; switch to one that does not, such as range"
             )
-        if not member.assignment and group.state is not State.STABLE:
-            forgot.append(member)
-        else:
-            take(member, by_topic_id(assignment.assigned_partitions, topics))
-    for member in forgot:
-        take(member, by_topic_id(_subscription_of(group, member).owned_partitions, topics))
+        take(member, by_topic_id(assignment.assigned_partitions, topics))
+    for member in group.members.values():
+        if group.state is not State.STABLE or member.member_id in group.pending_sync:
+            take(member, by_topic_id(_subscription_of(group, member).owned_partitions, topics))
     return found
 
 

@@ -268,6 +268,22 @@ def test_an_upgrade_in_a_rebalance_of_a_rebalance_takes_nothing_from_cooperative
     assert {name: set(members[name].assigned[TOPIC]) for name in held} == {first: {0, 1}, second: {2, 3}}
 
 
+def test_an_upgrade_before_a_cooperative_member_heard_of_its_assignment(host: Any) -> None:
+    """G05: it reads on what the assignment it has not got yet would have it give up (found by a random walk)."""
+    first, second = classic_pair(host)
+    leader = host.group().leader
+    for member_id, owned in ((first, (0, 1)), (second, (2, 3))):
+        host.join(member_id, protocols={"range": says(owned=owned)})
+    follower = second if leader == first else first
+    host.sync(leader, 2, {first: part(0), second: part(3)})
+    assert host.group().state is State.STABLE
+    assert host.beat("c", 0, ["t"]).error_code == 0
+    members = host.consumer_group().members
+    had = {first: {0, 1}, second: {2, 3}}
+    assert set(members[follower].assigned[TOPIC]) == had[follower]
+    assert set(members["c"].assigned.get(TOPIC, ())) <= had[leader], "only what the leader gave up is free"
+
+
 def test_a_group_in_its_first_rebalance_is_upgraded_too(host: Any) -> None:
     member_id, waiting = host.new_member(protocols={"range": says()})
     joined = host.beat("c", 0, ["t"])
