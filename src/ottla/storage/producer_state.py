@@ -98,6 +98,8 @@ class Producer:
         """A batch that stands in the log at or before the first that is known. False: none before it will be of use."""
         first = self.batches[0]
         if earlier.last_offset >= first.first_offset:
+            if earlier.last_offset == first.last_offset:
+                self.batches[0] = earlier  # a snapshot has not its time, but the producer's last
             return True
         if epoch != self.epoch or len(self.batches) == BATCHES_KEPT or earlier.first_sequence < 0:
             return False
