@@ -1,90 +1,180 @@
 """An idempotent producer through kills of the broker (I07, F63, F29): no record twice, none missing, each partition in order.
 
-librdkafka keeps five requests in flight and sends again what was not acknowledged when its connection broke: with every kill some
-of it is in the log already. Segments are small, so that rolls, snapshots and recoveries fall into it; every third time the broker
-stops in order, every other time it dies.
+librdkafka keeps five requests in flight and sends again what was not acknowledged when its connection broke. To be sure that some
+of it is in the log already, replies are swallowed on their way (`Line`) before the broker dies, stops in order, or only the
+connections break. Segments are small, so that rolls, snapshots and recoveries fall into it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from peers import free_ports
 
 from ottla.testing import Broker
 
 TOPIC = "idempotent"
 PARTITIONS = 2
-KILLS = 8
+ROUNDS = 9
 
 
-def test_i07_kills_under_an_idempotent_producer() -> None:
+class Line:
+    """The way between clients and broker, in a thread. It can lose what comes back, and break."""
+
+    def __init__(self, port: int, upstream: int) -> None:
+        self._port, self._upstream = port, upstream
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.mute = False
+        self.swallowed = 0
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,))
+        self._thread.start()
+        assert ready.wait(10)
+
+    def _run(self, ready: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", self._port))
+        ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in self._pumps:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._pumps, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self._upstream)
+        except OSError:
+            writer.transport.abort()
+            return
+        for pump in (self._pump(reader, back, replies=False), self._pump(there, writer, replies=True)):
+            task = asyncio.ensure_future(pump)
+            self._pumps.add(task)
+            task.add_done_callback(self._pumps.discard)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, replies: bool) -> None:
+        self._writers.add(writer)
+        try:
+            while data := await reader.read(1 << 16):
+                if replies and self.mute:
+                    self.swallowed += len(data)
+                    continue
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            self._writers.discard(writer)
+            writer.transport.abort()
+
+    def cut(self) -> None:
+        """Break all connections; what comes back on new ones arrives."""
+
+        def abort() -> None:
+            for writer in list(self._writers):
+                writer.transport.abort()
+            self.mute = False
+
+        self._loop.call_soon_threadsafe(abort)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() -> None:
     chance = random.Random(11)
-    settings = {"log.segment.bytes": 200_000, "log.index.interval.bytes": 1024}
+    line_port, port = free_ports(2)
+    settings = {
+        "log.segment.bytes": 200_000,
+        "log.index.interval.bytes": 1024,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{line_port}",
+    }
     failures: list[str] = []
     acknowledged: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
-    with Broker(settings) as broker:
-        broker.create_topic(TOPIC, PARTITIONS)
-        producer = Producer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "enable.idempotence": True,
-                "batch.num.messages": 20,
-                "linger.ms": 1,
-                "message.timeout.ms": 120_000,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 10,
-            }
-        )
-        stop = threading.Event()
-        sent = [0] * PARTITIONS
+    line = Line(line_port, port)
+    try:
+        with Broker(settings) as broker:
+            broker.create_topic(TOPIC, PARTITIONS)
+            producer = Producer(
+                {
+                    "bootstrap.servers": f"127.0.0.1:{line_port}",
+                    "enable.idempotence": True,
+                    "batch.num.messages": 20,
+                    "linger.ms": 1,
+                    "message.timeout.ms": 120_000,
+                    "reconnect.backoff.max.ms": 100,
+                    "retry.backoff.ms": 10,
+                }
+            )
+            stop = threading.Event()
+            sent = [0] * PARTITIONS
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                failures.append(str(error))
-            else:
-                acknowledged[message.partition()].append(int(message.value().split(b":")[0]))
-
-        def write() -> None:
-            while not stop.is_set():
-                for partition in range(PARTITIONS):
-                    try:
-                        producer.produce(TOPIC, b"%d:" % sent[partition] + bytes(100), partition=partition, on_delivery=delivered)
-                        sent[partition] += 1
-                    except BufferError:
-                        producer.poll(0.05)
-                producer.poll(0)
-                if len(producer) > 2000:
-                    producer.poll(0.01)
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
-            for number in range(KILLS):
-                target = len(acknowledged[0]) + chance.randrange(200, 1500)
-                deadline = time.monotonic() + 60
-                while len(acknowledged[0]) < target:
-                    assert time.monotonic() < deadline, f"no progress: {failures[:3]} {broker.log[-2000:]}"
-                    time.sleep(0.005)
-                if number % 3 == 2:
-                    broker.stop()
+            def delivered(error: KafkaError | None, message: Message) -> None:
+                if error is not None:
+                    failures.append(str(error))
                 else:
-                    broker.kill()
-                broker.start()
-        finally:
-            stop.set()
-            writer.join()
-        assert producer.flush(90) == 0
-        assert failures == []
-        for partition in range(PARTITIONS):
-            numbers = read_all(broker.bootstrap_servers, partition, sent[partition])
-            assert numbers == list(range(sent[partition])), "doubled, lost or out of order"
-            assert acknowledged[partition] == numbers
+                    acknowledged[message.partition()].append(int(message.value().split(b":")[0]))
+
+            def write() -> None:
+                while not stop.is_set():
+                    for partition in range(PARTITIONS):
+                        value = b"%d:" % sent[partition] + bytes(100)
+                        try:
+                            producer.produce(TOPIC, value, partition=partition, on_delivery=delivered)
+                            sent[partition] += 1
+                        except BufferError:
+                            producer.poll(0.05)
+                    producer.poll(0)
+                    if len(producer) > 2000:
+                        producer.poll(0.01)
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            try:
+                for number in range(ROUNDS):
+                    target = len(acknowledged[0]) + chance.randrange(200, 1500)
+                    until(lambda target=target: len(acknowledged[0]) >= target, f"no progress: {failures[:3]}")  # type: ignore[misc]
+                    before = line.swallowed
+                    line.mute = True
+                    until(lambda before=before: line.swallowed > before, "no reply came")  # type: ignore[misc]
+                    time.sleep(chance.random() / 50)
+                    if number % 3 == 0:
+                        broker.kill()
+                    elif number % 3 == 1:
+                        broker.stop()
+                    line.cut()
+                    broker.start()
+            finally:
+                stop.set()
+                writer.join()
+            assert producer.flush(90) == 0
+            assert failures == []
+            for partition in range(PARTITIONS):
+                numbers = read_all(broker.bootstrap_servers, partition)
+                assert numbers == list(range(sent[partition])), "doubled, lost or out of order"
+                assert acknowledged[partition] == numbers
+    finally:
+        line.close()
 
 
-def read_all(bootstrap_servers: str, partition: int, count: int) -> list[int]:
+def read_all(bootstrap_servers: str, partition: int) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "check", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     numbers: list[int] = []

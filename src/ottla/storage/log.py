@@ -262,7 +262,9 @@ class Log:
             offset += batch.last_offset_delta + 1
         rolled = self._write(buffer, batches, checked.max_timestamp, now_ms, leader_epoch)
         if of_producer:
-            self._note_producers(buffer, batches)
+            for batch in batches:
+                if batch.producer_id >= 0:
+                    self.producers.wrote(batch)
         return AppendInfo(
             first_offset,
             offset - 1,
@@ -385,7 +387,7 @@ class Log:
         return known
 
     def _note_producers(self, data: Buffer, batches: list[BatchInfo]) -> None:
-        """What was just written to the active segment, told to those who keep the state of producers."""
+        """What was just written to the active segment, markers perhaps, told to those who keep the state of producers."""
         for batch in batches:
             if batch.producer_id >= 0:
                 aborted = feed(self.producers, batch, lambda batch=batch: bytes(data[batch.position : batch.end]))  # type: ignore[misc]

@@ -43,7 +43,11 @@ class Written(NamedTuple):
 
 def written(batch: BatchInfo) -> Written:
     offset = batch.base_offset
-    return Written(batch.base_sequence, batch.last_sequence, offset, offset + batch.last_offset_delta, batch.max_timestamp)
+    delta = batch.last_offset_delta
+    first = batch.base_sequence
+    last = (first + delta) & SEQUENCE_MAX if first >= 0 else NO_SEQUENCE
+    # Not by its name: that costs more than the whole rest of an append's account (it is one for every batch).
+    return tuple.__new__(Written, (first, last, offset, offset + delta, batch.max_timestamp))
 
 
 class Producer:
@@ -87,12 +91,13 @@ class Producer:
             self.known_sequences = 0
 
     def add(self, written: Written) -> None:
-        count = written.last_offset - written.first_offset + 1
-        if written.first_sequence != self.next_sequence:
-            self.known_sequences = 0
+        first_sequence, last_sequence, first_offset, last_offset, self.last_timestamp = written
+        count = last_offset - first_offset + 1
+        if first_sequence == self.next_sequence:
+            count += self.known_sequences
+        self.known_sequences = count if count < SEQUENCE_MAX else SEQUENCE_MAX
         self.batches.append(written)
-        self.next_sequence = (written.last_sequence + 1) & SEQUENCE_MAX
-        self.known_sequences = min(self.known_sequences + count, SEQUENCE_MAX)
+        self.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
 
     def recall(self, epoch: int, earlier: Written) -> bool:
         """A batch that stands in the log at or before the first that is known. False: none before it will be of use."""
@@ -288,7 +293,6 @@ class ProducerStates:
             producer.begin_epoch(batch.producer_epoch)
         offset = batch.base_offset
         producer.add(written(batch))
-        producer.last_timestamp = batch.max_timestamp
         if batch.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
             producer.txn_first_offset = offset
             self._ongoing[offset] = producer.producer_id
