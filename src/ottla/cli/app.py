@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import config, group, log, perf, topic
+from ottla.cli import config, group, log, perf, topic, txn
 from ottla.cli.consume import consume
 from ottla.cli.produce import produce
 
@@ -59,6 +59,7 @@ def serve(
 app.add_typer(topic.app, name="topic")
 app.add_typer(config.app, name="config")
 app.add_typer(group.app, name="group")
+app.add_typer(txn.app, name="txn")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(log.app, name="log")

@@ -21,15 +21,22 @@ R = TypeVar("R")
 _RESPONSE_BYTES_MAX = 16 * 1024 * 1024
 
 
-def call(connection: Connection, api_name: str, version: int, request: object, response: type[R]) -> R:
-    """The broker's answer. `version` must be one that every broker of interest has."""
+def call(
+    connection: Connection,
+    api_name: str,
+    version: int,
+    request: object,
+    response: type[R],
+    address: tuple[str, int] | None = None,
+) -> R:
+    """The broker's answer: of the one at `address`, or of any. `version` must be one that every broker of interest has."""
     connection.require_plaintext()
     connection.reach()
     api = API_BY_NAME[api_name]
     frame = b"".join(
         bytes(part) for part in encode_request(api, version, 1, "ottla-cli", request) if not isinstance(part, FileRange)
     )
-    for host, port in split_servers(connection.bootstrap_servers):
+    for host, port in [address] if address is not None else split_servers(connection.bootstrap_servers):
         try:
             with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as channel:
                 channel.settimeout(REQUEST_TIMEOUT_S)
@@ -42,7 +49,8 @@ def call(connection: Connection, api_name: str, version: int, request: object, r
             continue
         except MalformedInput as error:
             raise Failure(f"{host}:{port} does not answer as a Kafka broker does ({error})") from None
-    raise Failure(f"{connection.bootstrap_servers} does not answer {api_name}", code="BROKER_AWAY")
+    where = "{}:{}".format(*address) if address is not None else connection.bootstrap_servers
+    raise Failure(f"{where} does not answer {api_name}", code="BROKER_AWAY")
 
 
 def _read(channel: socket.socket, count: int) -> bytes:

@@ -1,0 +1,231 @@
+"""What brokers say of transactions: the coordinators of the ids, the leaders of the partitions.
+
+Owns the questions, and what makes a transaction a hanging one. Never prints. The library has none of these requests, so they go
+over a plain socket to the broker that has to answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.cli.connection import Connection
+from ottla.cli.failure import Failure
+from ottla.cli.plain_request import call
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
+from ottla.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+TopicIndex = tuple[str, int]
+
+_TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "coordinator_id": self.coordinator_id,
+            "producer_id": self.producer_id,
+            "state": self.state,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A transaction that is open in a partition, as the leader sees it."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_timestamp_ms: int
+
+    def document(self, now_ms: int) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "coordinator_epoch": self.coordinator_epoch,
+            "start_offset": self.start_offset,
+            "last_timestamp_ms": self.last_timestamp_ms,
+            "idle_ms": now_ms - self.last_timestamp_ms,
+        }
+
+
+class Transactions:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._metadata = connection.metadata()
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    # Coordinators
+
+    def listed(self, states: Collection[str] = (), producer_ids: Collection[int] = (), older_than_ms: int = -1) -> list[Listed]:
+        version = 1 if older_than_ms >= 0 else 0
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=older_than_ms
+        )
+        found: list[Listed] = []
+        for broker in self._metadata.brokers.values():
+            answer = call(
+                self._connection, "list_transactions", version, request, ListTransactionsResponse, self._address(broker.id)
+            )
+            _check(answer.error_code, f"broker {broker.id} cannot list its transactions")
+            if answer.unknown_state_filters:
+                raise Failure(f"no transaction is ever in the state {answer.unknown_state_filters[0]}")
+            found += [
+                Listed(each.transactional_id, broker.id, each.producer_id, each.transaction_state)
+                for each in answer.transaction_states
+            ]
+        return sorted(found, key=lambda each: each.transactional_id)
+
+    def described(self, transactional_id: str) -> tuple[TransactionState, int]:
+        """And the id of its coordinator."""
+        request = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)
+        found = call(self._connection, "find_coordinator", 2, request, FindCoordinatorResponse)
+        _check(found.error_code, f"nobody coordinates {transactional_id}")
+        answer = call(
+            self._connection,
+            "describe_transactions",
+            0,
+            DescribeTransactionsRequest(transactional_ids=[transactional_id]),
+            DescribeTransactionsResponse,
+            (found.host, found.port),
+        )
+        (state,) = answer.transaction_states
+        if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise Failure(
+                f"nobody uses the transactional id {transactional_id}",
+                "see them with `ottla txn list`",
+                code="TRANSACTIONAL_ID_NOT_FOUND",
+            )
+        _check(state.error_code, transactional_id)
+        return state, found.node_id
+
+    # Leaders
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicIndex]:
+        """Of the topics named, or of all."""
+        names = list(topics)
+        found = self._connection.topics(names) if names else list(self._metadata.topics.values())
+        return sorted((str(topic.topic), partition) for topic in found for partition in topic.partitions)
+
+    def open_in(self, partitions: Iterable[TopicIndex]) -> list[Open]:
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for topic, partition in partitions:
+            by_leader.setdefault(self._leader(topic, partition), {}).setdefault(topic, []).append(partition)
+        found: list[Open] = []
+        for leader, topics in by_leader.items():
+            request = DescribeProducersRequest(
+                topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+            )
+            answer = call(self._connection, "describe_producers", 0, request, DescribeProducersResponse, self._address(leader))
+            for topic_answer in answer.topics:
+                for each in topic_answer.partitions:
+                    _check(each.error_code, f"{topic_answer.name}-{each.partition_index}")
+                    found += [
+                        Open(
+                            topic_answer.name,
+                            each.partition_index,
+                            producer.producer_id,
+                            producer.producer_epoch,
+                            producer.coordinator_epoch,
+                            producer.current_txn_start_offset,
+                            producer.last_timestamp,
+                        )
+                        for producer in each.active_producers
+                        if producer.current_txn_start_offset >= 0
+                    ]
+        return sorted(found, key=lambda each: (each.topic, each.partition, each.start_offset))
+
+    def hanging(self, partitions: Iterable[TopicIndex], idle_ms: int) -> list[Open]:
+        """Open in a partition for longer than any transaction may be, and no coordinator knows of it: nobody will end it."""
+        oldest_ms = self.now_ms() - idle_ms
+        suspects = [each for each in self.open_in(partitions) if each.last_timestamp_ms <= oldest_ms]
+        if not suspects:
+            return []
+        names = {
+            each.producer_id: each.transactional_id for each in self.listed(producer_ids={each.producer_id for each in suspects})
+        }
+        described: dict[str, set[TopicIndex]] = {}
+        for name in set(names.values()):
+            state, _ = self.described(name)
+            described[name] = {(topic.topic, partition) for topic in state.topics for partition in topic.partitions}
+        return [
+            each
+            for each in suspects
+            if each.producer_id not in names or (each.topic, each.partition) not in described[names[each.producer_id]]
+        ]
+
+    def abort(self, transaction: Open) -> None:
+        """Write the marker that its coordinator never will."""
+        marker = WritableTxnMarker(
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=transaction.topic, partition_indexes=[transaction.partition])],
+            # Of a transaction that no coordinator has ended yet the partition knows none.
+            coordinator_epoch=max(transaction.coordinator_epoch, 0),
+        )
+        leader = self._leader(transaction.topic, transaction.partition)
+        answer = call(
+            self._connection,
+            "write_txn_markers",
+            1,
+            WriteTxnMarkersRequest(markers=[marker]),
+            WriteTxnMarkersResponse,
+            self._address(leader),
+        )
+        _check(
+            answer.markers[0].topics[0].partitions[0].error_code,
+            f"the transaction in {transaction.topic}-{transaction.partition} cannot be ended",
+        )
+
+    def _leader(self, topic: str, partition: int) -> int:
+        found = (
+            self._connection.topic(topic).partitions
+            if topic not in self._metadata.topics
+            else self._metadata.topics[topic].partitions
+        )
+        if partition not in found:
+            raise Failure(f"{topic} has no partition {partition}", f"it has 0 to {len(found) - 1}")
+        leader: int = found[partition].leader
+        if leader not in self._metadata.brokers:
+            raise Failure(f"{topic}-{partition} has no leader now", code="LEADER_NOT_AVAILABLE")
+        return leader
+
+    def _address(self, broker_id: int) -> tuple[str, int]:
+        broker = self._metadata.brokers[broker_id]
+        return str(broker.host), broker.port
+
+
+def _check(code: int, subject: str) -> None:
+    if code:
+        name = ErrorCode(code).name
+        raise Failure(f"{subject}: {name.lower().replace('_', ' ')}", code=name)
