@@ -551,6 +551,29 @@ def test_t11_what_is_late_from_an_earlier_transaction_changes_nothing(play: Any)
     play(case)
 
 
+def test_t11_the_next_transaction_waits_for_the_marker_of_the_one_before(play: Any) -> None:
+    """Its records would be taken for the former's, and end with it."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        client = await Client.open(stage)
+        first = await client.init()
+        assert await client.produce(first, b"1", version=12) == 0
+        transactions = stage.broker.transactions
+        write, owed = transactions._effect, []
+        transactions._effect = lambda hosted, marker: owed.append((hosted, marker))
+        second = await client.end(first, commit=False, version=5)
+        assert await client.produce(second, b"2", version=12) == ErrorCode.CONCURRENT_TRANSACTIONS
+        transactions._effect = write
+        for hosted, marker in owed:
+            write(hosted, marker)
+        assert await client.produce(second, b"2", version=12) == 0
+        await client.end(second, version=5)
+        assert await client.values() == [b"2"]
+
+    play(case)
+
+
 def test_t14_a_commit_without_records(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()

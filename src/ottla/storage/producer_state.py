@@ -170,9 +170,11 @@ class ProducerStates:
     def is_empty(self) -> bool:
         return not self._producers and not self._unreplicated
 
-    def has_ongoing_transaction(self, producer_id: int) -> bool:
+    def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
+        """One of this epoch: with transaction version 2 the next transaction has the next, and may come before the marker of the
+        former does (T11)."""
         producer = self._producers.get(producer_id)
-        return producer is not None and producer.txn_first_offset >= 0
+        return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
     def last_offsets(self) -> dict[int, int]:
         """The last data batch of each producer that may come back: compaction keeps it (L09)."""

@@ -212,7 +212,8 @@ def test_t11_with_version_2_a_late_marker_does_not_end_the_next_transaction() ->
     assert partition.end_txn(epoch=1, version=2) is None, "the same again changes nothing"
     partition.send(0, epoch=1, transactional=True, verified=True, bumps_epochs=True)
     assert refused(partition.end_txn, epoch=1, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert partition.states.has_ongoing_transaction(7)
+    assert partition.states.has_ongoing_transaction(7, 1)
+    assert not partition.states.has_ongoing_transaction(7, 2)
     assert refused(partition.send, 1, transactional=True) == ErrorCode.INVALID_PRODUCER_EPOCH, "of the first transaction"
 
 

@@ -81,7 +81,7 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
             # What cannot be written anyway shall not become part of the transaction.
             if partition is None or not partition.is_leader or partition.is_offline:
                 continue
-            if not partition.log.producers.has_ongoing_transaction(found.producer_id):
+            if not partition.log.producers.has_ongoing_transaction(*found):
                 wanted.append(key)
     if producer is None or not wanted:
         return {}
