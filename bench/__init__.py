@@ -1,6 +1,6 @@
 """Ottla beside Apache Kafka: the same clients, the same machine, in turn, several rounds. `python -m bench [--quick]`.
 
-`servers` starts the two, `load` is the raw load generator (a process of its own), `measure` takes the figures, `figures` says
+`servers` starts the two, `load` and `groups` are the raw load generators (processes of their own), `measure*` take the figures, `figures` says
 what each one means and what is aimed at, `report` makes the table, the picture and the JSON in `bench/out`.
 The method, and how to read the result, is in docs/bench.md.
 """

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import OUT, measure, report
+from bench import OUT, measure, measure_compaction, measure_groups, report
 from bench.measure import QUICK, Figures, Scale, Server
 from bench.servers import Kafka, Ottla
 
-PARTS = ("start", "memory", "client", "raw", "requests", "latency", "log", "partitions")
+PARTS = ("start", "memory", "client", "raw", "requests", "latency", "groups", "rebalance", "log", "partitions", "compaction")
 
 
 def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> Figures:
@@ -31,6 +31,10 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
             figures |= measure.single_records(server, scale)
         if "latency" in parts:
             figures |= measure.latency(server, scale)
+        if "groups" in parts:
+            figures |= measure_groups.in_service(server, scale)
+        if "rebalance" in parts:
+            figures |= measure_groups.rebalances(server, scale)
         if "client" in parts:
             figures |= measure.with_librdkafka(server, scale, scratch)
         if "raw" in parts:
@@ -38,6 +42,8 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
         figures |= measure.memory(server, "rss_load")
         if "partitions" in parts:
             figures |= measure.partition_growth(server, scale)
+        if "compaction" in parts:
+            figures |= measure_compaction.compaction(server, scale)
         if "log" in parts:
             figures |= measure.log_growth(server, scale)
     finally:

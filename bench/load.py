@@ -26,6 +26,15 @@ def values(count: int, size: int) -> list[bytes]:
     return [bytes(chance.choices(b"abcdefghijklmnopqrstuvwxyz0123456789", k=size)) for _ in range(count)]
 
 
+def keyed(batches: int, batch_records: int, record_bytes: int) -> list[bytes]:
+    """Equal in size: keys have 16 bytes."""
+    same = values(batch_records, record_bytes)
+    return [
+        batch(same, keys=[b"key-%012d" % (number * batch_records + at) for at in range(batch_records)])
+        for number in range(batches)
+    ]
+
+
 class Run:
     """Shared by the connections of one run: when to stop, what was counted."""
 
@@ -180,7 +189,7 @@ class FetchConnection(asyncio.BufferedProtocol):
         self.run.closed(f"the broker closed a connection: {error}" if self.waiting else None)
 
 
-async def _run(bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol]) -> float:
+async def run_connections(bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol]) -> float:
     host, port = bootstrap.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
@@ -202,13 +211,20 @@ async def produce(
     in_flight: int = 1,
     requests: int = 0,
     seconds: float = 0,
+    keyed_batches: int = 0,
 ) -> dict[str, Any]:
+    """With `keyed_batches` that many different batches are sent again and again, and every record of one has a key of its own."""
     records = batch(values(batch_records, record_bytes))
-    frames = [produce_frame(topic, partition, records, acks) for partition in range(partitions)]
+    if keyed_batches:
+        different = keyed(keyed_batches, batch_records, record_bytes)
+        frames = [produce_frame(topic, partition, each, acks) for each in different for partition in range(partitions)]
+        records = different[0]
+    else:
+        frames = [produce_frame(topic, partition, records, acks) for partition in range(partitions)]
     error_at = 22 + len(topic)
     run = Run(connections, requests, seconds)
-    shares = [frames[index % partitions :: connections] or [frames[index % partitions]] for index in range(connections)]
-    elapsed = await _run(bootstrap, run, [ProduceConnection(run, share, error_at, in_flight) for share in shares])
+    shares = [frames[index % len(frames) :: connections] or [frames[index % len(frames)]] for index in range(connections)]
+    elapsed = await run_connections(bootstrap, run, [ProduceConnection(run, share, error_at, in_flight) for share in shares])
     return {"requests": run.replies, "bytes": run.replies * len(records), "seconds": elapsed, "batch_bytes": len(records)}
 
 
@@ -229,7 +245,7 @@ async def fetch(
         mine = list(range(partitions)) if anywhere else [index]
         chance = random.Random(index) if anywhere else None
         readers.append(FetchConnection(run, topic, mine, Layout(**layout), max_bytes, chance))
-    elapsed = await _run(bootstrap, run, readers)
+    elapsed = await run_connections(bootstrap, run, readers)
     return {"requests": run.replies, "bytes": run.bytes, "seconds": elapsed}
 
 

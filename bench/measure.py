@@ -24,6 +24,7 @@ from bench.load import values
 from bench.servers import Kafka, Ottla, usage
 
 PARTITIONS = 6
+START_TIMEOUT_S = 120
 Figures = dict[str, float]
 Server = Kafka | Ottla
 
@@ -41,9 +42,13 @@ class Scale:
     many_partitions: int = 1_000
     samples: int = 20_000
     warm_up_s: float = 5
+    groups: int = 1_000
+    group_requests: int = 60_000
+    rebalances: int = 20
+    compaction_bytes: int = 1_000_000_000
 
 
-QUICK = Scale(100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 1_000, 5_000, 2)
+QUICK = Scale(100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 1_000, 5_000, 2, 1_000, 15_000, 5, 250_000_000)
 
 
 class Cost:
@@ -79,11 +84,11 @@ def client(module: str, *args: str) -> dict[str, Any]:
     return result
 
 
-def create(server: Server, topic: str, partitions: int = PARTITIONS) -> None:
+def create(server: Server, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
     """Creates it and waits until all its partitions can be fetched (KRaft answers a moment before that)."""
     request = fetch_frame(topic, [(partition, 0) for partition in range(partitions)], max_wait_ms=0)
     with RawConnection(server.bootstrap_servers) as connection:
-        connection.create_topic(topic, partitions)
+        connection.create_topic(topic, partitions, **config)
         while any(found.error for found in read_fetched(connection.call(request))):
             time.sleep(0.05)
 
@@ -103,7 +108,9 @@ def start(server: Server) -> Figures:
     server.start()
     with RawConnection(server.bootstrap_servers) as connection:
         connection.create_topic("first")
-        while read_produced(connection.call(produce_frame("first", 0, record, -1))).error:
+        while error := read_produced(connection.call(produce_frame("first", 0, record, -1))).error:
+            if time.perf_counter() - started > START_TIMEOUT_S:
+                raise RuntimeError(f"{server.name} still answers Produce with error {error}:\n{server.output[-2000:]}")
             time.sleep(0.005)
     return {"start": time.perf_counter() - started}
 

@@ -43,13 +43,14 @@ def _read_varint(buf: bytes | memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def batch(values: Sequence[bytes], timestamp_ms: int | None = None) -> bytes:
-    """One uncompressed batch of format v2, offsets from 0, no keys."""
+def batch(values: Sequence[bytes], timestamp_ms: int | None = None, keys: Sequence[bytes] | None = None) -> bytes:
+    """One uncompressed batch of format v2, offsets from 0."""
     if timestamp_ms is None:
         timestamp_ms = int(time.time() * 1000)
     records = bytearray()
     for delta, value in enumerate(values):
-        body = b"\0\0" + _varint(delta) + b"\x01" + _varint(len(value)) + value + b"\0"
+        key = b"\x01" if keys is None else _varint(len(keys[delta])) + keys[delta]
+        body = b"\0\0" + _varint(delta) + key + _varint(len(value)) + value + b"\0"
         records += _varint(len(body)) + body
     head = _BATCH.pack(
         0, 49 + len(records), -1, 2, 0, 0, len(values) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(values)

@@ -1,0 +1,52 @@
+"""How fast a log is compacted, and for how much CPU: a partition filled first, then made a compacted one.
+
+Both brokers keep what is clean in `cleaner-offset-checkpoint`, written after a pass. The clock runs from the change of
+`cleanup.policy` until that file says that everything below the active segment is clean; the cleaner looks every 50 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from bench.measure import Figures, Scale, Server, create, load
+from bench.servers import usage
+
+TOPIC = "compacted"
+SEGMENT_BYTES = 64 << 20
+TIMEOUT_S = 600
+
+
+def _clean_until(data: Path) -> int:
+    path = data / "cleaner-offset-checkpoint"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith(f"{TOPIC} 0 "):
+            return int(line.split()[2])
+    return 0
+
+
+def compaction(server: Server, scale: Scale) -> Figures:
+    """Records of 200 bytes with keys; every key about ten times."""
+    create(server, TOPIC, 1, segment_bytes=str(SEGMENT_BYTES), min_cleanable_dirty_ratio="0.01")
+    load(
+        server, "produce", topic=TOPIC, partitions=1, record_bytes=200, batch_records=250, in_flight=5,
+        requests=scale.compaction_bytes // 60_000, keyed_batches=scale.compaction_bytes // 60_000 // 10,
+    )  # fmt: skip
+    data = server.data_dir
+    segments = sorted((data / f"{TOPIC}-0").glob("*.log"))
+    dirty_bytes = sum(path.stat().st_size for path in segments[:-1])
+    goal = int(segments[-1].stem)
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[policy])
+    before, started = usage(server.pid), time.perf_counter()
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    while _clean_until(data) < goal:
+        if time.perf_counter() - started > TIMEOUT_S:
+            raise RuntimeError(f"clean until {_clean_until(data)}, not {goal}, after {TIMEOUT_S} s")
+        time.sleep(0.01)
+    seconds = time.perf_counter() - started
+    cpu_s = usage(server.pid).cpu_s - before.cpu_s
+    return {"compaction": dirty_bytes / seconds / 1e6, "compaction_cpu": cpu_s / dirty_bytes * 1e9}
