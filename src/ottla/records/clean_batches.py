@@ -1,7 +1,7 @@
 """Compaction, batch by batch: what goes into the table of keys, and which batches come out again, in which form.
 
-Owns: the rules for a whole batch (kept as it is, rewritten, emptied, left out), tombstones and their horizon (KIP-534), and the
-header of a rewritten batch. Works on chunks of whole batches in memory; never opens a file. Compiled by mypyc.
+Owns: the rules for a whole batch (kept as it is, rewritten, emptied, left out), tombstones, markers and their horizon (KIP-534),
+and the header of a rewritten batch. Works on chunks of whole batches in memory; never opens a file. Compiled by mypyc.
 
 Invariants
 1. Offsets never change: a rewritten batch keeps base offset and last offset, so readers, followers and sequences see the same.
@@ -24,8 +24,10 @@ from ottla.records.batch import (
     write_header,
 )
 from ottla.records.clean import DELTA_MAX, Filter, KeyMap, put_records, rebase
+from ottla.records.clean_transactions import TransactionSieve
 from ottla.records.compression import NONE, compress
-from ottla.records.record import records_section
+from ottla.records.control import control_type
+from ottla.records.record import read_records, records_section
 from ottla.types import NO_TIMESTAMP, Buffer
 
 if TYPE_CHECKING:
@@ -40,26 +42,36 @@ class Uncleanable(Exception):
 
 
 class LastBatches:
-    """The last batch of each producer id: its last offset and its time."""
+    """The last batch of each producer id, and its time: the last with a sequence of its epoch, else the last marker."""
 
-    __slots__ = ("_offsets", "_times_ms")
+    __slots__ = ("_epochs", "_offsets", "_times_ms", "_with_sequence")
 
     def __init__(self) -> None:
         self._offsets: dict[int, int] = {}
+        self._epochs: dict[int, int] = {}
+        self._with_sequence: set[int] = set()
         self._times_ms: dict[int, int] = {}
 
     def note(self, batches: list[BatchInfo]) -> None:
         """Batches in the order of the log."""
         for info in batches:
-            if info.producer_id >= 0:
-                self._offsets[info.producer_id] = info.last_offset
-                self._times_ms[info.producer_id] = info.max_timestamp
+            producer_id = info.producer_id
+            if producer_id >= 0:
+                if self._epochs.get(producer_id) != info.producer_epoch:
+                    self._with_sequence.discard(producer_id)
+                if not info.is_control:
+                    self._with_sequence.add(producer_id)
+                if not info.is_control or producer_id not in self._with_sequence:
+                    self._offsets[producer_id] = info.last_offset
+                self._epochs[producer_id] = info.producer_epoch
+                self._times_ms[producer_id] = info.max_timestamp
 
     def forget_before(self, time_ms: int) -> None:
         """Producers silent since then are expired: nobody asks for their sequence any more."""
         for producer_id, last_ms in list(self._times_ms.items()):
             if last_ms < time_ms:
                 del self._offsets[producer_id]
+                del self._epochs[producer_id]
                 del self._times_ms[producer_id]
 
     def is_last(self, info: BatchInfo) -> bool:
@@ -67,8 +79,6 @@ class LastBatches:
 
 
 def _check(chunk: bytes, info: BatchInfo) -> None:
-    if info.is_control or info.is_transactional:
-        raise Uncleanable(f"the batch at offset {info.base_offset} is part of a transaction, which compaction cannot judge yet")
     if not batch_crc_ok(chunk, info):
         raise Uncleanable(f"the batch at offset {info.base_offset} is damaged: its CRC is wrong")
 
@@ -76,10 +86,22 @@ def _check(chunk: bytes, info: BatchInfo) -> None:
 class Indexing:
     """Puts the keys of batches into a table, chunk by chunk."""
 
-    __slots__ = ("_batches", "_chunk", "_data", "_keys", "_next", "_position", "_start_offset", "full", "records")
+    __slots__ = (
+        "_batches",
+        "_chunk",
+        "_data",
+        "_keys",
+        "_next",
+        "_position",
+        "_start_offset",
+        "_transactions",
+        "full",
+        "records",
+    )
 
-    def __init__(self, keys: KeyMap, start_offset: int) -> None:
+    def __init__(self, keys: KeyMap, start_offset: int, transactions: TransactionSieve) -> None:
         self._keys = keys
+        self._transactions = transactions
         self._start_offset = start_offset
         self._chunk = b""
         self._batches: list[BatchInfo] = []
@@ -107,6 +129,10 @@ class Indexing:
             if data is None:
                 left -= BATCH_COST_BYTES
                 if info.last_offset < self._start_offset:
+                    self._next += 1
+                    continue
+                if info.is_control or (info.is_transactional and self._transactions.is_aborted(info)):
+                    keys.latest_offset = info.last_offset  # nothing in it replaces an older record
                     self._next += 1
                     continue
                 _check(self._chunk, info)
@@ -144,6 +170,7 @@ class Cleaning:
         "_now_ms",
         "_run_end",
         "_run_start",
+        "_transactions",
         "changed",
         "kept",
         "keyless",
@@ -152,8 +179,16 @@ class Cleaning:
         "records_retained",
     )
 
-    def __init__(self, keys: KeyMap, last_batches: LastBatches, now_ms: int, delete_retention_ms: int) -> None:
+    def __init__(
+        self,
+        keys: KeyMap,
+        last_batches: LastBatches,
+        now_ms: int,
+        delete_retention_ms: int,
+        transactions: TransactionSieve,
+    ) -> None:
         self._keys = keys
+        self._transactions = transactions
         self._latest_offset: int = keys.latest_offset
         self._last_batches = last_batches
         self._now_ms = now_ms
@@ -218,6 +253,13 @@ class Cleaning:
 
     def _begin(self, info: BatchInfo) -> Filter | None:
         """Decide about a batch by its header where that is enough, otherwise look into it."""
+        if info.is_control:
+            self._judge_marker(info)
+            return None
+        if info.is_transactional and self._transactions.is_aborted(info) and info.record_count:
+            self.records_read += info.record_count
+            self._empty(info)
+            return None
         if info.base_offset > self._latest_offset:
             self.records_read += info.record_count
             self._keep(info)
@@ -248,10 +290,46 @@ class Cleaning:
         self.records_retained += sieve.retained
         if sieve.retained > 0:
             self._rewrite(info, sieve, horizon_ms)
-        elif self._stays_empty(info):
+        else:
+            self._empty(info)
+
+    def _empty(self, info: BatchInfo) -> None:
+        """No record of the batch stays; the batch itself may have to."""
+        self.changed = True
+        if self._stays_empty(info):
             # like Kafka: no codec, no base timestamp, no horizon
             attributes = info.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
             self._write(info, b"", attributes, NO_TIMESTAMP, info.max_timestamp, 0)
+
+    def _judge_marker(self, info: BatchInfo) -> None:
+        """A control batch. A marker goes when its transaction is gone, and its horizon is past (L09)."""
+        self.records_read += info.record_count
+        if info.record_count == 0:
+            if self._stays_empty(info):
+                self._keep(info)
+            else:
+                self.changed = True
+            return
+        _check(self._chunk, info)
+        kind = control_type(read_records(self._chunk, info)[0])
+        if not self._transactions.is_done(info, kind):
+            self._keep(info)
+        elif info.has_delete_horizon:
+            # The last one is all that tells the epoch of a producer without records.
+            if self._now_ms < info.base_timestamp or self._last_batches.is_last(info):
+                self._keep(info)
+            else:
+                self._empty(info)
+        else:
+            horizon_ms = self._now_ms + self._delete_retention_ms
+            shift = info.base_timestamp - horizon_ms
+            if abs(shift) > DELTA_MAX:
+                self._keep(info)
+                return
+            self.changed = True
+            self.records_retained += info.record_count
+            section = rebase(records_section(self._chunk, info), shift)
+            self._write(info, section, info.attributes | DELETE_HORIZON_BIT, horizon_ms, info.max_timestamp, info.record_count)
 
     def _stays_empty(self, info: BatchInfo) -> bool:
         return (self._keep_last and self._next + 1 == len(self._batches)) or self._last_batches.is_last(info)

@@ -1,4 +1,4 @@
-"""The segment that compaction writes: its three files, named `.cleaned` until they are complete.
+"""The segment that compaction writes: its files, named `.cleaned` until they are complete.
 
 Owns: these files. Never sees what is left out; gets whole batches and accounts for them as an append would. A worker's: nobody
 else knows of it before `finish`.
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from ottla.ports import Disk
 from ottla.records.batch import BatchInfo
-from ottla.storage.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX
+from ottla.storage.names import CLEANED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.segment import Segment
 from ottla.storage.time_index import TimeIndex
+from ottla.storage.txn_index import AbortedTxn, TxnIndex
 from ottla.types import NO_TIMESTAMP, Buffer
 
 
@@ -51,10 +52,13 @@ class CleanedSegment:
             segment.size += info.size
         return segment.size - before
 
-    def finish(self) -> None:
-        """All is written: indexes too, and everything is on the disk."""
+    def finish(self, aborted: Sequence[AbortedTxn] = ()) -> None:
+        """All is written: indexes too, and everything is on the disk. `aborted`: the transactions whose markers are in it."""
         self._time_index.append(self._max_timestamp, self._offset_of_max)
-        for suffix, data in ((OFFSET_INDEX, self._index.pending_bytes()), (TIME_INDEX, self._time_index.pending_bytes())):
+        files = [(OFFSET_INDEX, self._index.pending_bytes()), (TIME_INDEX, self._time_index.pending_bytes())]
+        if aborted:
+            files.append((TXN_INDEX, TxnIndex(aborted).to_bytes()))
+        for suffix, data in files:
             file = self._disk.open(self.segment.path(suffix) + CLEANED, create=True)
             try:
                 file.truncate(0)
@@ -68,7 +72,7 @@ class CleanedSegment:
     def remove(self) -> None:
         """Throw it away. What cannot be reached any more is gone with its directory."""
         self._file.close()
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+        for suffix in SEGMENT_SUFFIXES:
             try:
                 self._disk.remove(self.segment.path(suffix) + CLEANED)
             except FileNotFoundError:

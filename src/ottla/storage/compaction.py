@@ -23,10 +23,12 @@ from ottla.ports import Disk, File
 from ottla.records.batch import LOG_OVERHEAD, BatchInfo, scan_batches
 from ottla.records.clean import SLOT_BYTES, SLOTS_MIN, KeyMap
 from ottla.records.clean_batches import Cleaning, Indexing, LastBatches, Uncleanable
+from ottla.records.clean_transactions import TransactionSieve
 from ottla.storage.cleaned_segment import CleanedSegment
 from ottla.storage.compaction_plan import Dirt, group_segments
 from ottla.storage.names import LOG, OFFSET_INDEX, TIME_INDEX
 from ottla.storage.segment import Segment
+from ottla.storage.txn_index import AbortedTxn
 
 DAY_MS = 24 * 3_600_000
 
@@ -93,6 +95,8 @@ class Compaction:
         self._dir = log.dir
         self._truncations = log.truncations
         self._segments = [segment for segment in log.segments if segment.base_offset < dirt.end_offset]
+        self._aborted = log.aborted(log.first_base_offset, dirt.end_offset)
+        """Aborted transactions with records in what is cleaned."""
         self._awaited = set(self._segments)
         """Segments of the log that the pass still has to read."""
         self._writing: CleanedSegment | None = None
@@ -150,9 +154,11 @@ class Compaction:
         sized = [(segment, self._index_bytes(segment)) for segment in segments]
         groups = group_segments(sized, self._config.segment_bytes, self._config.index_bytes_max, self._dirt.end_offset)
         self.account.segments_after = self.account.segments_before
-        cleaning = Cleaning(keys, last_batches, self._now_ms, self._config.delete_retention_ms)
+        transactions = TransactionSieve(self._aborted)
+        cleaning = Cleaning(keys, last_batches, self._now_ms, self._config.delete_retention_ms, transactions)
         for group in groups:
-            yield from self._clean(group, cleaning)
+            transactions.kept = []
+            yield from self._clean(group, cleaning, transactions)
         if groups:
             self._disk.flush_dir(self._dir)
 
@@ -174,7 +180,7 @@ class Compaction:
 
     def _index(self, keys: KeyMap, last_batches: LastBatches) -> Iterator[Progress]:
         """The keys of the dirty part into the table, until it is full; the last batches of producers from all of the log."""
-        indexing = Indexing(keys, self._dirt.first_dirty_offset)
+        indexing = Indexing(keys, self._dirt.first_dirty_offset, TransactionSieve(self._aborted))
         for segment in self._segments:
             dirty = segment.end_offset > self._dirt.first_dirty_offset
             for chunk, end, batches in self._chunks(segment):
@@ -189,7 +195,7 @@ class Compaction:
                 keys.latest_offset = segment.end_offset - 1  # over a gap that former passes left
         self.account.table_full = indexing.full
 
-    def _clean(self, group: list[Segment], cleaning: Cleaning) -> Iterator[Progress]:
+    def _clean(self, group: list[Segment], cleaning: Cleaning, transactions: TransactionSieve) -> Iterator[Progress]:
         """Write what stays of some segments into a new one."""
         account = self.account
         cleaning.changed = False
@@ -213,7 +219,7 @@ class Compaction:
             cleaned.remove()  # all of it stays as it was
             self._writing = None
             return
-        cleaned.finish()
+        cleaned.finish([AbortedTxn(*entry) for entry in transactions.kept])
         account.segments_after -= len(group) - 1
         yield Progress(0, Replacement(tuple(group), cleaned.segment))
         self._writing = None

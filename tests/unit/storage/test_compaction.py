@@ -367,17 +367,6 @@ def test_a_segment_that_ends_in_the_middle_of_a_batch_is_uncleanable(cut: int) -
         compact(disk, log)
 
 
-def test_transactions_are_left_alone_until_they_are_understood() -> None:
-    disk = MemoryDisk()
-    _, log = new_log(disk, COMPACTED)
-    put(log, (A, b"1"), producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    log.roll(NOW_MS)
-    before = pairs(log)
-    with pytest.raises(Uncleanable, match="transaction"):
-        compact(disk, log)
-    assert pairs(log) == before
-
-
 values = st.one_of(st.none(), st.binary(max_size=30))
 batches = st.lists(st.tuples(st.sampled_from([b"%d" % number for number in range(12)]), values), min_size=1, max_size=8)
 appends = st.tuples(batches, st.integers(0, 4), st.sampled_from([-1, -1, 5, 6]))
