@@ -18,11 +18,13 @@ HOT_MODULES = [
     "src/ottla/records/batch.py",
     "src/ottla/records/clean.py",
     "src/ottla/records/clean_batches.py",
+    "src/ottla/records/clean_transactions.py",
     "src/ottla/records/compression.py",
     "src/ottla/records/control.py",
     "src/ottla/records/record.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",
+    "src/ottla/storage/producer_state.py",
     "src/ottla/storage/scan.py",
     "src/ottla/wire/varint.py",
 ]

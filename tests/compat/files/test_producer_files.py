@@ -20,6 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
+from ottla.storage.compaction import Compaction, Limits
+from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.java
 NOW_MS = 1_900_000_000_000
 """Not so old that Kafka would forget the producers when it starts."""
 CONFIG = LogConfig(segment_bytes=8192, index_interval_bytes=1024, retention_ms=-1)
+COMPACTED_CONFIG = LogConfig(segment_bytes=8192, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 COMMITTED = "read_committed"
 RULES = Rules(timestamp_before_max_ms=1 << 62, timestamp_after_max_ms=1 << 62)
 
@@ -222,3 +225,36 @@ def test_kafka_takes_our_files_and_we_take_its(ours: tuple[Path, list[bytes]], t
         assert log.aborted(0, log.log_end_offset) == aborted
     finally:
         data_dir.close()
+
+
+@pytest.mark.parametrize("version", [peers.KAFKA_4, peers.KAFKA_3])
+def test_the_dump_tool_reads_a_compacted_log_with_transactions(tmp_path: Path, version: str) -> None:
+    """L09: emptied batches, markers with a horizon, and the index that was written anew."""
+    data_dir, log = open_log(tmp_path, "ours")
+    log.config = COMPACTED_CONFIG
+    sequences = [0, 0]
+    for number in range(60):
+        for producer in (0, 1):
+            write(log, producer, 0, sequences[producer], b"%d" % number, b"again", transactional=True)
+            sequences[producer] += 2
+            mark(log, producer, 0, commit=(number + producer) % 2 == 0)
+        if number % 20 == 19:
+            log.roll(NOW_MS)
+            log.flush(NOW_MS)
+            compaction = Compaction(OsDisk(), find_dirt(log, log.last_stable_offset, NOW_MS), Limits(), NOW_MS)
+            while not (progress := compaction.advance(1 << 20)).done:
+                if progress.replacement is not None:
+                    compaction.swap(progress.replacement)
+            log.cleaned_offset = compaction.cleaned_offset
+    aborted = log.aborted(0, log.log_end_offset)
+    data_dir.close()
+    path = tmp_path / "ours-0"
+    logs = ",".join(str(file) for file in sorted(path.glob("*.log")))
+    done = peers.run_tool(version, "DumpLogSegments", "--deep-iteration", "--files", logs, check=True)
+    assert "isvalid: false" not in done.stdout
+    assert "deleteHorizonMs: OptionalLong[" in done.stdout
+    assert re.search(r"count: 0 ", done.stdout), "the last batch of a producer stays, empty"
+    indexes = ",".join(str(file) for file in sorted(path.glob("*.txnindex")))
+    done = peers.run_tool(version, "DumpLogSegments", "--files", indexes, check=True)
+    rows = re.findall(r"producerId: (\d+) firstOffset: (\d+) lastOffset: (\d+) lastStableOffset: (\d+)", done.stdout)
+    assert [tuple(map(int, row)) for row in rows] == [tuple(entry) for entry in aborted]
