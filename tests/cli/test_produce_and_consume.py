@@ -224,6 +224,8 @@ def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) ->
         (["produce", "{topic}", "-K", ":"], "a:b\nbroken\n", 1, "line 2 has no key separator"),
         (["produce", "{topic}", "--format", "json"], "{\n", 1, "line 1 is not JSON"),
         (["produce", "{topic}", "--format", "json"], '{"partition": 9}\n', 1, "no partition 9"),
+        (["produce", "{topic}", "-K", ""], "x\n", 2, "--key-separator is empty"),
+        (["consume", "{topic}", "-g", ""], "", 2, "name of the group is empty"),
         (["produce", "{topic}", "-z", "zip", "x"], "", 2, "compression"),
         (["produce", "{topic}", "--acks", "7000000", "x"], "", 2, "acks"),
         (["produce", "{topic}", "-X", "nope=1", "x"], "", 2, "nope"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import uuid
 from pathlib import Path
@@ -27,7 +28,7 @@ def test_create_list_describe_alter_delete(ottla: Ottla) -> None:
     assert document["config"] == {"max.message.bytes": "2000"}
     assert [row["partition"] for row in document["partitions"]] == [0, 1, 2, 3]
     assert document["partitions"][0]["end_offset"] == 0
-    assert len(document["topic_id"]) == 22
+    assert re.fullmatch("[A-Za-z0-9_-]{22}", document["topic_id"])
     assert "max.message.bytes=2000" in ottla.ok("topic", "describe", name)
     assert json.loads(ottla.ok("topic", "delete", name, "--json")) == [{"topic": name, "deleted": True}]
     assert name not in ottla.ok("topic", "list")
@@ -85,7 +86,10 @@ def test_replica_assignment(ottla: Ottla, topic: str) -> None:
         (["create", "x-y-z", "-c", "retention.ms"], 2, "not key=value"),
         (["create", "x-y-z", "--replica-assignment", "0:a"], 2, "no replica assignment"),
         (["create", "x-y-z", "-p", "0"], 2, "greater than"),
+        (["create", "x-y-z", "-p", "1000000"], 2, "less than"),
+        (["create", "x-y-z", "-r", "40000"], 2, "less than"),
         (["alter", "x"], 2, "nothing to alter"),
+        (["alter", "x", "-p", "1000000"], 2, "less than"),
     ],
 )
 def test_what_cannot_be(ottla: Ottla, words: list[str], code: int, says: str) -> None:
@@ -131,6 +135,7 @@ def test_wrong_settings_are_told(ottla: Ottla, topic: str) -> None:
     assert "did you mean retention.ms" in ottla.fails("config", "describe", "topic", topic, "retentoin.ms")
     assert "there is no broker 4711" in ottla.fails("config", "describe", "broker", "4711")
     assert "say topic or broker" in ottla.fails("config", "describe", "group", "x", code=2)
+    assert "name of a setting is empty" in ottla.fails("config", "unset", "topic", topic, "", code=2)
     assert (
         json.loads(ottla.fails("config", "set", "topic", topic, "retention.ms=soon", "--json"))["error"]["code"]
         == "INVALID_CONFIG"

@@ -70,6 +70,8 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
     """Set and unset in one request. A name the broker does not know comes back with the nearest it does."""
     from ottla.cli.client import AlterConfigOpType, ConfigEntry
 
+    if not all(removals):
+        raise Failure("the name of a setting is empty", exit_code=EXIT_USAGE)
     resource = _resource(connection, kind, name)
     try:
         if resource is None:

@@ -145,8 +145,11 @@ class Connection:
 
         # The library demands a group id; none is joined and nothing is committed, as partitions are assigned by hand.
         fixed = {"group.id": self._properties.get("group.id", "ottla-cli"), "enable.auto.commit": False}
+        config = {**fixed, **overrides}
+        if not config["group.id"]:
+            raise Failure("the name of the group is empty", exit_code=EXIT_USAGE)  # the library would end the process
         self.reach()
-        return self._build(Consumer, **{**fixed, **overrides})
+        return self._build(Consumer, **config)
 
     def metadata(self) -> ClusterMetadata:
         """All topics and brokers. Never asks for one topic by name: that could create it."""

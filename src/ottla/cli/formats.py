@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from ottla.cli.failure import Failure
-from ottla.cli.positions import parse_time_ms
+from ottla.cli.positions import TIME_MS_MAX, parse_time_ms
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -159,7 +159,9 @@ def _json_headers(value: Any, number: int) -> Headers:
 
 
 def _json_timestamp(value: Any, number: int) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and -TIME_MS_MAX <= value <= TIME_MS_MAX:
         return value
     time_ms = parse_time_ms(value, 0) if isinstance(value, str) and "-" in value[1:] else None
     if time_ms is None:

@@ -16,7 +16,7 @@ from ottla.cli.group_plan import TopicIndex, parse_scope
 from ottla.cli.group_reset import reset_offsets
 from ottla.cli.group_view import Group, find_groups, list_groups, unknown_group, with_partitions
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
-from ottla.cli.output import note, print_document, print_table
+from ottla.cli.output import counted, note, print_document, print_table
 
 app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
@@ -95,7 +95,7 @@ def _head(group: Group) -> str:
     count = len(group.members)
     parts = [
         f"{group.name}  {group.type}, {group.state}",
-        f"{count} member{'' if count == 1 else 's'}",
+        counted(count, "member"),
         *([f"protocol {group.protocol}"] if group.protocol else []),
         f"coordinator {group.coordinator_id} ({group.coordinator})",
         *([f"lag {group.lag}"] if group.lag is not None else []),

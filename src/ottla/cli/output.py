@@ -43,6 +43,11 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2 records`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def size_text(count_bytes: float) -> str:
     for unit in ("B", "KB", "MB", "GB"):
         if abs(count_bytes) < 1024 or unit == "GB":

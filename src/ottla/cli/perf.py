@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Performance: produce, consume, latency.", no_args_is_help=True)
 
 MB = 1024 * 1024
-_PAYLOADS = 64
+_PAYLOADS_MAX = 64
+_PAYLOADS_BYTES = 1 << 20
 _SILENCE_S = 30.0
 
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -64,9 +65,10 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def payloads(size: int, seed: int = 0) -> list[bytes]:
-    """Random capital letters, as Kafka's tool sends: they compress a little, like real text."""
+    """Values to send in turn: random capital letters, as Kafka's tool sends, which compress a little, like real text."""
     chosen = random.Random(seed)
-    return [bytes(chosen.choices(string.ascii_uppercase.encode(), k=size)) for _ in range(_PAYLOADS)]
+    count = min(_PAYLOADS_MAX, 1 + _PAYLOADS_BYTES // max(size, 1))
+    return [bytes(chosen.choices(string.ascii_uppercase.encode(), k=size)) for _ in range(count)]
 
 
 def rates(records: int, size_bytes: int, elapsed_s: float) -> dict[str, float]:

@@ -12,6 +12,9 @@ from typing import Literal
 
 from ottla.cli.failure import EXIT_USAGE, Failure
 
+TIME_MS_MAX = 2**63 - 1
+"""What a record's timestamp can hold."""
+
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
 _AGO_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -28,7 +31,8 @@ def duration_ms(text: str) -> int | None:
     """`90s`, `1h30m`, `500ms` as milliseconds; None if it is no duration."""
     if not _AGO.fullmatch(text):
         return None
-    return int(sum(float(number) * _UNITS_MS[unit] for number, unit in _AGO_PART.findall(text)))
+    total_ms = sum(float(number) * _UNITS_MS[unit] for number, unit in _AGO_PART.findall(text))
+    return int(min(total_ms, TIME_MS_MAX))
 
 
 def parse_time_ms(text: str, now_ms: int) -> int | None:
@@ -37,7 +41,7 @@ def parse_time_ms(text: str, now_ms: int) -> int | None:
     if ago_ms is not None:
         return now_ms - ago_ms
     if text.startswith("@"):
-        return int(text[1:]) if text[1:].isdigit() else None
+        return int(text[1:]) if text[1:].isdecimal() and int(text[1:]) <= TIME_MS_MAX else None
     if "-" not in text[1:]:
         return None
     try:

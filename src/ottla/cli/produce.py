@@ -15,7 +15,7 @@ from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
-from ottla.cli.output import note, print_document, print_line
+from ottla.cli.output import counted, note, print_document, print_line
 
 if TYPE_CHECKING:
     from ottla.cli.client import Message, Producer
@@ -145,6 +145,8 @@ def produce(
         raise Failure("give values or --file, not both", exit_code=EXIT_USAGE)
     if format_ is Format.JSON and key_separator is not None:
         raise Failure("--key-separator has no meaning with --format json", "put the key into the object", exit_code=EXIT_USAGE)
+    if key_separator == "":
+        raise Failure("--key-separator is empty", "name what stands between key and value, as in -K :", exit_code=EXIT_USAGE)
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     reading = Reading(format_, key_form, None if key_separator is None else unescape(key_separator), null)
     constant_key = None if key is None else decode_bytes(key.encode("utf-8", "surrogateescape"), key_form, "--key")
@@ -182,7 +184,7 @@ def produce(
     if json_output and not verbose:
         print_document(delivery.document())
     elif not json_output and not verbose:
-        note(f"{delivery.records} record{'' if delivery.records == 1 else 's'} to {topic}")
+        note(f"{counted(delivery.records, 'record')} to {topic}")
 
 
 def _check_partition(topic: str, partition: int | None, partitions: int) -> None:

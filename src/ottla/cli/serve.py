@@ -15,6 +15,7 @@ goes out when the broker serves; when the other end closes, and be it because it
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -75,11 +76,18 @@ def parse_arguments(words: Sequence[str]) -> Options:
             if not equals or not key.strip():
                 raise UsageError(f"--set {value!r} is not key=value")
             _override(options.overrides, key.strip(), setting.strip())
-        elif not value.isdecimal():
-            raise UsageError(f"{name} {value!r} is no file descriptor")
+        elif not value.isdecimal() or not _is_socket(int(value)):
+            raise UsageError(f"{name} {value!r} is no open socket")
         else:
             options.supervisor_fd = int(value)
     return options
+
+
+def _is_socket(fd: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except (OSError, OverflowError):
+        return False
 
 
 def _override(properties: dict[str, str], name: str, value: str) -> None:

@@ -10,10 +10,15 @@ import typer
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
-from ottla.cli.output import note, print_document, print_table
+from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
     from ottla.cli.client import TopicMetadata
+
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
+"""What the client library sends at most; it raises a plain ValueError above."""
+BROKER_ID_MAX = 2**31 - 1
 
 app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
 
@@ -26,7 +31,8 @@ def parse_assignment(text: str) -> list[list[int]]:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
         assignment = []
-    if not assignment or len({len(brokers) for brokers in assignment}) != 1:
+    possible = all(0 <= broker <= BROKER_ID_MAX for brokers in assignment for broker in brokers)
+    if not assignment or not possible or len({len(brokers) for brokers in assignment}) != 1:
         raise Failure(
             f"{text!r} is no replica assignment",
             "for each partition the broker ids, joined by ':', partitions by ',', as in 0:1,1:0",
@@ -40,10 +46,12 @@ def parse_assignment(text: str) -> list[list[int]]:
 def create(
     names: Names,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="(default: the broker's num.partitions)")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="(default: the broker's num.partitions)"),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies. (default: the broker's)")
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, max=REPLICAS_MAX, help="Copies. (default: the broker's)"),
     ] = None,
     replica_assignment: Annotated[
         str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="Which brokers hold which partition.")
@@ -146,8 +154,8 @@ def describe(
         if index:
             print()
         print(
-            f"{document['topic']}  id {document['topic_id']}  {len(document['partitions'])} partitions,"
-            f" {document['replication_factor']} replicas, {document['records']} offsets kept"
+            f"{document['topic']}  id {document['topic_id']}  {counted(len(document['partitions']), 'partition')},"
+            f" {counted(document['replication_factor'], 'replica')}, {counted(document['records'], 'offset')} kept"
         )
         for name, value in document["config"].items():
             print(f"  {name}={value}")
@@ -193,7 +201,8 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
         )
     return {
         "topic": name,
-        "topic_id": str(description.topic_id),
+        # Kafka writes ids in the alphabet for URLs, the library in the other one.
+        "topic_id": str(description.topic_id).translate(str.maketrans("+/", "-_")),
         "internal": bool(description.is_internal),
         "replication_factor": max((len(row["replicas"]) for row in rows), default=0),
         "records": sum(end - start for start, end in bounds.values()),
@@ -210,7 +219,9 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
 @guarded
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", min=1, help="The new number; it can only grow.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="The new number; it can only grow.")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A topic setting.")] = None,
     unset: Annotated[list[str] | None, typer.Option("--unset", "-u", metavar="KEY", help="Back to the default.")] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,

@@ -67,6 +67,7 @@ def test_json_in_takes_everything_a_record_has() -> None:
         (b'{"valeu": 1}', "unknown field 'valeu'"),
         (b'{"partition": "x"}', "partition 'x' is not a number"),
         (b'{"timestamp": "soon"}', "timestamp 'soon'"),
+        (b'{"timestamp": 9223372036854775808}', "timestamp 9223372036854775808"),
         (b'{"headers": [1]}', "headers must be"),
         (b'{"value_base64": "*"}', "value_base64 is not base64"),
     ],

@@ -31,6 +31,7 @@ NOW_MS = 1_700_000_000_000
         ("2023-11-14t22:13:20z", Position("time", NOW_MS)),
         ("2023-11-14T23:13:20+01:00", Position("time", NOW_MS)),
         ("9999999d", Position("time", 0)),
+        ("9" * 400 + "d", Position("time", 0)),
     ],
 )
 def test_a_place_is_understood(text: str, position: Position) -> None:
@@ -47,7 +48,9 @@ def test_a_date_alone_is_its_midnight() -> None:
     assert parse_position("2024-05-01", NOW_MS) == Position("time", int(local_midnight.astimezone(UTC).timestamp() * 1000))
 
 
-@pytest.mark.parametrize("text", ["", "soon", "10", "m", "10x", "@", "@x", "2024-13-01", "--5", "1-2"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "10", "m", "10x", "@", "@x", "@²", "@9223372036854775808", "2024-13-01", "--5", "1-2"]
+)
 def test_what_is_no_duration_or_place(text: str) -> None:
     assert duration_ms(text) is None
     if text != "10":

@@ -50,7 +50,8 @@ def test_the_clients_variable_is_no_setting() -> None:
         (["--config"], "--config needs a value"),
         (["--set", "x"], "--set 'x' is not key=value"),
         (["--set", "=x"], "not key=value"),
-        (["--supervisor-fd", "x"], "no file descriptor"),
+        (["--supervisor-fd", "x"], "no open socket"),
+        (["--supervisor-fd", "999999999999"], "no open socket"),
     ],
 )
 def test_a_wrong_command_line_is_told(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:

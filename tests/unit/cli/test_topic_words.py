@@ -13,7 +13,7 @@ def test_assignment() -> None:
     assert parse_assignment("7") == [[7]]
 
 
-@pytest.mark.parametrize("text", ["", "a", "0:1,2", "0,,1"])
+@pytest.mark.parametrize("text", ["", "a", "0:1,2", "0,,1", "-1", "2147483648"])
 def test_bad_assignment(text: str) -> None:
     with pytest.raises(Failure, match="no replica assignment"):
         parse_assignment(text)
