@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.connection import COPY_BYTES_MAX
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -277,6 +278,21 @@ def test_f16_records_go_from_file_to_socket(play: Any) -> None:
         data = await stage.fetch(connection, 0, partition_max_bytes=10 << 20)
         assert len(offsets_of(data.records)) == 20
         assert stage.counters.get("sendfile_bytes") - before == len(data.records)
+
+    play(case)
+
+
+def test_f16_a_few_records_are_sent_along_with_the_reply(play: Any) -> None:
+    """Below COPY_BYTES_MAX one write is cheaper than a header, a range and a trailer."""
+
+    async def case(stage: Any) -> None:
+        connection = await fill(stage, batches=20, records=10, size=100)
+        before = stage.counters.get("sendfile_bytes")
+        data = await stage.fetch(connection, 0, partition_max_bytes=COPY_BYTES_MAX)
+        found = offsets_of(data.records)
+        assert found[0] == (0, 9)
+        assert len(found) > 1
+        assert stage.counters.get("sendfile_bytes") == before
 
     play(case)
 
