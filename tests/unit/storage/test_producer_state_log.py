@@ -463,3 +463,37 @@ def drive(seed: int, steps: int) -> None:
 @given(st.integers(0, 1 << 30))
 def test_any_history_is_answered_by_the_rules_and_replay_equals_the_live_state(seed: int) -> None:
     drive(seed, 80)
+
+
+def test_i04_a_follower_knows_what_the_leader_knew() -> None:
+    """A retry that goes to the new leader finds its batch: the state comes with the records."""
+    _, leader = new_log(MemoryDisk(), SMALL)
+    for sequence in range(12):
+        send(leader, 1, 0, sequence, transactional=True)
+        if sequence % 3 == 2:
+            end_txn(leader, 1, 0, commit=sequence % 2 == 0, coordinator_epoch=sequence)
+        send(leader, 2, 4, 3 * sequence, 3)
+    send(leader, 3, 0, 0, transactional=True)
+    _, follower = new_log(MemoryDisk(), LogConfig(segment_bytes=2000))
+    while follower.log_end_offset < leader.log_end_offset:
+        (part,) = leader.read(follower.log_end_offset, 500, leader.log_end_offset, True).ranges
+        follower.append_as_follower(part.file.read(part.position, part.size), NOW_MS)
+    assert follower.last_stable_offset == 0, "nothing is below its high watermark yet"
+    follower.high_watermark = follower.log_end_offset
+    assert facts_of(follower) == facts_of(leader)
+    assert follower.last_stable_offset == leader.last_stable_offset
+    assert send(follower, 2, 4, 33, 3).duplicate
+    assert refused(send, follower, 2, 4, 39, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_i03_a_follower_takes_what_its_leader_took() -> None:
+    """Also a lower epoch: on replication that is no error."""
+    _, log = new_log(MemoryDisk())
+    for epoch, offset in ((3, 0), (1, 1)):
+        batch = build_batch(
+            [(b"k", b"v", (), NOW_MS)], base_offset=offset, producer_id=1, producer_epoch=epoch, base_sequence=7, leader_epoch=0
+        )
+        log.append_as_follower(batch, NOW_MS)
+    producer = log.producers.get(1)
+    assert producer is not None
+    assert (producer.epoch, log.log_end_offset) == (1, 2)
