@@ -18,6 +18,7 @@ from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
+from ottla.sim.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.config import LogConfig
@@ -38,17 +39,6 @@ CONFIG = LogConfig(
 )
 TOPIC = Partition("compacted", 0)
 Pair = tuple[int, bytes | None, bytes | None]
-
-
-class Dice:
-    def __init__(self, seed: int = 5) -> None:
-        self._random = random.Random(seed)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
 
 
 def compact(log: Log, now_ms: int) -> None:
@@ -82,7 +72,7 @@ def pairs_of(log: Log) -> list[Pair]:
 def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record], int]:
     """A log we compacted, after a clean stop: its directory, its records, and how many batches are without any."""
     path = tmp_path_factory.mktemp("ours")
-    dice = Dice()
+    dice = SeededRandom(random.Random(5))
     data_dir = DataDir.open(OsDisk(), str(path), 1, "cluster", dice)
     data_dir.load(lambda topic: CONFIG, NOW_MS)
     log = data_dir.create_log(TOPIC, dice.bytes(16), CONFIG, NOW_MS)
@@ -157,7 +147,7 @@ class Theirs:
 
 
 def produce(bootstrap_servers: str, newest: dict[bytes, bytes | None], rounds: range) -> None:
-    dice = Dice(rounds.start)
+    dice = SeededRandom(random.Random(rounds.start))
     for number in rounds:
         codec = ("none", "gzip", "snappy", "lz4", "zstd")[number % 5]
         producer = Producer(
@@ -236,7 +226,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
         assert kafka.stop() in (0, 143)
         cleaned_by_kafka = kafka_s_checkpoint(data)
 
-        data_dir = DataDir.open(OsDisk(), str(data), None, None, Dice())
+        data_dir = DataDir.open(OsDisk(), str(data), None, None, SeededRandom(random.Random(5)))
         now_ms = time.time_ns() // 1_000_000
         data_dir.load(lambda topic: CONFIG, now_ms)
         log = data_dir.logs[TOPIC]

@@ -12,6 +12,7 @@ import pytest
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
+from ottla.sim.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.types import TopicPartition
@@ -22,26 +23,15 @@ NOW_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class Dice:
-    def __init__(self) -> None:
-        self._random = random.Random(7)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
-
-
 @pytest.fixture(scope="module")
 def partition(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, int, int]]]:
     """A log of several segments after a clean stop, and (base offset, codec, records) of each batch in it."""
     path = tmp_path_factory.mktemp("dump")
     config = LogConfig(segment_bytes=8192, index_interval_bytes=512)
-    data_dir = DataDir.open(OsDisk(), str(path), 1, "cluster", Dice())
+    data_dir = DataDir.open(OsDisk(), str(path), 1, "cluster", SeededRandom(random.Random(7)))
     data_dir.load(lambda topic: config, NOW_MS)
-    log = data_dir.create_log(TopicPartition("orders", 3), Dice().bytes(16), config, NOW_MS)
-    dice, batches = Dice(), []
+    log = data_dir.create_log(TopicPartition("orders", 3), SeededRandom(random.Random(7)).bytes(16), config, NOW_MS)
+    dice, batches = SeededRandom(random.Random(7)), []
     for number in range(120):
         count, codec = 1 + dice.below(5), number % 5
         fields = [

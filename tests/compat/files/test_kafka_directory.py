@@ -18,6 +18,7 @@ from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
+from ottla.sim.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -51,18 +52,7 @@ class Stopped:
     ours_consumed: list[Sent]
 
 
-class Dice:
-    def __init__(self) -> None:
-        self._random = random.Random(3)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
-
-
-def sent(number: int, dice: Dice) -> Sent:
+def sent(number: int, dice: SeededRandom) -> Sent:
     return Sent(
         key=None if number % 7 == 0 else b"key-%d" % number,
         value=None if number % 11 == 0 else dice.bytes(1 + dice.below(200)),
@@ -73,7 +63,7 @@ def sent(number: int, dice: Dice) -> Sent:
 
 def write_ours(path: Path) -> list[Sent]:
     """A log as our broker leaves it after a clean stop. Without topic id and identity: those are the next broker's to give."""
-    dice, written = Dice(), []
+    dice, written = SeededRandom(random.Random(3)), []
     data_dir = DataDir.open(OsDisk(), str(path), None, None, dice)
     data_dir.load(lambda topic: CONFIG, NOW_MS)
     log = data_dir.create_log(Partition("ours", 0), ZERO_UUID, CONFIG, NOW_MS)
@@ -107,7 +97,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[Sent]:
 
 
 def produce(bootstrap_servers: str, topic: str) -> list[Sent]:
-    dice, produced = Dice(), []
+    dice, produced = SeededRandom(random.Random(3)), []
     for codec in CODECS:
         producer = Producer(
             {"bootstrap.servers": bootstrap_servers, "compression.type": codec, "linger.ms": 5, "batch.num.messages": 10}
@@ -148,7 +138,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopped]:
 
 
 def load(stopped: Stopped) -> DataDir:
-    data_dir = DataDir.open(OsDisk(), str(stopped.data), None, None, Dice())
+    data_dir = DataDir.open(OsDisk(), str(stopped.data), None, None, SeededRandom(random.Random(3)))
     data_dir.load(lambda topic: CONFIG, NOW_MS)
     return data_dir
 

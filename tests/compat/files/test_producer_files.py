@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
+from ottla.sim.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.config import LogConfig
@@ -37,19 +38,8 @@ COMMITTED = "read_committed"
 RULES = Rules(timestamp_before_max_ms=1 << 62, timestamp_after_max_ms=1 << 62)
 
 
-class Dice:
-    def __init__(self) -> None:
-        self._random = random.Random(5)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
-
-
 def open_log(path: Path, topic: str) -> tuple[DataDir, Log]:
-    data_dir = DataDir.open(OsDisk(), str(path), None, None, Dice())
+    data_dir = DataDir.open(OsDisk(), str(path), None, None, SeededRandom(random.Random(5)))
     data_dir.load(lambda topic: CONFIG, NOW_MS)
     log = data_dir.logs.get(TopicPartition(topic, 0))
     if log is None:

@@ -17,6 +17,7 @@ from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, SetData, StoreError, StoreUnavailable
 from ottla.runtime.embedded_store import EmbeddedStore
+from ottla.sim.machine import SeededRandom
 
 
 class FixedClock:
@@ -25,17 +26,6 @@ class FixedClock:
 
     def monotonic(self) -> float:
         return 0.0
-
-
-class SeededRandom:
-    def __init__(self) -> None:
-        self._random = random.Random(5)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
 
 
 class Life:
@@ -51,7 +41,7 @@ class Life:
             1,
             [Endpoint("PLAINTEXT", "h", 9092)],
             FixedClock(),
-            SeededRandom(),
+            SeededRandom(random.Random(5)),
             self.images.append,
         )
 
@@ -229,12 +219,12 @@ def test_a_broker_without_a_number_gets_one_above_the_reserved_ones(tmp_path: Pa
     async def test() -> None:
         store = EmbeddedStore.open(str(tmp_path / "m.db"))
         settings = BrokerSettings.parse({})
-        first = await resolve_identity(store, settings, SeededRandom())
+        first = await resolve_identity(store, settings, SeededRandom(random.Random(5)))
         assert first.broker_id == 1001
-        assert (await resolve_identity(store, settings, SeededRandom())).broker_id == 1002
-        again = await resolve_identity(store, settings, SeededRandom(), first.broker_id, first.cluster_id)
+        assert (await resolve_identity(store, settings, SeededRandom(random.Random(5)))).broker_id == 1002
+        again = await resolve_identity(store, settings, SeededRandom(random.Random(5)), first.broker_id, first.cluster_id)
         assert again == first
-        given = await resolve_identity(store, BrokerSettings.parse({"broker.id": "7"}), SeededRandom())
+        given = await resolve_identity(store, BrokerSettings.parse({"broker.id": "7"}), SeededRandom(random.Random(5)))
         assert given.broker_id == 7
         await store.close()
 
@@ -245,10 +235,10 @@ def test_a_former_kafkas_cluster_id_is_kept_and_a_strangers_refused(tmp_path: Pa
     async def test() -> None:
         store = EmbeddedStore.open(str(tmp_path / "m.db"))
         settings = BrokerSettings.parse({"broker.id": "3"})
-        identity = await resolve_identity(store, settings, SeededRandom(), 3, "a" * 22)
+        identity = await resolve_identity(store, settings, SeededRandom(random.Random(5)), 3, "a" * 22)
         assert identity.cluster_id == "a" * 22
         with pytest.raises(SettingsError) as caught:
-            await resolve_identity(store, settings, SeededRandom(), 4, "b" * 22)
+            await resolve_identity(store, settings, SeededRandom(random.Random(5)), 4, "b" * 22)
         assert len(caught.value.problems) == 2
         assert "belong to the cluster bbb" in caught.value.problems[0]
         assert "belong to broker 4" in caught.value.problems[1]

@@ -23,20 +23,10 @@ from ottla.cluster.requests import (
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Check, Create, SetData
+from ottla.sim.machine import SeededRandom
 
 CONTROLLER = Controller(1, epoch=7, epoch_version=6)
 SETTINGS = BrokerSettings.parse({"num.partitions": "2"})
-
-
-class SeededRandom:
-    def __init__(self) -> None:
-        self._random = random.Random(5)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
 
 
 def cluster(*broker_ids: int) -> ClusterImage:
@@ -45,7 +35,7 @@ def cluster(*broker_ids: int) -> ClusterImage:
 
 
 def create(image: ClusterImage, *asked: NewTopic, settings: BrokerSettings = SETTINGS) -> tuple[Decision, list[TopicOutcome]]:
-    return CONTROLLER.create_topics(image, settings, asked, SeededRandom())
+    return CONTROLLER.create_topics(image, settings, asked, SeededRandom(random.Random(5)))
 
 
 def with_topic(name: str = "t", count: int = 2, image: ClusterImage | None = None) -> ClusterImage:
@@ -370,7 +360,7 @@ def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
         FoundTopic("hole", None, frozenset({0, 3})),
         FoundTopic("__consumer_offsets", b"\x02" * 16, frozenset({0})),
     ]
-    adoption = CONTROLLER.adopt(cluster(1), found, SeededRandom())
+    adoption = CONTROLLER.adopt(cluster(1), found, SeededRandom(random.Random(5)))
     topics = adoption.decision.image.topics
     assert topics["old"].topic_id == b"\x01" * 16
     assert [part.replicas for part in topics["old"].partitions] == [(1,), (1,)]
@@ -386,6 +376,6 @@ def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
 
 
 def test_adopting_nothing_still_leaves_its_mark() -> None:
-    adoption = CONTROLLER.adopt(cluster(1), [], SeededRandom())
+    adoption = CONTROLLER.adopt(cluster(1), [], SeededRandom(random.Random(5)))
     assert adoption.warnings == []
     assert adoption.decision.changes == [Check("/controller_epoch", 6), Create("/ottla/adopted")]

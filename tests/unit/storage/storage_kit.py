@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ottla.records.batch import BatchInfo, scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Checked, Rules, check
+from ottla.sim.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -203,15 +204,8 @@ class MemoryDisk:
         inode.data = bytearray(data)
 
 
-class SeededRandom:
-    def __init__(self, seed: int = 1) -> None:
-        self._random = random.Random(seed)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
+def seeded_random(seed: int = 1) -> SeededRandom:
+    return SeededRandom(random.Random(seed))
 
 
 def batch(*timestamps: int, size: int = 20, codec: int = 0, key: bytes = b"k", **options: int) -> bytearray:
@@ -230,7 +224,7 @@ def append(log: Log, *timestamps: int, leader_epoch: int = 0, now_ms: int = NOW_
 
 
 def open_dir(disk: object, path: str = "/data", **options: object) -> DataDir:
-    return DataDir.open(disk, path, 1, "cluster", SeededRandom(), **options)  # type: ignore[arg-type]
+    return DataDir.open(disk, path, 1, "cluster", seeded_random(), **options)  # type: ignore[arg-type]
 
 
 def new_log(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from compaction_kit import COMPACTED, compact, dirt_of, pairs, put
-from storage_kit import NOW_MS, TOPIC_ID, TP, SeededRandom
+from storage_kit import NOW_MS, TOPIC_ID, TP, seeded_random
 
 from ottla.sim.disk import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView, Fault, SimDisk
 from ottla.sim.process import Process, ProcessDied
@@ -33,7 +33,7 @@ class Machine:
         """Start again. The settings of the topic are not known yet when a broker loads its logs."""
         self.process = Process("broker")
         self.view = self.disk.view(self.process)
-        data_dir = DataDir.open(self.view, "/data", 1, "cluster", SeededRandom())
+        data_dir = DataDir.open(self.view, "/data", 1, "cluster", seeded_random())
         data_dir.load(lambda topic: LogConfig(), NOW_MS)
         log = data_dir.logs[TP]
         log.config = CONFIG
@@ -42,7 +42,7 @@ class Machine:
 
     def prepare(self) -> tuple[DataDir, Log]:
         """A log with a clean part, a dirty part in several segments, tombstones, a producer id, and an active segment."""
-        data_dir = DataDir.open(self.view, "/data", 1, "cluster", SeededRandom())
+        data_dir = DataDir.open(self.view, "/data", 1, "cluster", seeded_random())
         data_dir.load(lambda topic: CONFIG, NOW_MS)
         log = data_dir.create_log(TP, TOPIC_ID, CONFIG, NOW_MS)
         for number in range(6):

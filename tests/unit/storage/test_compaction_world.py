@@ -10,7 +10,7 @@ import random
 
 import pytest
 from compaction_kit import COMPACTED, Model, ModelBatch, pairs, put
-from storage_kit import NOW_MS, TOPIC_ID, TP, SeededRandom, read_batches
+from storage_kit import NOW_MS, TOPIC_ID, TP, read_batches, seeded_random
 
 from ottla.records.record import Record, read_records
 from ottla.sim.disk import SimDisk
@@ -48,7 +48,7 @@ class CompactedWorld:
     def start(self) -> None:
         self.process = Process("broker")
         self.view = self.disk.view(self.process)
-        self.data_dir = DataDir.open(self.view, "/data", 1, "cluster", SeededRandom())
+        self.data_dir = DataDir.open(self.view, "/data", 1, "cluster", seeded_random())
         # as a broker does it: before it knows the topic's settings
         self.data_dir.load(lambda topic: LogConfig(), self.now_ms)
         self.log: Log = self.data_dir.create_log(TP, TOPIC_ID, COMPACTED, self.now_ms)

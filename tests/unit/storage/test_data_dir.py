@@ -11,13 +11,13 @@ from storage_kit import (
     TP,
     MemoryDisk,
     PowerLoss,
-    SeededRandom,
     all_offsets,
     append,
     batch,
     new_log,
     open_dir,
     reopen,
+    seeded_random,
 )
 
 from ottla.errors import ErrorCode, KafkaError
@@ -35,18 +35,18 @@ def test_identity_is_written_once_and_found_again() -> None:
     open_dir(disk).close()
     lines = disk.content("/data/meta.properties").decode().splitlines()
     assert {"version=0", "broker.id=1", "cluster.id=cluster"} <= set(lines)
-    found = DataDir.open(disk, "/data", None, None, SeededRandom())
+    found = DataDir.open(disk, "/data", None, None, seeded_random())
     assert (found.broker_id, found.cluster_id) == (1, "cluster")
 
 
 def test_identity_comes_later_where_it_is_not_known_yet() -> None:
     disk = MemoryDisk()
-    data_dir = DataDir.open(disk, "/data", None, None, SeededRandom())
+    data_dir = DataDir.open(disk, "/data", None, None, seeded_random())
     assert not disk.exists("/data/meta.properties")
     data_dir.broker_id, data_dir.cluster_id = 5, "x"
     data_dir.write_identity()
     data_dir.close()
-    assert DataDir.open(disk, "/data", 5, "x", SeededRandom()).cluster_id == "x"
+    assert DataDir.open(disk, "/data", 5, "x", seeded_random()).cluster_id == "x"
 
 
 @pytest.mark.parametrize(
@@ -58,19 +58,19 @@ def test_the_directory_of_another_broker_or_cluster_is_refused_and_left_unlocked
     disk = MemoryDisk()
     open_dir(disk).close()
     with pytest.raises(DataDirRefused, match=words):
-        DataDir.open(disk, "/data", broker_id, cluster_id, SeededRandom())
+        DataDir.open(disk, "/data", broker_id, cluster_id, seeded_random())
     open_dir(disk).close()
 
 
 def test_meta_properties_of_kraft_are_understood() -> None:
     disk = MemoryDisk()
     disk.put("/data/meta.properties", b"#\n#Sun Nov 15\ncluster.id=abc\nversion=1\nnode.id=3\ndirectory.id=xyz\n")
-    found = DataDir.open(disk, "/data", None, None, SeededRandom())
+    found = DataDir.open(disk, "/data", None, None, seeded_random())
     assert (found.broker_id, found.cluster_id) == (3, "abc")
     disk.put("/data/meta.properties", b"version=2\n")
     found.close()
     with pytest.raises(DataDirRefused, match="version"):
-        DataDir.open(disk, "/data", None, None, SeededRandom())
+        DataDir.open(disk, "/data", None, None, seeded_random())
 
 
 def test_a_directory_in_use_is_not_opened_twice() -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from storage_kit import NOW_MS, TOPIC_ID, SeededRandom, append, batch, read_batches, records_of
+from storage_kit import NOW_MS, TOPIC_ID, append, batch, read_batches, records_of, seeded_random
 
 from ottla.runtime.files import OsDisk
 from ottla.storage.config import LogConfig
@@ -18,7 +18,7 @@ CONFIG = LogConfig(segment_bytes=4 * len(batch(1)), index_interval_bytes=100, fi
 
 
 def opened(path: Path, cache: SegmentCache | None = None) -> DataDir:
-    data_dir = DataDir.open(OsDisk(), str(path), 1, "cluster", SeededRandom(), cache)
+    data_dir = DataDir.open(OsDisk(), str(path), 1, "cluster", seeded_random(), cache)
     data_dir.load(lambda topic: CONFIG, NOW_MS)
     return data_dir
 

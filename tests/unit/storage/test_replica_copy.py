@@ -11,13 +11,13 @@ from storage_kit import (
     TOPIC_ID,
     TP,
     MemoryDisk,
-    SeededRandom,
     all_offsets,
     append,
     batch,
     new_log,
     open_dir,
     read_batches,
+    seeded_random,
 )
 
 from ottla.sim.disk import SimDisk
@@ -208,7 +208,7 @@ class Volumes:
 
     def _live(self, process: Process) -> None:
         rng = self.rng
-        chance = SeededRandom(rng.randrange(1 << 30))
+        chance = seeded_random(rng.randrange(1 << 30))
         dirs = [
             DataDir.open(disk.view(process), f"/{name}", 1, "cluster", chance)
             for disk, name in zip(self.disks, "ab", strict=True)

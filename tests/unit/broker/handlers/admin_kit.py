@@ -20,6 +20,7 @@ from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import KafkaError
 from ottla.protocol.registry import API_BY_NAME
+from ottla.sim.machine import SeededRandom
 from ottla.sim.metadata import MetadataTree
 from ottla.sim.process import Process
 from ottla.wire.codec import decode, encode
@@ -33,17 +34,6 @@ class FixedClock:
 
     def monotonic(self) -> float:
         return 0.0
-
-
-class SeededRandom:
-    def __init__(self, seed: int = 5) -> None:
-        self._random = random.Random(seed)
-
-    def bytes(self, count: int) -> bytes:
-        return self._random.randbytes(count)
-
-    def below(self, limit: int) -> int:
-        return self._random.randrange(limit)
 
 
 class MetadataBroker:
@@ -60,7 +50,7 @@ class MetadataBroker:
             broker_id,
             ENDPOINTS,
             FixedClock(),
-            SeededRandom(),
+            SeededRandom(random.Random(5)),
             self.images.append,
         )
 
