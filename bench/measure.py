@@ -257,20 +257,26 @@ def log_growth(server: Server, scale: Scale) -> Figures:
 
 
 def partition_growth(server: Server, scale: Scale) -> Figures:
-    """The same requests to one partition, and to a random one of many."""
-    figures: Figures = {}
-    for name, partitions in (("1_partition", 1), ("many_partitions", scale.many_partitions)):
-        topic = f"p{partitions}"
+    """The same requests to one partition, and to a random one of many.
+
+    Both topics are filled first, and looked at in turn: what a thousand new logs cost once (files, flushes) is not a cost of their
+    requests, and a neighbour on the machine who wakes up meets both. The lowest of three is the cost; what is above is others'.
+    """
+    topics = {"1_partition": ("p1", 1), "many_partitions": (f"p{scale.many_partitions}", scale.many_partitions)}
+    for topic, partitions in topics.values():
         create(server, topic, partitions)
         load(
             server, "produce", topic=topic, partitions=partitions, record_bytes=100, batch_records=10, in_flight=5,
             requests=10 * max(partitions, 100),
         )  # fmt: skip
-        batches = 10 * max(partitions, 100) // partitions - 1
-        layout = {"batch_bytes": 1, "batch_records": 10, "batches": batches}
-        figures[f"fetch_{name}"] = _fetch_cost(server, topic, partitions, layout, scale.samples)
-        figures[f"append_{name}"] = _append_cost(server, topic, partitions, scale.samples)
-    return figures
+    found: dict[str, list[float]] = {}
+    for _ in range(3):
+        for name, (topic, partitions) in topics.items():
+            batches = 10 * max(partitions, 100) // partitions - 1
+            layout = {"batch_bytes": 1, "batch_records": 10, "batches": batches}
+            found.setdefault(f"fetch_{name}", []).append(_fetch_cost(server, topic, partitions, layout, scale.samples // 2))
+            found.setdefault(f"append_{name}", []).append(_append_cost(server, topic, partitions, scale.samples // 2))
+    return {name: min(costs) for name, costs in found.items()}
 
 
 def memory(server: Server, key: str) -> Figures:
