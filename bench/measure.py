@@ -259,7 +259,7 @@ def log_growth(server: Server, scale: Scale) -> Figures:
 def partition_growth(server: Server, scale: Scale) -> Figures:
     """The same requests to one partition, and to a random one of many.
 
-    Both topics are filled first, and looked at in turn: what a thousand new logs cost once (files, flushes) is not a cost of their
+    Both topics are filled first, and looked at in turn: what a thousand new logs cost once (files, flushes) is no cost of their
     requests, and a neighbour on the machine who wakes up meets both. The lowest of three is the cost; what is above is others'.
     """
     topics = {"1_partition": ("p1", 1), "many_partitions": (f"p{scale.many_partitions}", scale.many_partitions)}
