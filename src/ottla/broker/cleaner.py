@@ -56,11 +56,6 @@ class Cleaner:
         """When the bytes taken so far are paid for."""
         self._stopping = False
 
-    @property
-    def uncleanable(self) -> dict[TopicPartition, str]:
-        """Partitions set aside, and why."""
-        return {log.topic_partition: reason for log, reason in self._uncleanable.items() if not log.closed}
-
     def start(self) -> None:
         if self._broker.settings.bool("log.cleaner.enable"):
             self._choosing = asyncio.get_running_loop().create_task(self._choose())

@@ -34,7 +34,7 @@ _API_VERSIONS = 18
 class Route:
     """One API in one version."""
 
-    __slots__ = ("api", "decode", "handle", "refuse", "response_class", "served", "version")
+    __slots__ = ("api", "decode", "handle", "refuse", "response_class", "version")
 
     def __init__(
         self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
@@ -45,7 +45,6 @@ class Route:
         self.handle = handle
         self.refuse = refuse
         self.response_class = api.response
-        self.served = 0
 
 
 class PendingReply:
@@ -95,7 +94,6 @@ class Dispatcher:
                 return found
             route = found
         request, _ = route.decode(frame, position)
-        route.served += 1
         try:
             response = route.handle(
                 request,
@@ -117,13 +115,6 @@ class Dispatcher:
             return None
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
         return PendingReply(self, route, header.correlation_id, request, future)
-
-    def requests_served(self) -> dict[str, int]:
-        """How many requests of each API were dispatched."""
-        served: dict[str, int] = {}
-        for route in self._routes.values():
-            served[route.api.name] = served.get(route.api.name, 0) + route.served
-        return served
 
     def failure(self, route: Route, correlation_id: int, request: object, error: BaseException) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):

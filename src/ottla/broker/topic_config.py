@@ -23,7 +23,6 @@ def log_config_of(settings: TopicSettings) -> LogConfig:
         flush_ms=settings.int("flush.ms"),
         file_delete_delay_ms=settings.int("file.delete.delay.ms"),
         cleanup_policy=frozenset(settings.list("cleanup.policy")),
-        preallocate=settings.bool("preallocate"),
         delete_retention_ms=settings.int("delete.retention.ms"),
         min_compaction_lag_ms=settings.int("min.compaction.lag.ms"),
         max_compaction_lag_ms=settings.int("max.compaction.lag.ms"),

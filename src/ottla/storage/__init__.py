@@ -17,6 +17,6 @@ Where we differ from Apache Kafka on purpose, with equal files after a clean sto
   data behind the recovery point are found again in the batches;
 * a log that no producer with an id ever wrote to has no `.snapshot` at its end;
 * after a restart all five last batches of a producer are known again, from the log itself: a snapshot holds one;
-* a batch that is too old for the five, but known to be in the log, is a DUPLICATE_SEQUENCE_NUMBER, which clients take for success;
-  Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
+* a batch that is too old for the five, but known to be in the log, is a DUPLICATE_SEQUENCE_NUMBER, which clients take for
+  success; Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER.
 """

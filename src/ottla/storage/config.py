@@ -24,7 +24,6 @@ class LogConfig:
     flush_ms: int = INT64_MAX
     file_delete_delay_ms: int = 60_000
     cleanup_policy: frozenset[str] = frozenset({"delete"})
-    preallocate: bool = False
     delete_retention_ms: int = 24 * HOUR_MS
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = INT64_MAX

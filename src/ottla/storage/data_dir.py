@@ -364,11 +364,6 @@ class DataDir:
         self._write_recovery_points(alive)
         write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", {log.topic_partition: log.high_watermark for log in alive})
 
-    def write_high_watermarks(self) -> None:
-        self.check_online()
-        marks = {log.topic_partition: log.high_watermark for log in self.logs.values() if not log.closed}
-        write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
-
     def _write_recovery_points(self, logs: list[Log]) -> None:
         starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
         write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)

@@ -97,6 +97,8 @@ def parts_size(parts: list[Part]) -> int:
 class _Writer:
     """What both kinds of generated functions share: lines, names, and the run of fixed-size values not yet written out."""
 
+    HEADER = ""
+
     def __init__(self, cls: type, version: int) -> None:
         definition = definition_of(cls)
         if definition.versions is None:
@@ -144,12 +146,18 @@ class _Writer:
                 return known
         return struct.Struct(form)
 
-    def build(self, header: str, body: list[str]) -> Callable[..., Any]:
+    def body(self) -> list[str]:
+        raise NotImplementedError
+
+    def source(self) -> str:
+        return "\n".join([self.HEADER, *self.body()])
+
+    def build(self, body: list[str]) -> Callable[..., Any]:
         scope = dict(self.names)
         for name, value in self.names.items():
             if isinstance(value, struct.Struct):
                 scope[name] = value.unpack_from if isinstance(self, _DecoderWriter) else value.pack
-        exec(compile("\n".join([header, *body]), f"<{self.definition.name} v{self.version}>", "exec"), scope)
+        exec(compile("\n".join([self.HEADER, *body]), f"<{self.definition.name} v{self.version}>", "exec"), scope)
         made: Callable[..., Any] = scope["run"]
         return made
 
@@ -168,10 +176,7 @@ class _DecoderWriter(_Writer):
             "unpack": struct.unpack,
             "Cut": (struct.error, IndexError),
         }
-        return self.build(self.HEADER, body)
-
-    def source(self) -> str:
-        return "\n".join([self.HEADER, *self.body()])
+        return self.build(body)
 
     def body(self) -> list[str]:
         self.lines = []
@@ -374,10 +379,7 @@ class _EncoderWriter(_Writer):
             "put": _put,
             "pack_array": struct.pack,
         }
-        return self.build(self.HEADER, body)
-
-    def source(self) -> str:
-        return "\n".join([self.HEADER, *self.body()])
+        return self.build(body)
 
     def body(self) -> list[str]:
         self.lines = []

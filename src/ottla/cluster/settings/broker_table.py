@@ -193,8 +193,6 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="How far the timestamp of a record may lie behind the broker's clock, where the producer sets it."),
     _used("log.message.timestamp.type", STRING, "CreateTime", valid=one_of("CreateTime", "LogAppendTime"), mode=CLUSTER_WIDE,
         doc="Whose time a record carries: `CreateTime` is the producer's, `LogAppendTime` the broker's."),
-    _used("log.preallocate", BOOLEAN, False, mode=CLUSTER_WIDE,
-        doc="Whether the file of a new segment takes its full size on disk at once."),
     _used("log.retention.bytes", LONG, -1, mode=CLUSTER_WIDE,
         doc="How large a partition may grow before its oldest segments are removed; -1 is without limit."),
     _used("log.retention.check.interval.ms", LONG, 300000, valid=at_least(1),

@@ -113,7 +113,7 @@ TOPIC_SETTINGS: Final = table_of((
         doc="The shortest time a record of a compacted topic stays uncompacted."),
     _used("min.insync.replicas", INT, 1, valid=at_least(1), server_default="min.insync.replicas",
         doc="How many replicas must hold a record before a producer with acks=all is told that it is safe."),
-    _used("preallocate", BOOLEAN, False, server_default="log.preallocate",
+    _known("preallocate", BOOLEAN, False, server_default="log.preallocate",
         doc="Whether the file of a new segment takes its full size on disk at once."),
     _known("remote.log.copy.disable", BOOLEAN, False,
         doc="Whether copying to remote storage is halted."),

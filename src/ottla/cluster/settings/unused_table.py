@@ -265,6 +265,8 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Record format of Kafka before 3.0."),
     _known("log.message.timestamp.difference.max.ms", LONG, LONG_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="Old name for both timestamp limits together."),
+    _known("log.preallocate", BOOLEAN, False, mode=CLUSTER_WIDE,
+        doc="Whether the file of a new segment takes its full size on disk at once."),
     _known("max.connection.creation.rate", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="Most new connections in a second."),
     _known("metadata.log.dir", STRING, None,
