@@ -50,7 +50,7 @@ class Cleaner:
         self._write_checkpoint = write_checkpoint
         self._choosing: asyncio.Task[None] | None = None
         self._passes: dict[Partition, asyncio.Task[None]] = {}
-        self._uncleanable: dict[Log, str] = {}
+        self._uncleanable: set[Log] = set()
         self._checkpointing = asyncio.Lock()
         self._io_free_at = 0.0
         """When the bytes taken so far are paid for."""
@@ -97,7 +97,7 @@ class Cleaner:
 
     async def _find(self) -> tuple[Partition, Dirt] | None:
         """The dirtiest log of those that are due."""
-        self._uncleanable = {log: reason for log, reason in self._uncleanable.items() if not log.closed}
+        self._uncleanable = {log for log in self._uncleanable if not log.closed}
         now_ms = self._broker.world.clock.now_ms()
         found: dict[Log, tuple[Partition, Dirt]] = {}
         for number, partition in enumerate(self._broker.partitions.online(), 1):
@@ -205,7 +205,7 @@ class Cleaner:
         return True
 
     def _set_aside(self, partition: Partition, error: Exception) -> None:
-        self._uncleanable[partition.log] = str(error)
+        self._uncleanable.add(partition.log)
         self._broker.counters.add("cleaner_uncleanable_partitions")
         logger.warning(
             "%s cannot be compacted and is left alone until the broker starts again: %s",

@@ -104,6 +104,7 @@ class Purgatory:
             self._timer.cancel()
             self._timer = None
         for _, _, waiter in self._deadlines:
+            waiter.waiting = False
             waiter.future.cancel()
         self._deadlines.clear()
         self._watched.clear()

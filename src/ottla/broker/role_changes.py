@@ -38,10 +38,8 @@ def role_changes(before: ClusterImage | None, after: ClusterImage, broker_id: in
         now = after.topics.get(name)
         if now is topic:
             continue
-        same_topic = now is not None and now.topic_id == topic.topic_id
-        for index in _hosted(topic, broker_id):
-            if not same_topic or now is None or index not in _hosted(now, broker_id):
-                changes.removed.append(TopicPartition(name, index))
+        kept = _hosted(now, broker_id) if now is not None and now.topic_id == topic.topic_id else {}
+        changes.removed += [TopicPartition(name, index) for index in _hosted(topic, broker_id) if index not in kept]
     for name, topic in after.topics.items():
         former = known.get(name)
         if former is topic:

@@ -101,3 +101,14 @@ def test_answered_waiters_do_not_pile_up_behind_long_deadlines() -> None:
         assert len(purgatory._deadlines) < 200
 
     in_purgatory(case)
+
+
+def test_closing_cancels_all_and_nobody_waits() -> None:
+    async def case(purgatory: Purgatory) -> None:
+        waiting = [purgatory.wait(["a"], 60_000, lambda: False, lambda: None) for _ in range(3)]
+        purgatory.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(future.cancelled() for future in waiting)
+        assert len(purgatory) == 0
+
+    in_purgatory(case)
