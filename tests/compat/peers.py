@@ -23,7 +23,7 @@ import tempfile
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -53,6 +53,13 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version></dependency>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version></dependency>
     <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>1.7.36</version></dependency>
+  </dependencies>
+</project>
+"""
+STREAMS_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>peers</artifactId><version>1</version>
+  <dependencies>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-streams</artifactId><version>{version}</version></dependency>
   </dependencies>
 </project>
 """
@@ -89,23 +96,35 @@ def program(name: str, install: str) -> str:
 
 def kafka_jars(version: str = KAFKA_4) -> Path:
     """The folder of Apache Kafka's jars, fetched with Maven if it is not in the cache yet (about 40 s, once)."""
-    name = f"kafka-{version}"
+    return _maven_jars(f"kafka-{version}", POM.format(version=version), lambda jars: _complete(jars, version))
+
+
+def streams_jars() -> list[Path]:
+    """Kafka Streams and the store it needs; what else it needs is among Apache Kafka's own jars."""
+
+    def complete(jars: Path) -> bool:
+        return (jars / f"kafka-streams-{KAFKA_4}.jar").exists() and any(jars.glob("rocksdbjni-*.jar"))
+
+    only = "-DincludeArtifactIds=kafka-streams,rocksdbjni"
+    return sorted(_maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
+
+
+def _maven_jars(name: str, pom: str, complete: Callable[[Path], bool], *options: str) -> Path:
     jars = cache_dir() / name
-    if _complete(jars, version):
+    if complete(jars):
         return jars
     with fetching(name) as jars:
-        if _complete(jars, version):
+        if complete(jars):
             return jars
         maven = program("mvn", "install Maven (Debian: `apt-get install maven`), or copy the jars to " + str(jars))
         with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f"{name}.") as scratch:
-            Path(scratch, "pom.xml").write_text(POM.format(version=version))
+            Path(scratch, "pom.xml").write_text(pom)
             new = Path(scratch, "jars")
             command = [maven, "-q", "-B", "-f", f"{scratch}/pom.xml", "dependency:copy-dependencies", f"-DoutputDirectory={new}"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode or not _complete(new, version):
+            done = subprocess.run([*command, *options], capture_output=True, text=True)
+            if done.returncode or not complete(new):
                 raise MissingCounterpart(
-                    f"Apache Kafka {version} could not be fetched with Maven into {jars} (no network?):\n"
-                    + (done.stdout + done.stderr)[-2000:]
+                    f"{name} could not be fetched with Maven into {jars} (no network?):\n" + (done.stdout + done.stderr)[-2000:]
                 )
             if jars.exists():
                 shutil.rmtree(jars)  # half a folder left by hand; never one of ours
@@ -123,10 +142,18 @@ def class_path(version: str) -> str:
     return ":".join(sorted(str(jar) for jar in kafka_jars(version).glob("*.jar") if "reload4j" not in jar.name))
 
 
-def java_command(version: str, main_class: str, *args: str, jvm: Sequence[str] = TOOL_JVM, log_level: str = "warn") -> list[str]:
+def java_command(
+    version: str,
+    main_class: str,
+    *args: str,
+    jvm: Sequence[str] = TOOL_JVM,
+    log_level: str = "warn",
+    jars: Iterable[Path] = (),
+) -> list[str]:
+    """`main_class`, or a source file, run with Apache Kafka's jars and these on the path."""
     java = program("java", "install a Java 17 runtime (Debian: `apt-get install openjdk-17-jre-headless`)")
     logging = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
-    return [java, *jvm, logging, "-cp", class_path(version), main_class, *args]
+    return [java, *jvm, logging, "-cp", ":".join([class_path(version), *map(str, jars)]), main_class, *args]
 
 
 def run_tool(
