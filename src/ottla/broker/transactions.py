@@ -7,6 +7,9 @@ writers of partitions have to ask (`verify`). The rest is `shard_host`.
 2. A marker is written once PREPARE_* is committed, never before (T06); COMPLETE_* follows when all markers are committed.
 3. Markers for partitions of other brokers wait until this broker has a way to send them (`_send`); a partition without a leader
    waits for one; a deleted one is owed nothing.
+4. `verify` asks the shards that are here. For an id coordinated elsewhere the answer is NOT_COORDINATOR, which writers hear as an
+   error to try again; with other brokers the question goes to them (AddPartitionsToTxn 4+), and between its answer and the write
+   of a client before KIP-890 the transaction must not have ended: on one broker nothing comes between the two.
 """
 
 from __future__ import annotations
