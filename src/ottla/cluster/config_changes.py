@@ -63,8 +63,9 @@ def _plan_topic_config(image: ClusterImage, settings: BrokerSettings, asked: Con
 
 def _plan_broker_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
     name = asked.resource_name
-    if name and not (name.isascii() and name.isdigit() and int(name[:10]) in image.brokers):
-        known = ", ".join(str(broker) for broker in sorted(image.brokers))
+    brokers = [str(broker) for broker in sorted(image.brokers)]
+    if name and name not in brokers:
+        known = ", ".join(brokers)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}; there: {known}, or no name for all brokers")
     config = {} if asked.replace else dict(image.broker_configs.get(name, {}))
     for change in asked.changes:

@@ -22,14 +22,16 @@ from ottla.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicIm
 from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic, ResourceType
 from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.topic_changes import (
-    PARTITIONS_PER_REQUEST_MAX,
+    check_total,
     create_changes,
     delete_changes,
     first_state,
     grow_changes,
+    partitions_asked,
     plan_partitions,
     plan_topic,
 )
+from ottla.cluster.topic_names import collision_key
 from ottla.cluster.uuids import new_uuid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Check, Create, Random, SetData
@@ -86,24 +88,23 @@ class Controller:
         decision = self._decide(image)
         outcomes: list[TopicOutcome] = []
         counts = Counter(new.name for new in asked)
-        partitions = 0
+        total = sum(partitions_asked(new, settings) for new in asked if counts[new.name] == 1)
+        by_collision_key = {collision_key(name): name for name in image.topics}
+        created: list[TopicImage] = []
         for new in asked:
             try:
                 if counts[new.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic {new.name} stands in the request twice")
-                topic = plan_topic(decision.image, settings, self._new_topic_id(decision.image, random), new, random)
-                partitions += len(topic.partitions)
-                if partitions > PARTITIONS_PER_REQUEST_MAX:
-                    raise KafkaError(
-                        ErrorCode.POLICY_VIOLATION,
-                        f"more than {PARTITIONS_PER_REQUEST_MAX} partitions in one request are too many",
-                    )
+                check_total(total)
+                topic = plan_topic(image, settings, self._new_topic_id(image, random), new, random, by_collision_key)
             except KafkaError as error:
                 outcomes.append(error)
                 continue
+            by_collision_key[collision_key(topic.name)] = topic.name
             decision.changes += create_changes(topic, self.epoch)
-            decision.image = decision.image.with_topics([topic])
+            created.append(topic)
             outcomes.append(topic)
+        decision.image = image.with_topics(created)
         return decision, outcomes
 
     def _new_topic_id(self, image: ClusterImage, random: Random) -> bytes:
@@ -123,6 +124,7 @@ class Controller:
         outcomes: list[TopicOutcome] = []
         found = [_find(image, name_or_id) for name_or_id in asked]
         counts = Counter(topic.name for topic in found if isinstance(topic, TopicImage))
+        removed: list[str] = []
         for topic in found:
             if isinstance(topic, KafkaError):
                 outcomes.append(topic)
@@ -130,25 +132,32 @@ class Controller:
                 outcomes.append(KafkaError(ErrorCode.INVALID_REQUEST, f"the topic {topic.name} stands in the request twice"))
             else:
                 decision.changes += delete_changes(topic)
-                decision.image = decision.image.with_topics((), removed=[topic.name])
+                removed.append(topic.name)
                 outcomes.append(topic)
+        decision.image = image.with_topics((), removed)
         return decision, outcomes
 
     def create_partitions(self, image: ClusterImage, asked: Sequence[NewPartitions]) -> tuple[Decision, list[TopicOutcome]]:
         decision = self._decide(image)
         outcomes: list[TopicOutcome] = []
         counts = Counter(new.topic for new in asked)
+        added = {new.topic: new.count - len(image.topics[new.topic].partitions) for new in asked if new.topic in image.topics}
+        total = sum(count for count in added.values() if count > 0)
+        grown: list[TopicImage] = []
         for new in asked:
             try:
                 if counts[new.topic] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"the topic {new.topic} stands in the request twice")
-                topic = plan_partitions(decision.image, new)
+                if added.get(new.topic, 0) > 0:
+                    check_total(total)
+                topic = plan_partitions(image, new)
             except KafkaError as error:
                 outcomes.append(error)
                 continue
             decision.changes += grow_changes(image.topics[topic.name], topic, self.epoch)
-            decision.image = decision.image.with_topics([topic])
+            grown.append(topic)
             outcomes.append(topic)
+        decision.image = image.with_topics(grown)
         return decision, outcomes
 
     def alter_configs(
@@ -157,6 +166,7 @@ class Controller:
         decision = self._decide(image)
         outcomes: list[KafkaError | None] = []
         counts = Counter((alteration.resource_type, alteration.resource_name) for alteration in asked)
+        topics: list[TopicImage] = []
         for alteration in asked:
             try:
                 if counts[alteration.resource_type, alteration.resource_name] > 1:
@@ -167,11 +177,11 @@ class Controller:
                 continue
             decision.changes.append(config_change(decision.image, alteration, config))
             if alteration.resource_type == ResourceType.TOPIC:
-                topic = replace(decision.image.topics[alteration.resource_name], config=config)
-                decision.image = decision.image.with_topics([topic])
+                topics.append(replace(image.topics[alteration.resource_name], config=config))
             else:
                 decision.image = decision.image.with_broker_config(alteration.resource_name, config)
             outcomes.append(None)
+        decision.image = decision.image.with_topics(topics)
         return decision, outcomes
 
     def next_producer_ids(self, last: int, version: int) -> tuple[list[Change], range]:

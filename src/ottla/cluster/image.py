@@ -6,7 +6,7 @@ another image, which shares all that stayed the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -69,7 +69,9 @@ class ClusterImage:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
-    def with_topics(self, changed: Iterable[TopicImage], removed: Collection[str] = ()) -> ClusterImage:
+    def with_topics(self, changed: Collection[TopicImage], removed: Collection[str] = ()) -> ClusterImage:
+        if not changed and not removed:
+            return self
         topics, names = dict(self.topics), dict(self.topic_names)
         for name in removed:
             del names[topics.pop(name).topic_id]

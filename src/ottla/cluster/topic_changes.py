@@ -22,31 +22,45 @@ PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """As Kafka: a request that makes more is refused, so that no single one can fill the memory."""
 
 
-def plan_topic(image: ClusterImage, settings: BrokerSettings, topic_id: bytes, new: NewTopic, random: Random) -> TopicImage:
-    """The topic as it would be, or a KafkaError that says why not."""
+def check_total(partitions: int) -> None:
+    """To be asked before the partitions of a whole request are planned: planning alone would take minutes."""
+    if partitions > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions in one request are too many; allowed: {PARTITIONS_PER_REQUEST_MAX}",
+        )
+
+
+def partitions_asked(new: NewTopic, settings: BrokerSettings) -> int:
+    if new.assignments:
+        return len(new.assignments)
+    return settings.int("num.partitions") if new.partition_count == NOT_GIVEN else max(new.partition_count, 0)
+
+
+def plan_topic(
+    image: ClusterImage,
+    settings: BrokerSettings,
+    topic_id: bytes,
+    new: NewTopic,
+    random: Random,
+    by_collision_key: Mapping[str, str],
+) -> TopicImage:
+    """The topic as it would be, or a KafkaError that says why not. `by_collision_key`: names in use, of this request too."""
     check_topic_name(new.name)
     if new.name == "__cluster_metadata":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "__cluster_metadata is kept for Kafka's own controllers")
     if new.name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
-    _check_collision(image, new.name)
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {new.name} exists already")
+    if other := by_collision_key.get(collision_key(new.name)):
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic's name {new.name} collides with {other}: '.' and '_' count as the same"
+        )
     problems = topic_config_problems(new.config, settings)
     if problems:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
     placed = _assigned(image, new) if new.assignments else _placed(image, settings, new, random)
     config = {name: value.strip() for name, value in new.config.items() if value is not None}
     return TopicImage(new.name, topic_id, tuple(first_state(replicas) for replicas in placed), config)
-
-
-def _check_collision(image: ClusterImage, name: str) -> None:
-    if "." not in name and "_" not in name:
-        return
-    key = collision_key(name)
-    for other in image.topics:
-        if collision_key(other) == key:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic's name {name} collides with {other}: '.' and '_' count as the same"
-            )
 
 
 def _placed(image: ClusterImage, settings: BrokerSettings, new: NewTopic, random: Random) -> Sequence[tuple[int, ...]]:
@@ -65,17 +79,9 @@ def _placed(image: ClusterImage, settings: BrokerSettings, new: NewTopic, random
             ErrorCode.INVALID_PARTITIONS,
             f"{count} partitions are not allowed; allowed: 1 or more, or -1 for the broker's default",
         )
-    _check_count(count)
     _check_factor(image, replication_factor)
     brokers = {broker.id: broker.rack for broker in image.brokers.values()}
     return place(brokers, count, replication_factor, start=random.below(len(brokers)), shift=random.below(len(brokers)))
-
-
-def _check_count(count: int) -> None:
-    if count > PARTITIONS_PER_REQUEST_MAX:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION, f"{count} partitions in one request are too many; allowed: {PARTITIONS_PER_REQUEST_MAX}"
-        )
 
 
 def _check_factor(image: ClusterImage, replication_factor: int) -> None:
@@ -93,7 +99,6 @@ def _assigned(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the replication factor must be -1")
     if new.partition_count != NOT_GIVEN:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the number of partitions must be -1")
-    _check_count(len(new.assignments))
     by_partition: dict[int, tuple[int, ...]] = {}
     for partition, replicas in new.assignments:
         if partition in by_partition:
@@ -174,7 +179,6 @@ def plan_partitions(image: ClusterImage, asked: NewPartitions) -> TopicImage:
             f"the topic {topic.name} has {present} partitions; their number can only grow, not become {asked.count}",
         )
     added = asked.count - present
-    _check_count(added)
     replication_factor = len(topic.partitions[0].replicas)
     if asked.assignments is not None:
         if len(asked.assignments) != added:

@@ -149,10 +149,32 @@ def test_topics_of_one_request_stand_for_themselves_but_see_each_other() -> None
 
 
 def test_many_partitions_in_one_request_are_refused_before_they_fill_the_memory() -> None:
-    _, outcomes = create(cluster(1), NewTopic("a", 6_000), NewTopic("b", 6_000), NewTopic("c", 1))
+    """As a whole and before they are planned, as Kafka does: a thousand topics of 9,999 partitions would hold up all others."""
+    many = [NewTopic(f"t{number}", 9_999) for number in range(1000)]
+    decision, outcomes = create(cluster(1), *many, NewTopic("c", 1), NewTopic("d", 1), NewTopic("d", 1))
+    codes = [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)]
+    assert codes == [ErrorCode.POLICY_VIOLATION] * 1001 + [ErrorCode.INVALID_REQUEST] * 2
+    assert decision.empty
+    _, (outcome,) = create(cluster(1), NewTopic("t", 10_000))
+    assert isinstance(outcome, TopicImage)
+
+
+def test_partitions_added_in_one_request_are_counted_together() -> None:
+    image = with_topic("b", 1, with_topic("a", 1))
+    asked = [NewPartitions("a", 6_001), NewPartitions("b", 6_001), NewPartitions("c", 2)]
+    decision, outcomes = CONTROLLER.create_partitions(image, asked)
+    codes = [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)]
+    assert codes == [ErrorCode.POLICY_VIOLATION] * 2 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert decision.empty
+    _, outcomes = CONTROLLER.create_partitions(image, [NewPartitions("a", 5_001), NewPartitions("b", 5_001)])
+    assert all(isinstance(outcome, TopicImage) for outcome in outcomes)
+
+
+def test_names_that_collide_within_one_request() -> None:
+    _, outcomes = create(cluster(1), NewTopic("a.b"), NewTopic("a_b"))
     assert isinstance(outcomes[0], TopicImage)
     assert isinstance(outcomes[1], KafkaError)
-    assert outcomes[1].code is ErrorCode.POLICY_VIOLATION
+    assert outcomes[1].code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_the_sentence_about_replicas_says_how_many_brokers_there_are() -> None:
@@ -299,6 +321,7 @@ def test_settings_of_a_broker_and_of_all_brokers() -> None:
     [
         ("2", (SET, "message.max.bytes", "6"), ErrorCode.INVALID_REQUEST),
         ("one", (SET, "message.max.bytes", "6"), ErrorCode.INVALID_REQUEST),
+        ("01", (SET, "message.max.bytes", "6"), ErrorCode.INVALID_REQUEST),
         ("1", (SET, "broker.id", "6"), ErrorCode.INVALID_REQUEST),
         ("1", (DELETE, "log.dirs", None), ErrorCode.INVALID_REQUEST),
         ("1", (SET, "message.max.bytes", "x"), ErrorCode.INVALID_CONFIG),
