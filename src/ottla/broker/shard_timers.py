@@ -76,8 +76,11 @@ class ShardTimers:
         # The loop may call a hair early; what is due within that hair is due.
         now = self._loop.time() + 0.001
         heap = self._heap
+        due = []
         while heap and heap[0][0] <= now:
-            _, sequence, hosted, key = heappop(heap)
+            due.append(heappop(heap))
+        # What these set is not due before the next time, be it by that hair: a shard may ask for the rest of a millisecond.
+        for _, sequence, hosted, key in due:
             if hosted.timers.get(key) != sequence:
                 continue
             del hosted.timers[key]

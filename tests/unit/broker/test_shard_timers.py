@@ -1,0 +1,38 @@
+"""Timers of shards on a loop whose time stands still while a callback runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.shard_host import HostedShard
+from ottla.broker.shard_timers import ShardTimers
+from ottla.coordinator.shard import SetTimer
+from ottla.sim.loop import new_loop
+from ottla.sim.machine import SimClock
+
+FIRINGS_MAX = 10
+
+
+def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it():
+    """Simulator seed 15: a deadline a fraction of a millisecond away was set and due in one breath, without end."""
+    loop = new_loop()
+    fired = []
+
+    async def main():
+        clock = SimClock(loop)
+        hosted = HostedShard(0, 0)
+
+        def on_due(hosted, key):
+            fired.append(loop.time())
+            assert len(fired) < FIRINGS_MAX, "it fires without time passing"
+            if len(fired) < 3:
+                timers.set(hosted, [SetTimer(key, clock.now_ms() + 1)])
+
+        timers = ShardTimers(loop, clock, on_due)
+        timers.set(hosted, [SetTimer(("session",), clock.now_ms() + 5)])
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert len(fired) == 3
+    assert fired == sorted(set(fired)), "time passes in between"
