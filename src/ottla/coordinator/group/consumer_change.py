@@ -161,7 +161,9 @@ class Change:
 
 def may_assign(group: ConsumerGroup, setting: Setting) -> bool:
     """Not more often than `group.consumer.assignment.interval.ms`, so that members who come together are dealt with together."""
-    return not group.assignment_ms or setting.now_ms >= group.assignment_ms + setting.config.consumer_assignment_interval_ms
+    passed_ms = setting.now_ms - group.assignment_ms
+    # A clock that was set back says nothing of how long ago it was: the group must not wait until it is that late again.
+    return not group.assignment_ms or not 0 <= passed_ms < setting.config.consumer_assignment_interval_ms
 
 
 def targets_for(

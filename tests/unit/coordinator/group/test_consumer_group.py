@@ -201,6 +201,16 @@ def test_assignments_are_not_made_more_often_than_configured(new_host: Callable[
     assert given(host.beat("a", 2)) == {"t": [0, 1]}
 
 
+def test_a_clock_that_was_set_back_does_not_hold_assignments_up(new_host: Callable[..., Any]) -> None:
+    """Simulator seed 300: nobody was given anything until it was as late again."""
+    host = new_host(consumer_assignment_interval_ms=1000)
+    host.set_topics(t=4)
+    host.beat("a", 0, ["t"])
+    host.now_ms -= 1_800_000
+    host.beat("b", 0, ["t"])
+    assert given(host.beat("a", 2)) == {"t": [0, 1]}
+
+
 def test_partitions_added_and_topics_deleted_raise_the_group_epoch(host: Any) -> None:
     host.beat("a", 0, ["t", "u"])
     host.set_topics(t=5, u=2)
