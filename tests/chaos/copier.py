@@ -9,6 +9,7 @@ down what it is about to do before it does it and what it heard after, one JSON 
     ["begin", transaction, [[partition, value], ...], {partition: position}, start]
     ["sent", transaction, [[offset|null, start, end|null], ...]]    in the order of `begin`
     ["commit", transaction, time], ["end", transaction, "ok"|"failed", time]
+    ["again", why], ["aborted before its commit", why]
     ["gave up", why]   it cannot go on, and is to be started again, as people do it
 
 Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
@@ -20,12 +21,15 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 GIVEN_UP = 3
+PATIENCE_NS = 30_000_000_000
+HUNG_S = 10
 now = time.monotonic_ns
 
 
@@ -49,14 +53,20 @@ class Copier:
         os.write(self.file, json.dumps(words).encode() + b"\n")
 
     def again(self, call: Any) -> None:
-        """While it says that this helps; what it was is known only then."""
+        """While it says that this helps; what it was is known only then. Not for ever."""
+        deadline = now() + PATIENCE_NS
         while True:
             try:
                 call()
                 return
             except KafkaException as exception:
-                if not exception.args[0].retriable():
+                if not exception.args[0].retriable() or now() > deadline:
                     raise
+                self.note("again", str(exception))
+
+    def hung(self) -> None:
+        self.note("gave up", "send_offsets_to_transaction does not come back")
+        os._exit(GIVEN_UP)
 
     def positions(self, partitions: list[int]) -> list[TopicPartition]:
         """What the group has committed; with read_committed, it is asked for when no transaction is about to change it."""
@@ -108,7 +118,14 @@ class Copier:
             self.note("sent", name, sent)
             places = [TopicPartition(self.source, partition, end) for partition, end in ends.items()]
             metadata = self.consumer.consumer_group_metadata()
-            self.again(lambda: self.producer.send_offsets_to_transaction(places, metadata, 10))
+            # librdkafka 2.16 can wait here for ever, whatever timeout it is given, once the coordinator's broker has been away
+            # for a while (its issues 5456 and 5511): then the process ends itself.
+            watch = threading.Timer(HUNG_S, self.hung)
+            watch.start()
+            try:
+                self.again(lambda: self.producer.send_offsets_to_transaction(places, metadata, 5))
+            finally:
+                watch.cancel()
             self.note("commit", name, now())
             committing = True
             self.again(lambda: self.producer.commit_transaction(10))
