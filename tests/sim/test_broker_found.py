@@ -11,6 +11,8 @@ import pytest
 from ottla.broker.app import Broker
 from ottla.cluster.requests import NewPartitions, NewTopic
 from ottla.cluster.settings import BrokerSettings
+from ottla.records.record import build_batch
+from ottla.sim.checkers import stored_batches
 from ottla.sim.disk import Fault, SimDisk
 from ottla.sim.loop import new_loop
 from ottla.sim.machine import Machine
@@ -106,6 +108,38 @@ def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_onli
             await asyncio.sleep(host.rng.random() * 0.02)
             await broker.controller.delete_topics([name])
         assert broker.partitions.offline_paths() == []
+        await broker.stop()
+
+    play(main)
+
+
+def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew():
+    """Seed 237: a crash took a segment in the middle of a copy; the move went on behind it, and took over without its records."""
+
+    async def main():
+        host = Host("/d0,/d1", **{"log.cleaner.enable": "false"})
+        broker = await host.start()
+        config = {"cleanup.policy": "compact", "segment.bytes": "200"}
+        await broker.controller.create_topics([NewTopic("t", 1, 1, config=config)])
+        key = TopicPartition("t", 0)
+        partition = broker.partitions.get(key)
+        for number in range(6):
+            batch = build_batch([(b"key %d" % number, bytes(100), (), 1_700_000_000_000)])
+            partition.append(batch, 1, 1_700_000_000_000)
+        source = partition.log.dir
+        target = next(found for found in broker.partitions.online_dirs() if found.path != source.rpartition("/")[0])
+        copying = asyncio.ensure_future(broker.moves.move(partition, target))
+        while not (copying.done() and target.futures and target.futures[key].log_end_offset == 6):
+            await asyncio.sleep(0.001)
+        copy = target.futures[key].dir
+        assert len(target.futures[key].segments) > 2
+        await host.kill()  # before the copy takes over
+        host.disk.find(f"{copy}/{0:020d}.log").data.clear()
+        broker = await host.start()
+        await asyncio.sleep(30)
+        moved = broker.partitions.get(key).log
+        assert moved.dir == f"{target.path}/t-0"
+        assert [batch.base_offset for batch in stored_batches(host.disk, moved.dir)] == [0, 1, 2, 3, 4, 5]
         await broker.stop()
 
     play(main)

@@ -106,6 +106,9 @@ class ReplicaMoves:
                     data_dir.forget_former(key)
                     if future.topic_id == ZERO_UUID:
                         data_dir.assign_topic_id(future, partition.topic_id)  # a crash took the file, which was not flushed yet
+                    if future.config.compacted and not data_dir.was_clean:
+                        # A segment that a crash took from the middle looks like one that compaction emptied.
+                        future.truncate_fully_and_start_at(partition.log.log_start_offset, self._broker.world.clock.now_ms())
                     self._begin(Move(partition, data_dir), future)
                 except OSError as error:
                     partitions.directory_failed(data_dir, error)
