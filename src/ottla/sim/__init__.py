@@ -15,7 +15,8 @@ Read it in this order:
     log_world  one partition's log under crashes, without a broker
     world      the machine and the broker on it
     workload   producers, consumers, administrators, all seeded
+    members    members of groups; group_play, group_model: what becomes of them, and what must hold of them
     checkers   what must hold, and the words in which its breach is reported
-    bugs       faults planted on purpose: the proof that the checkers see
+    bugs       faults planted on purpose: the proof that the checkers see; group_bugs: those of groups, compaction, moves
     run        `python -m ottla.sim --seed N`
 """

@@ -185,7 +185,7 @@ def guaranteed_bytes(inode: Inode) -> bytes:
     return bytes(inode.data[:end])
 
 
-def _guaranteed_node(disk: SimDisk, path: str) -> Directory | None:
+def guaranteed_node(disk: SimDisk, path: str) -> Directory | None:
     node: Inode | Directory | None = disk.root
     for name in path.split("/"):
         if name:
@@ -199,7 +199,7 @@ def guaranteed_end(disk: SimDisk, directory: str, log_start: int, *, start_is_du
 
     If the log start is durable, what lies before it does not matter. Otherwise it may come back, torn, and cut the rest off.
     """
-    node = _guaranteed_node(disk, directory)
+    node = guaranteed_node(disk, directory)
     if node is None:
         return log_start
     # A segment that only might be found is no ground for those behind it: one whose creation is not durable. One whose removal

@@ -47,6 +47,12 @@ class PartitionModel:
     log_start_seen: int = 0
     deleted_below: int = 0
     """By acknowledged deletions of records."""
+    fetched: list[int] = field(default_factory=list)
+    """Where the batches began that were fetched last, in their order."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return False
 
     def send(self, batch: bytes, timestamps: tuple[int, ...]) -> Sent:
         content = bytes(batch[_CONTENT_AT:])

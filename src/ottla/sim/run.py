@@ -18,6 +18,7 @@ from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
+import ottla.sim.group_bugs  # noqa: F401  # its bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, planted
 from ottla.sim.checkers import Violation
 from ottla.sim.log_world import LogWorld

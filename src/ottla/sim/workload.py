@@ -15,6 +15,11 @@ from typing import Any, Final
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
 from ottla.ports import Network
+from ottla.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -29,6 +34,7 @@ from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.sim.checkers import Violation, require, scan
+from ottla.sim.keyed_model import KeyedModel, KeyedRecord
 from ottla.sim.machine import START_MS
 from ottla.sim.partition_model import PartitionModel, Sent
 from ottla.sim.trace import Trace
@@ -51,6 +57,19 @@ class Topic:
     partitions: list[PartitionModel] = field(default_factory=list)
 
     @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.config.get("cleanup.policy", "")
+
+    def add_partitions(self, count: int, now_s: Callable[[], float]) -> None:
+        """Up to so many."""
+        for index in range(len(self.partitions), count):
+            name = f"{self.name}-{index}"
+            if self.is_compacted:
+                self.partitions.append(KeyedModel(name, self.topic_id, now_s=now_s, config=self.config))
+            else:
+                self.partitions.append(PartitionModel(name, self.topic_id))
+
+    @property
     def flushes_each(self) -> bool:
         """Every record is flushed before it is acknowledged."""
         return self.config.get("flush.messages") == "1"
@@ -69,6 +88,9 @@ class Shared:
         """Topics whose deletion was asked for."""
         self.made = 0
         self.names = 0
+        self.has_compaction = False
+        self.log_dirs: list[str] = []
+        """Those that replicas may be moved to; none if they are not moved."""
         self.on_acknowledged: Callable[[Topic, PartitionModel, Sent, int], None] = lambda *_: None
         self.requests = 0
 
@@ -138,6 +160,20 @@ class Client:
             records.append((None, value, (), now_ms + rng.choice((0, 0, 1, -5000))))
         return build_batch(records, codec=rng.choice((0, 0, 0, 1, 2, 3, 4))), tuple(record[3] for record in records)
 
+    def make_keyed_batch(self, now_ms: int) -> tuple[bytes, list[tuple[int, KeyedRecord]]]:
+        """Few keys, some tombstones; each record carries its number."""
+        rng = self.rng
+        made: list[tuple[int, KeyedRecord]] = []
+        for _ in range(rng.choice((1, 1, 2, 4))):
+            self.shared.made += 1
+            value = None if rng.random() < 0.2 else b"%d" % self.shared.made + bytes(rng.choice((0, 0, 20)))
+            key = b"k%d" % rng.randrange(6)
+            if rng.random() < 0.15:
+                key, value = b"u%d" % self.shared.made, None  # nothing will replace this tombstone: it goes when its time comes
+            made.append((self.shared.made, (key, value, now_ms + rng.choice((0, 0, 1, -500)))))
+        records = [(key, value, (("n", b"%d" % number),), at_ms) for number, (key, value, at_ms) in made]
+        return build_batch(records, codec=rng.choice((0, 0, 1, 4))), made
+
     async def produce(self) -> None:
         picked = self.shared.pick()
         if picked is not None:
@@ -146,9 +182,15 @@ class Client:
     async def produce_to(self, topic: Topic, index: int, acks: int) -> bool:
         """Send one batch. Whether it was acknowledged."""
         model = topic.partitions[index]
-        batch, timestamps = self.make_batch(START_MS + int(asyncio.get_running_loop().time() * 1000))
-        if len(batch) > int(topic.config.get("segment.bytes", "100000")):
-            batch, timestamps = self.make_batch(timestamps[0], small=True)
+        now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
+        keyed: list[tuple[int, KeyedRecord]] = []
+        if isinstance(model, KeyedModel):
+            batch, keyed = self.make_keyed_batch(now_ms)
+            timestamps: tuple[int, ...] = ()
+        else:
+            batch, timestamps = self.make_batch(now_ms)
+            if len(batch) > int(topic.config.get("segment.bytes", "100000")):
+                batch, timestamps = self.make_batch(timestamps[0], small=True)
         version = self.rng.choice((7, 9, 11, 13))
         request = ProduceRequest(
             acks=acks,
@@ -159,7 +201,7 @@ class Client:
                 )
             ],
         )
-        sent = model.send(batch, timestamps)
+        sent = model.send_keyed(batch, keyed) if isinstance(model, KeyedModel) else model.send(batch, timestamps)
         if acks == 0:
             (await self.connection()).tell("produce", version, request)
             self.shared.trace.add(f"{self.name} produce {model.name} acks=0")
@@ -298,9 +340,12 @@ class Client:
         require(end == len(data), "read", f"{name}: a fetch at {offset} gave {len(data) - end} bytes that are no batch")
         require(len(found) <= 1 or len(data) <= max_bytes, "read", f"{name}: {len(data)} bytes, {max_bytes} were asked for")
         expected = None
+        gaps = model.is_compacted
         for batch in found:
+            model.fetched.append(batch.base_offset)
+            first = (gaps or batch.base_offset <= offset) and offset <= batch.last_offset
             require(
-                batch.base_offset <= offset <= batch.last_offset if expected is None else batch.base_offset == expected,
+                first if expected is None else batch.base_offset == expected or (gaps and batch.base_offset > expected),
                 "read",
                 f"{name}: a fetch at {offset} gave the batch {batch.base_offset}..{batch.last_offset}",
             )
@@ -366,6 +411,12 @@ class Client:
             "segment.ms": rng.choice(("10000", "604800000")),
             "file.delete.delay.ms": rng.choice(("0", "1000", "60000")),
         }
+        if self.shared.has_compaction and rng.random() < 0.7:
+            config["cleanup.policy"] = rng.choice(("compact", "compact", "compact,delete"))
+            config["segment.bytes"] = rng.choice(("400", "1000", "2000"))
+            config["min.cleanable.dirty.ratio"] = rng.choice(("0.01", "0.3"))
+            config["delete.retention.ms"] = rng.choice(("2000", "86400000"))
+            config["min.compaction.lag.ms"] = rng.choice(("0", "0", "3000"))
         if rng.random() < 0.4:
             config["flush.messages"] = rng.choice(("1", "1", "5"))
         if rng.random() < 0.3:
@@ -393,11 +444,7 @@ class Client:
         result = (await self.call("create_topics", 7, request)).topics[0]
         if self.expect(result.error_code, f"create {name}", ErrorCode.TOPIC_ALREADY_EXISTS):
             self.shared.topics[name] = Topic(name, bytes(result.topic_id), config)
-            self._add_partitions(self.shared.topics[name], count)
-
-    def _add_partitions(self, topic: Topic, count: int) -> None:
-        for index in range(len(topic.partitions), count):
-            topic.partitions.append(PartitionModel(f"{topic.name}-{index}", topic.topic_id))
+            self.shared.topics[name].add_partitions(count, asyncio.get_running_loop().time)
 
     async def delete_topic(self) -> None:
         if len(self.shared.topics) < 2:
@@ -428,7 +475,7 @@ class Client:
         )
         result = (await self.call("create_partitions", 3, request)).results[0]
         if self.expect(result.error_code, f"add a partition to {topic.name}", ErrorCode.INVALID_PARTITIONS, *GONE):
-            self._add_partitions(topic, count)
+            topic.add_partitions(count, asyncio.get_running_loop().time)
 
     async def alter_topic(self) -> None:
         picked = self.shared.pick()
@@ -467,14 +514,31 @@ class Client:
             timeout_ms=10_000,
         )
         answer = (await self.call("delete_records", 2, request)).topics[0].partitions[0]
-        if self.expect(answer.error_code, f"delete records of {model.name}", ErrorCode.OFFSET_OUT_OF_RANGE, *GONE):
+        allowed = (ErrorCode.OFFSET_OUT_OF_RANGE, *((ErrorCode.POLICY_VIOLATION,) if topic.is_compacted else ()))
+        if self.expect(answer.error_code, f"delete records of {model.name}", *allowed, *GONE):
             require(
                 answer.low_watermark >= offset, "delete-records", f"{model.name}: asked for {offset}, got {answer.low_watermark}"
             )
             model.deleted_below = max(model.deleted_below, answer.low_watermark)
             self.shared.trace.add(f"{self.name} delete records of {model.name} below {offset}: {answer.low_watermark}")
 
+    async def move_replica(self) -> None:
+        """To another of the broker's directories, or to where it is."""
+        picked = self.shared.pick()
+        if picked is None:
+            return
+        topic, index = picked
+        target = self.rng.choice(self.shared.log_dirs)
+        asked = AlterReplicaLogDirTopic(name=topic.name, partitions=[index])
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=target, topics=[asked])])
+        answer = (await self.call("alter_replica_log_dirs", self.rng.choice((1, 2)), request)).results[0].partitions[0]
+        if self.expect(answer.error_code, f"move {topic.name}-{index}", ErrorCode.REPLICA_NOT_AVAILABLE, *GONE):
+            self.shared.trace.add(f"{self.name} moves {topic.name}-{index} to {target}")
+
     async def administrate(self) -> None:
+        if self.shared.log_dirs and self.rng.random() < 0.3:
+            await self.move_replica()
+            return
         kind = self.rng.random()
         if kind < 0.25:
             await self.create_topic()

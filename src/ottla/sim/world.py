@@ -17,6 +17,7 @@ from typing import Any, Final
 from ottla.broker.app import Broker, StartupError
 from ottla.broker.partition import Partition
 from ottla.cluster.settings import BrokerSettings
+from ottla.sim import group_play
 from ottla.sim.checkers import (
     Violation,
     check_indexes,
@@ -26,6 +27,8 @@ from ottla.sim.checkers import (
     segments,
 )
 from ottla.sim.disk import Directory, Fault, SimDisk
+from ottla.sim.group_play import Groups
+from ottla.sim.keyed_model import KeyedModel
 from ottla.sim.log_world import checkpoint_entries
 from ottla.sim.loop import new_loop
 from ottla.sim.machine import Machine
@@ -78,9 +81,23 @@ class BrokerWorld:
         )
         self.tree = MetadataTree()
         self.log_dirs = [f"/d{number}" for number in range(rng.choice((1, 1, 2, 3)))]
-        self.settings = BrokerSettings.parse(self._properties())
+        # Features have their own chance: one more of them leaves the rest of a seed as it is.
+        features = random.Random(f"features {seed}")
+        properties = self._properties()
+        has_groups = features.random() < 0.4
+        if has_groups:
+            properties.update(group_play.properties(features))
+        has_compaction = features.random() < 0.3
+        if has_compaction or has_groups:
+            properties["log.cleaner.backoff.ms"] = features.choice(("500", "3000"))
+            properties["log.cleaner.min.cleanable.ratio"] = features.choice(("0.01", "0.5"))
+        self.settings = BrokerSettings.parse(properties)
         self.shared = Shared(random.Random(f"clients {seed}"), self.trace, PORT)
         self.shared.on_acknowledged = self._check_acknowledged
+        self.shared.has_compaction = has_compaction
+        if len(self.log_dirs) > 1 and features.random() < 0.5:
+            self.shared.log_dirs = self.log_dirs
+        self.groups = Groups(features, self.shared, properties, self.loop.time) if has_groups else None
         self.broker: Broker | None = None
         self.processes: list[Process] = []
         self._failed: asyncio.Future[None] | None = None
@@ -143,8 +160,16 @@ class BrokerWorld:
             return self._end_of_life(process, unverified=how)
         self.disk.forget_crash_point()
         self._check_after_start(how)
+        assert self.broker is not None
+        if self.groups is not None:
+            await self._of_groups(self.groups.on_start(self.broker, how))
         if last:
             await self._quiet_check()
+            if self.shared.has_compaction:
+                await self._ask(self._grow_compacted)
+                await self._quiet_check()
+            if self.groups is not None:
+                await self._settle(self.groups)
             await self._stop(process)
             return "clean"
         self._plan_faults(process)
@@ -218,6 +243,9 @@ class BrokerWorld:
         tasks: list[asyncio.Task[None]] = []
         for client, act, pause_s in clients:
             tasks.append(self._spawn(process, client.run(lambda act=act, client=client: act(client), pause_s=pause_s)))  # type: ignore[misc]
+        if self.groups is not None:
+            for member, step, pause_s in self.groups.clients(network):
+                tasks.append(self._spawn(process, member.run(step, pause_s=pause_s)))
         duration_s = rng.choice((3, 6, 12, 40))
         deadline = self.loop.call_later(duration_s, self._on_time_over)
         tasks.append(self._spawn(process, self._misfortune()))
@@ -251,7 +279,9 @@ class BrokerWorld:
         clock = self.machine.clock
         while True:
             await asyncio.sleep(1)
-            if clock is not None and self.rng.random() < 0.02:
+            if clock is not None and self.rng.random() < 0.02 and self._clock_may_be_set:
+                if self.groups is not None:
+                    self.groups.clock_was_set()
                 clock.skew_ms = self.rng.choice((0, -CLOCK_STEP_MS, CLOCK_STEP_MS))
                 self.trace.add(f"the clock is off by {clock.skew_ms} ms")
             if chance and self.rng.random() < chance:
@@ -322,14 +352,25 @@ class BrokerWorld:
     def _models(self) -> list[tuple[Topic, PartitionModel]]:
         return [(topic, model) for topic in self.shared.topics.values() for model in topic.partitions]
 
+    def _found_in(self, model: PartitionModel, partition: Partition) -> None:
+        """Where it lies. A replica that was moved has other files."""
+        if isinstance(model, KeyedModel) and model.directory != partition.log.dir:
+            model.moved(partition.log.log_end_offset)
+        model.directory = partition.log.dir
+
     def _note_deaths(self) -> None:
         """What a restart has to bring back, by what the disk holds and was told to keep."""
+        if self.groups is not None:
+            self.groups.broker = self.broker
+            self.groups.on_death()
         for topic in [*self.shared.topics.values(), *self.shared.doubtful]:
             for model in topic.partitions:
                 partition = self._partition(model) if self.broker is not None else None
                 if partition is not None:
-                    model.directory = partition.log.dir
+                    self._found_in(model, partition)
                     model.died_with = (partition.log.log_start_offset, partition.log.log_end_offset)
+                if isinstance(model, KeyedModel) and model.directory:
+                    model.note_durable(self.disk)
                 model.guaranteed = guaranteed_end(self.disk, model.directory, 0) if model.directory else 0
 
     def _check_after_start(self, how: str) -> None:
@@ -342,9 +383,12 @@ class BrokerWorld:
                 raise Violation("acknowledged", f"{model.name} is not there after {how}")
             self._check_partition_after_start(model, partition, how)
         known = {model.directory for _, model in self._models()}
+        known.update(
+            partition.log.dir for partition in self.broker.partitions if partition.topic_partition.topic.startswith("__")
+        )
         for log_dir in self.log_dirs:
             for name, node in entries_of(self.disk, log_dir).items():
-                if isinstance(node, Directory) and not name.endswith("-delete"):
+                if isinstance(node, Directory) and not name.endswith(("-delete", "-stray", "-future")):
                     require(f"{log_dir}/{name}" in known, "stray", f"{log_dir}/{name} belongs to no topic")
 
     def _reconcile_topics(self) -> None:
@@ -361,11 +405,12 @@ class BrokerWorld:
         doubtful = {topic.topic_id: topic for topic in self.shared.doubtful}
         self.shared.doubtful.clear()
         for name, found in sorted(image.topics.items()):
+            if found.internal:
+                continue
             topic = self.shared.topics.get(name) or doubtful.get(found.topic_id) or Topic(name, found.topic_id, {})
             topic.config = dict(found.config)
             self.shared.topics[name] = topic
-            for index in range(len(topic.partitions), len(found.partitions)):
-                topic.partitions.append(PartitionModel(f"{name}-{index}", found.topic_id))
+            topic.add_partitions(len(found.partitions), self.loop.time)
             require(
                 len(topic.partitions) == len(found.partitions),
                 "acknowledged",
@@ -376,7 +421,7 @@ class BrokerWorld:
         log = partition.log
         start, end = log.log_start_offset, log.log_end_offset
         died_start, died_end = model.died_with
-        model.directory = log.dir
+        self._found_in(model, partition)
         self.trace.add(f"{model.name} {start}..{end}, was {died_start}..{died_end}, guaranteed {model.guaranteed}")
         if how == "crash":
             require(
@@ -385,6 +430,8 @@ class BrokerWorld:
                 f"{model.name} ends at {end}, flushed was up to {model.guaranteed}",
             )
             model.forget_lost(end)
+            if isinstance(model, KeyedModel):
+                model.forget_unflushed(self.disk, start)
         else:
             require(end >= died_end, "acknowledged", f"{model.name} ends at {end} after {how}, it was {died_end}")
         if how == "clean":
@@ -401,6 +448,9 @@ class BrokerWorld:
         partition = self._partition(model) if self.broker is not None else None
         if partition is None or offset < partition.log.log_start_offset:
             return
+        cleaned = partition.log.cleaned_offset
+        if model.is_compacted and cleaned is not None and cleaned > offset:
+            return
         directory = partition.log.dir
         bases = segments(entries_of(self.disk, directory))
         if not bases or offset < bases[0]:
@@ -409,13 +459,36 @@ class BrokerWorld:
         require(
             data is not None and data[17:] == sent.content, "false-success", f"{model.name}: {offset} is acknowledged, not stored"
         )
-        if topic.flushes_each and offset >= partition.log.log_start_offset:
+        if topic.flushes_each and not model.is_compacted and offset >= partition.log.log_start_offset:
             certain = guaranteed_end(self.disk, directory, partition.log.log_start_offset, start_is_durable=True)
             require(
                 certain >= offset + sent.count,
                 "false-success",
                 f"{model.name}: {offset} is acknowledged with flush.messages=1, but only {certain} is sure to survive",
             )
+
+    @property
+    def _clock_may_be_set(self) -> bool:
+        """Where something is counted in minutes, a clock that is set makes everything allowed."""
+        return not self.shared.has_compaction and (self.groups is None or not self.groups.is_short)
+
+    async def _of_groups(self, check: Coroutine[Any, Any, None]) -> None:
+        """A check of groups that waits for the broker, unless that dies."""
+        task = asyncio.ensure_future(check)
+        assert self._failed is not None
+        done, _ = await asyncio.wait([task, self._failed], return_when=asyncio.FIRST_COMPLETED)
+        if task in done:
+            task.result()
+        else:
+            task.cancel()
+
+    async def _settle(self, groups: Groups) -> None:
+        process = Process("settling")
+        self.processes.append(process)
+        task = self._spawn(process, groups.settle(self.network.view(process)))
+        await task
+        process.die()
+        self._check_complaints()
 
     async def _quiet_check(self) -> None:
         """Nobody else is there: what the wire says is what the disk says."""
@@ -453,6 +526,15 @@ class BrokerWorld:
                     f"{model.name} lies in {partition.log.dir} and is not served, though only {broken} failed",
                 )
 
+    async def _grow_compacted(self, client: Client) -> None:
+        """Some more records, and time for the cleaner, twice: tombstones have a first pass and one in which they may go."""
+        for _ in range(2):
+            for topic in list(self.shared.topics.values()):
+                for index in range(len(topic.partitions) if topic.is_compacted else 0):
+                    for _ in range(6):
+                        await client.produce_to(topic, index, 1)
+            await asyncio.sleep(15.0)
+
     async def _check_quietly(self, client: Client) -> None:
         for topic in list(self.shared.topics.values()):
             for index, model in enumerate(topic.partitions):
@@ -467,15 +549,19 @@ class BrokerWorld:
         if partition is None:
             raise Violation("acknowledged", f"{model.name} is not there")
         log = partition.log
-        model.directory = log.dir
+        self._found_in(model, partition)
         earliest, latest = await client.list_offset(topic, index, EARLIEST), await client.list_offset(topic, index, LATEST)
         if earliest is None or latest is None:
             return
         start, end = earliest[1], latest[1]
+        log = partition.log  # it may have been moved meanwhile
+        self._found_in(model, partition)
         if (start, end) != (log.log_start_offset, log.log_end_offset):
             return  # retention or a produce request with acks=0 came in between
         found = model.check_stored(self.disk, start, end)
+        changes = log.changes
         check_indexes(self.disk, log.dir, (), start)
+        model.fetched.clear()
         position: int | None = start
         while position is not None and position < end:
             before = position
@@ -483,6 +569,11 @@ class BrokerWorld:
             if log.log_start_offset != start:
                 return
             require(position is None or position > before, "read", f"{model.name}: nothing at {before}, the log ends at {end}")
+            if model.is_compacted and (log.changes != changes or partition.log is not log):
+                return
+        if model.is_compacted and position is not None:
+            bases = [batch.base_offset for batch in found]
+            require(model.fetched == bases, "read", f"{model.name}: a reader got the batches {model.fetched}, there are {bases}")
         client.answer_s_max = SMALL_ANSWER_S_MAX
         await client.fetch(topic, index, end, 1000)  # nothing there: the answer comes when the time is over, and not much later
         client.answer_s_max = ANSWER_S_MAX
@@ -499,10 +590,11 @@ class BrokerWorld:
             expected = model.first_at_or_after(found, start, target)
             answer = await client.list_offset(topic, index, target)
             partition = self._partition(model)
-            if partition is None or partition.log.log_start_offset != start:
+            if partition is None or partition.log.log_start_offset != start or partition.log.dir != model.directory:
                 return
+            now = model.check_stored(self.disk, start, partition.log.log_end_offset) if model.is_compacted else found
             require(
-                answer == (expected if expected is not None else (-1, -1)),
+                answer in ((expected or (-1, -1)), (model.first_at_or_after(now, start, target) or (-1, -1))),
                 "time-lookup",
                 f"{model.name}: {target} is at {expected}, the broker says {answer}",
             )
