@@ -40,6 +40,9 @@ from ottla.types import ZERO_UUID
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
 
+_ADOPTED_HOLES_MAX: Final = 10_000
+"""A stray directory may carry any number: a topic is not made of the gap before it."""
+
 _ADOPTED_CONFIG: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """A data directory does not hold its topics' settings. Until somebody sets them, nothing of an adopted topic is removed."""
 
@@ -226,6 +229,10 @@ class Controller:
             if topic.name in image.topics or not topic.partitions:
                 continue
             count = max(topic.partitions) + 1
+            missing_count = count - len(topic.partitions)
+            if missing_count > _ADOPTED_HOLES_MAX:
+                warnings.append(f"{topic.name}-{count - 1} is not taken over: {missing_count} partitions before it are missing")
+                continue
             holes = sorted(set(range(count)) - topic.partitions)
             if holes:
                 missing = ", ".join(str(partition) for partition in holes)

@@ -377,6 +377,13 @@ def test_only_a_living_in_sync_replica_leads() -> None:
     assert elect(partition, {1}) == PartitionImage(-1, 5, (2, 3), (1, 2, 3), 10), "not in sync: nobody"
 
 
+def test_a_directory_with_an_absurd_number_makes_no_topic_of_the_gap_before_it() -> None:
+    found = [FoundTopic("stranger", None, frozenset({99_999_999}))]
+    adoption = CONTROLLER.adopt(cluster(1), found, SeededRandom(random.Random(5)))
+    assert not adoption.decision.image.topics
+    assert adoption.warnings == ["stranger-99999999 is not taken over: 99999999 partitions before it are missing"]
+
+
 def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
     found = [
         FoundTopic("old", b"\x01" * 16, frozenset({0, 1})),
