@@ -71,6 +71,7 @@ def main() -> int:
             "KGO_TEST_RECORDS": str(options.records),
         }
         binary = [str(root / "kgo.test"), "-test.v=test2json", f"-test.timeout={options.timeout}", f"-test.run={pattern}"]
+        binary.append("-test.parallel=6")  # most of their time is their own waits
         command = [program("go", INSTALL_GO), "tool", "test2json", "-t", *binary]
         process = subprocess.Popen(command, cwd=root / "pkg" / "kgo", env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
