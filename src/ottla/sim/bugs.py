@@ -227,14 +227,14 @@ def failed_flush_swallowed() -> list[Patch]:
 @bug("an append is acknowledged before it is written", world="broker", seeds_max=10)
 def acknowledged_before_written() -> list[Patch]:
     original = Log.append
-    waiting: dict[int, tuple[Any, int, int]] = {}
+    waiting: dict[int, tuple[Any, int, int, dict[str, Any]]] = {}
 
-    def append(self: Log, checked: Any, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append(self: Log, checked: Any, leader_epoch: int, now_ms: int, **options: Any) -> AppendInfo:
         late = waiting.pop(id(self), None)
         if late is not None:
-            original(self, *late)
+            original(self, *late[:3], **late[3])
         checked.buffer = bytearray(checked.buffer)
-        waiting[id(self)] = (checked, leader_epoch, now_ms)
+        waiting[id(self)] = (checked, leader_epoch, now_ms, options)
         first = self.log_end_offset
         last = first + checked.record_count - 1
         return AppendInfo(first, last, NO_TIMESTAMP, self.log_start_offset, len(checked.buffer))
