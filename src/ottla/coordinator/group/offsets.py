@@ -263,7 +263,7 @@ class Offsets:
         return [
             tombstone(group_id, topic, partition)
             for group_id, topics in self._by_group.items()
-            for topic in names.intersection(topics)
+            for topic in sorted(names.intersection(topics))
             for partition in topics[topic]
         ]
 
