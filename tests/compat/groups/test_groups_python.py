@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
-
-
-@pytest.fixture(autouse=True)
-def _sockets_left_behind() -> Iterator[None]:
-    """Both clients may leave a socket of a connection attempt to the garbage collector, which is theirs to answer for."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def test_kafka_python_shares_and_commits(
