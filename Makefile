@@ -50,7 +50,7 @@ check: setup ## ruff, mypy --strict, import-linter
 test: check ## what CI runs
 	@echo "test: the hot modules, interpreted"
 	rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
-	PYTHONPATH=build/pure $(PYTEST) -p no:cacheprovider tests/unit/records tests/unit/wire
+	PYTHONPATH=build/pure $(PYTEST) -p no:cacheprovider tests/unit/records tests/unit/wire tests/unit/storage
 	@echo "test: everything, compiled"
 	$(PYTEST) $(PARALLEL) -m "not slow" tests
 
