@@ -23,10 +23,11 @@ def test_kafka_python_shares_and_commits(
         "enable_auto_commit": False,
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 200,
-        # Its leader may assign before it knows the topic's partitions, and then only a refresh of its metadata mends that.
-        "metadata_max_age_ms": 1000,
     }
     consumers = [KafkaConsumer(topic, **config) for _ in range(2)]
+    for consumer in consumers:
+        # Its leader would assign nothing of a topic whose partitions it does not know yet, and leave it at that.
+        assert consumer.partitions_for_topic(topic) == {0, 1, 2, 3}
     seen: list[bytes] = []
 
     def poll() -> None:
