@@ -277,7 +277,7 @@ class Partitions:
     def _remove_leftover(self, data_dir: DataDir, log: Log) -> None:
         logger.info("%s in %s was left behind: removing it", log.topic_partition, data_dir.path)
         try:
-            self._doom(data_dir.delete_log(log.topic_partition), log)
+            self.doom(data_dir.delete_log(log.topic_partition), log)
         except OSError as error:
             self.directory_failed(data_dir, error)
 
@@ -300,7 +300,7 @@ class Partitions:
         self.flush_requested.pop(partition, None)
         if not partition.is_offline:
             try:
-                self._doom(partition.data_dir.delete_log(key), partition.log)
+                self.doom(partition.data_dir.delete_log(key), partition.log)
             except OSError as error:
                 self.directory_failed(partition.data_dir, error)
         # Whoever waits on it hears that it is gone.
@@ -308,9 +308,6 @@ class Partitions:
 
     def doom(self, path: str, log: Log) -> None:
         """A directory that is nobody's any more: to be removed after `file.delete.delay.ms`."""
-        self._doom(path, log)
-
-    def _doom(self, path: str, log: Log) -> None:
         self._doomed.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
 
     def take_doomed(self, now_ms: int) -> list[str]:

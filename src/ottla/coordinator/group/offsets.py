@@ -90,9 +90,6 @@ class Offsets:
         partitions = topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
-    def has_any(self, group_id: str) -> bool:
-        return group_id in self._by_group
-
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may yet change the offset."""
         return self.pending.has((group_id, topic, partition))
