@@ -125,7 +125,7 @@ def test_the_image_shows_a_topic_before_the_caller_hears_of_it_and_after_it_is_w
             shown: list[bool] = []
 
             def on_image(image: ClusterImage) -> None:
-                shown.append("/brokers/topics/a" in life.store._entries)
+                shown.append("/brokers/topics/a" in life.store._tree.entries)
 
             life.host._on_image = on_image
             (topic,) = await life.host.create_topics([NewTopic("a")])
@@ -206,10 +206,10 @@ def test_changes_are_done_one_at_a_time(tmp_path: Path) -> None:
 def test_validate_only_writes_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            zxid = life.store._zxid
+            zxid = life.store._tree.zxid
             (topic,) = await life.host.create_topics([NewTopic("a", 4)], validate_only=True)
             assert isinstance(topic, TopicImage)
-            assert life.store._zxid == zxid
+            assert life.store._tree.zxid == zxid
             assert len(life.images) == 1
 
     run(test)
