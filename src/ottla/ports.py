@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.types import Buffer
@@ -182,6 +183,8 @@ class Node:
     version: int
     czxid: int
     """The store's transaction that created the node; grows with every creation, serves as broker epoch."""
+    mine: bool = False
+    """An ephemeral node of this very session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +218,26 @@ class Check:
 Change = Create | SetData | Delete | Check
 
 
+class SessionEvent(Enum):
+    """What became of the session on which ephemeral nodes hang."""
+
+    CONNECTED = "connected"
+    """In touch with the store (again). After EXPIRED: by another session, which owns nothing yet."""
+    SUSPENDED = "suspended"
+    """Out of touch. The session may be over already, and others may know that."""
+    EXPIRED = "expired"
+    """The session is over and its ephemeral nodes are gone; a new one is being opened."""
+
+
 class MetadataStore(Protocol):
     """The tree of paths and JSON that a cluster keeps in ZooKeeper and a single broker in SQLite.
 
     Parents must exist before children, a node with children cannot be deleted, an ephemeral node goes with the session: the
     rules are ZooKeeper's.
     """
+
+    multi_bytes_max: int
+    """How many bytes of paths and data one `multi` may carry."""
 
     async def get(self, path: str) -> Node | None: ...
 
@@ -234,6 +251,10 @@ class MetadataStore(Protocol):
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
         """Call back with the path after each change of the node, of its children, or of the session; more often is allowed."""
+        ...
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        """Call back with what becomes of the session from now on. A store that cannot lose its session never does."""
         ...
 
     async def close(self) -> None: ...

@@ -38,9 +38,12 @@ class NodeTree:
                 parent, name = _split(path)
                 self.children[parent].add(name)
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str, reader: object | None = None) -> Node | None:
+        """`reader`: the session that asks."""
         entry = self.entries.get(path)
-        return None if entry is None else Node(entry.data, entry.version, entry.czxid)
+        if entry is None:
+            return None
+        return Node(entry.data, entry.version, entry.czxid, mine=entry.owner is not None and entry.owner is reader)
 
     def names_below(self, path: str) -> list[str]:
         return sorted(self.children.get(path, ()))

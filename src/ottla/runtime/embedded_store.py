@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.cluster.node_tree import Entry, NodeTree, Transaction
-from ottla.ports import Change, Node, StoreError, StoreUnavailable
+from ottla.ports import Change, Node, SessionEvent, StoreError, StoreUnavailable
 
 FILE_NAME: Final = "ottla-metadata.db"
 _FORMAT: Final = 1
@@ -41,6 +41,8 @@ _UPSERT: Final = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)"
 
 class EmbeddedStore:
     """`ports.MetadataStore` on SQLite. Build one with `open`."""
+
+    multi_bytes_max = 1 << 62
 
     def __init__(self, connection: sqlite3.Connection, tree: NodeTree) -> None:
         self._connection = connection
@@ -72,7 +74,7 @@ class EmbeddedStore:
     async def get(self, path: str) -> Node | None:
         async with self._lock:
             self._check_open()
-            return self._tree.get(path)
+            return self._tree.get(path, self)
 
     async def children(self, path: str) -> list[str]:
         async with self._lock:
@@ -127,6 +129,9 @@ class EmbeddedStore:
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
         self._watches.setdefault(path, []).append(callback)
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        """Never called: the session is this process."""
 
     def _notify(self, paths: Sequence[str]) -> None:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from ottla.cluster.node_tree import NodeTree
-from ottla.ports import Change, Node, StoreError, StoreUnavailable
+from ottla.ports import Change, Node, SessionEvent, StoreError, StoreUnavailable
 from ottla.sim.process import Process
 
 
@@ -32,8 +32,8 @@ class MetadataTree:
         process.at_death.append(session.expire)
         return session
 
-    def get(self, path: str) -> Node | None:
-        return self._tree.get(path)
+    def get(self, path: str, session: MetadataSession | None = None) -> Node | None:
+        return self._tree.get(path, session)
 
     def children(self, path: str) -> list[str]:
         return self._tree.names_below(path)
@@ -52,6 +52,10 @@ class MetadataTree:
     def expire(self, session: MetadataSession) -> None:
         if session in self._sessions:
             self._sessions.remove(session)
+        self.forget(session)
+
+    def forget(self, session: MetadataSession) -> None:
+        """Remove the ephemeral nodes of a session."""
         removal = self._tree.removal_of(session)
         removal.commit()
         self._notify(removal.events)
@@ -65,6 +69,8 @@ class MetadataTree:
 class MetadataSession:
     """`ports.MetadataStore` for one process."""
 
+    multi_bytes_max = 1 << 62
+
     def __init__(self, tree: MetadataTree, process: Process, rng: random.Random, delay_s_max: float) -> None:
         self._tree = tree
         self._process = process
@@ -72,10 +78,11 @@ class MetadataSession:
         self._delay_s_max = delay_s_max
         self._open = True
         self._watches: dict[str, list[Callable[[str], None]]] = {}
+        self._listeners: list[Callable[[SessionEvent], None]] = []
 
     async def get(self, path: str) -> Node | None:
         await self._pass()
-        return self._tree.get(path)
+        return self._tree.get(path, self)
 
     async def children(self, path: str) -> list[str]:
         await self._pass()
@@ -90,6 +97,19 @@ class MetadataSession:
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
         self._watches.setdefault(path, []).append(callback)
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        self._listeners.append(callback)
+
+    def lose(self) -> None:
+        """The session expires under a process that lives on: its ephemeral nodes go, a new session takes its place."""
+        self._tree.forget(self)
+        loop = asyncio.get_running_loop()
+        for event in (SessionEvent.EXPIRED, SessionEvent.CONNECTED):
+            for callback in self._listeners:
+                loop.call_soon(callback, event, context=self._process.context())
+        for path in list(self._watches):
+            self.notify(path)
 
     async def close(self) -> None:
         self.expire()

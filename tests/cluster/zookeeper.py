@@ -1,0 +1,101 @@
+"""One ZooKeeper for a whole test run, from the jars that Apache Kafka 3.9 comes with; one chroot for each test."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+JARS = Path.home() / ".cache/ottla/kafka-3.9.2"
+
+
+def available() -> bool:
+    return JARS.is_dir() and shutil.which("java") is not None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ZooKeeper:
+    """A server process. `address` is host:port; `stop` and `start` again keep its data."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="ottla-zk-"))
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+        (self.directory / "zoo.cfg").write_text(
+            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+            "minSessionTimeout=1000\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
+            "4lw.commands.whitelist=*\n"
+        )
+        (self.directory / "log4j.properties").write_text(
+            "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%p %m%n\n"
+        )
+
+    def start(self) -> None:
+        assert self._process is None
+        jars = [str(jar) for jar in sorted(JARS.glob("*.jar")) if "slf4j-simple" not in jar.name and "kafka" not in jar.name]
+        with (self.directory / "output.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    "-Xmx128m",
+                    "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1",
+                    f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
+                    "-cp",
+                    ":".join(jars),
+                    "org.apache.zookeeper.server.ZooKeeperServerMain",
+                    str(self.directory / "zoo.cfg"),
+                ],
+                stdout=output,
+                stderr=output,
+            )
+        self._await()
+
+    def _await(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise RuntimeError((self.directory / "output.log").read_text()[-2000:])
+            if self.ask("ruok") == "imok":
+                return
+            time.sleep(0.05)
+        raise TimeoutError("ZooKeeper did not start")
+
+    def ask(self, word: str) -> str:
+        """The answer to one of ZooKeeper's four-letter words; empty if there is none."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+            connection.sendall(word.encode())
+            return connection.makefile().read()
+        return ""
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
