@@ -12,11 +12,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import OUT, measure, measure_compaction, measure_groups, report
+from bench import OUT, measure, measure_compaction, measure_groups, measure_transactions, report
 from bench.measure import QUICK, Figures, Scale, Server
 from bench.servers import Kafka, Ottla
 
-PARTS = ("start", "memory", "client", "raw", "requests", "latency", "groups", "rebalance", "log", "partitions", "compaction")
+PARTS = (
+    "start", "memory", "client", "raw", "requests", "latency", "groups", "rebalance", "transactions", "idempotence", "isolation",
+    "log", "partitions", "compaction",
+)  # fmt: skip
 
 
 def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> Figures:
@@ -35,6 +38,12 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
             figures |= measure_groups.in_service(server, scale)
         if "rebalance" in parts:
             figures |= measure_groups.rebalances(server, scale)
+        if "transactions" in parts:
+            figures |= measure_transactions.transactions(server, scale)
+        if "idempotence" in parts:
+            figures |= measure_transactions.idempotence(server, scale)
+        if "isolation" in parts:
+            figures |= measure_transactions.isolation(server, scale)
         if "client" in parts:
             figures |= measure.with_librdkafka(server, scale, scratch)
         if "raw" in parts:
@@ -58,9 +67,10 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one short round: a look, not a result")
     parser.add_argument("--rounds", type=int, help="alternating rounds (default 4; quick: 1)")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
+    parser.add_argument("--only", default="", help="the same parts, with commas between them")
     parser.add_argument("--brokers", default="kafka,ottla")
     parser.add_argument("--large-log-bytes", type=int, help="default 10 GB; quick: 0.5 GB")
     parser.add_argument("--ottla-src", type=Path, help="run Ottla from this source tree instead of the installed one")
@@ -70,7 +80,10 @@ def main() -> None:
     if options.large_log_bytes:
         scale = replace(scale, large_log_bytes=options.large_log_bytes)
     rounds_wanted = options.rounds or (1 if options.quick else 4)
-    parts, brokers = set(options.only.split(",")), options.brokers.split(",")
+    parts = {*options.parts, *options.only.split(",")} - {""} or set(PARTS)
+    if not parts.issubset(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(parts.difference(PARTS)))}")
+    brokers = options.brokers.split(",")
     console = Console(width=None if sys.stdout.isatty() else 150)
     rounds: report.Rounds = {broker: [] for broker in brokers}
     about = {

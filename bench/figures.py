@@ -54,6 +54,18 @@ FIGURES: list[Figure] = [
     Figure("rebalance_cpu", "broker CPU for it", "ms", False, 0.5),
     Figure("rebalance848", "half of 100 members leave and return, 1,000 partitions, new protocol", "ms", False, 1.0),
     Figure("rebalance848_cpu", "broker CPU for it", "ms", False, 0.5),
+    Figure("txn2", "transactions of 100 records, 50 producers, version 2 (KIP-890)", "1/s", True, 1.0),
+    Figure("txn2_cpu", "broker CPU for one such transaction", "µs", False, 0.5),
+    Figure("txn1", "transactions of 100 records, 50 producers, before KIP-890", "1/s", True, 1.0),
+    Figure("txn1_cpu", "broker CPU for one such transaction", "µs", False, 0.5),
+    Figure("plain_produce", "produce requests of ten records, no producer id", "1/s", True, None),
+    Figure("idempotent_produce", "produce requests of ten records, idempotent", "1/s", True, 1.0),
+    Figure("plain_produce_cpu", "broker CPU for one, no producer id", "µs", False, None),
+    Figure("idempotent_produce_cpu", "broker CPU for one, idempotent", "µs", False, 0.5),
+    Figure("read_uncommitted", "consume transactions, read_uncommitted", "MB/s", True, None),
+    Figure("read_committed", "consume transactions, read_committed", "MB/s", True, 1.0),
+    Figure("read_uncommitted_cpu", "broker CPU, read_uncommitted", "s/GB", False, None),
+    Figure("read_committed_cpu", "broker CPU, read_committed", "s/GB", False, 0.5),
     Figure("compaction", "compaction", "MB/s", True, 1.0),
     Figure("compaction_cpu", "broker CPU, compaction", "s/GB", False, 0.5),
     Figure("rss_idle", "memory, idle", "MB", False, 1 / 8),
@@ -69,10 +81,12 @@ FIGURES: list[Figure] = [
     Figure("fetch_many_partitions", "broker CPU per fetch, many partitions", "µs", False, None),
 ]
 
-# The same cost in the large and in the small case; flat means about 1.
+# The same cost in the large and in the small case, with a promise and without it; flat, and for nothing, mean about 1.
 GROWTHS: list[tuple[str, str, str]] = [
     ("append: large log / small log", "append_large_log", "append_small_log"),
     ("fetch: large log / small log", "fetch_large_log", "fetch_small_log"),
     ("append: many partitions / 1", "append_many_partitions", "append_1_partition"),
     ("fetch: many partitions / 1", "fetch_many_partitions", "fetch_1_partition"),
+    ("produce: idempotent / not", "idempotent_produce_cpu", "plain_produce_cpu"),
+    ("fetch: read_committed / read_uncommitted", "read_committed_cpu", "read_uncommitted_cpu"),
 ]

@@ -46,9 +46,15 @@ class Scale:
     group_requests: int = 60_000
     rebalances: int = 20
     compaction_bytes: int = 1_000_000_000
+    transactions: int = 10_000
+    isolation_bytes: int = 300_000_000
+    turns: int = 5
 
 
-QUICK = Scale(100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 1_000, 5_000, 2, 1_000, 15_000, 5, 250_000_000)
+QUICK = Scale(
+    100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 1_000, 5_000, 2, 1_000, 15_000, 5, 250_000_000,
+    transactions=3_000, isolation_bytes=100_000_000, turns=3,
+)  # fmt: skip
 
 
 class Cost:

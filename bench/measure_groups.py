@@ -14,9 +14,9 @@ from bench.measure import Cost, Figures, Scale, Server, create
 from bench.servers import usage
 
 
-def _loads(server: Server, kind: str, **options: Any) -> Iterator[tuple[dict[str, Any], Cost]]:
-    """Runs the generator of groups; for each measured load, what it says and what the broker spent meanwhile."""
-    command = [sys.executable, "-m", "bench.groups", kind, json.dumps({"bootstrap": server.bootstrap_servers, **options})]
+def loads(server: Server, kind: str, *, module: str = "groups", **options: Any) -> Iterator[tuple[dict[str, Any], Cost]]:
+    """Runs a generator that says `begin`; for each measured load, what it says and what the broker spent meanwhile."""
+    command = [sys.executable, "-m", f"bench.{module}", kind, json.dumps({"bootstrap": server.bootstrap_servers, **options})]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -36,18 +36,18 @@ def _loads(server: Server, kind: str, **options: Any) -> Iterator[tuple[dict[str
         process.stdin.close()
         said = process.stderr.read()
     if process.returncode:
-        raise RuntimeError(f"groups {kind} {options}:\n{said[-3000:]}")
+        raise RuntimeError(f"{module} {kind} {options}:\n{said[-3000:]}")
 
 
 def in_service(server: Server, scale: Scale) -> Figures:
     """1,000 groups of one member on 50 connections: heartbeats, then commits of four partitions, each waits for its answer."""
     create(server, "grouped", 4)
     figures: Figures = {}
-    loads = _loads(
+    measured = loads(
         server, "steady", topic="grouped", groups=scale.groups, partitions=4, connections=50,
         heartbeats=scale.group_requests, commits=scale.group_requests,
     )  # fmt: skip
-    for name, (found, spent) in zip(("heartbeat", "commit"), loads, strict=True):
+    for name, (found, spent) in zip(("heartbeat", "commit"), measured, strict=True):
         figures[f"group_{name}s"] = found["requests"] / found["seconds"]
         figures[f"group_{name}_cpu"] = spent.cpu_s / found["requests"] * 1e6
     return figures
@@ -58,7 +58,7 @@ def rebalances(server: Server, scale: Scale) -> Figures:
     create(server, "shared", 1_000)
     figures: Figures = {}
     for kind in ("rebalance", "rebalance848"):
-        for found, spent in _loads(server, kind, topic="shared", members=100, partitions=1_000, rounds=scale.rebalances):
+        for found, spent in loads(server, kind, topic="shared", members=100, partitions=1_000, rounds=scale.rebalances):
             figures[kind] = found["seconds"] / found["rounds"] * 1e3
             figures[f"{kind}_cpu"] = spent.cpu_s / found["rounds"] * 1e3
     return figures

@@ -1,0 +1,248 @@
+"""The load of transactions and of idempotent producers, raw on uvloop; and a reader of what transactions wrote.
+
+Run as a process of its own: `python -m bench.transactions transactions|fill|produce|fetch '{json options}'`. It says `begin` when
+what comes before the measured load is done and waits for a line; one line of JSON comes at the end of each measured load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import sys
+import time
+
+import uvloop
+from raw import batch, fetch_frame
+
+from bench import transaction_frames as frames
+from bench.groups import Connection, begin, done
+from bench.load import values
+
+PAUSE_S = 0.02  # what Java's producer waits before it asks again whether the transaction before has ended
+SEQUENCES = 1 << 31
+MARKER_BYTES = 61 + 17
+"""A control batch: its header, and one record with a key of 4 and a value of 6 bytes."""
+
+
+class Refused(RuntimeError):
+    """By the broker, with an error that a client would not try again."""
+
+
+class Transactional:
+    """One producer with a transactional id: transactions one after the other, each to one partition."""
+
+    def __init__(self, connection: Connection, name: str, topic: str, partition: int, records: bytearray, version: int) -> None:
+        self.connection, self.name, self.topic, self.partition = connection, name, topic, partition
+        self.records = records
+        self.count = int.from_bytes(records[57:61], "big")
+        self.one = self._one_v2 if version == 2 else self._one_v1
+        self.producer = frames.NO_PRODUCER
+        self.sequence = 0
+        self.waits = 0
+
+    async def begin(self) -> None:
+        await self.connection.call(frames.find_coordinator(self.name))
+        while True:
+            error, self.producer = frames.read_init(await self.connection.call(frames.init_producer_id(self.name)))
+            if not error:
+                return
+            await self._not_yet("InitProducerId", error)
+            await self.connection.call(frames.find_coordinator(self.name))
+
+    async def _not_yet(self, what: str, error: int) -> None:
+        if error not in frames.NOT_YET:
+            raise Refused(f"{what} of {self.name}: error {error}")
+        self.waits += 1
+        await asyncio.sleep(PAUSE_S)
+
+    def _batch(self) -> bytearray:
+        return frames.stamped(self.records, self.producer, self.sequence, transactional=True)
+
+    async def _one_v1(self, commit: bool) -> None:
+        call = self.connection.call
+        while error := frames.read_added(
+            await call(frames.add_partitions(self.name, self.producer, self.topic, self.partition)), self.topic
+        ):
+            await self._not_yet("AddPartitionsToTxn", error)
+        records = self._batch()
+        while error := frames.read_produced(
+            await call(frames.produce(self.name, self.topic, self.partition, records)), self.topic
+        ):
+            await self._not_yet("Produce", error)
+        self.sequence = (self.sequence + self.count) % SEQUENCES
+        while error := frames.read_ended(await call(frames.end(self.name, self.producer, commit=commit))):
+            await self._not_yet("EndTxn", error)
+
+    async def _one_v2(self, commit: bool) -> None:
+        call = self.connection.call
+        records = self._batch()
+        while error := frames.read_produced_v2(
+            await call(frames.produce_v2(self.name, self.topic, self.partition, records)), self.topic
+        ):
+            await self._not_yet("Produce", error)
+        while True:
+            error, producer = frames.read_ended_v2(await call(frames.end_v2(self.name, self.producer, commit=commit)))
+            if not error:
+                break
+            await self._not_yet("EndTxn", error)
+        self.producer, self.sequence = producer, 0
+
+
+async def transactions(
+    bootstrap: str,
+    topic: str,
+    *,
+    producers: int,
+    partitions: int,
+    record_bytes: int,
+    records: int,
+    count: int,
+    warm_up: int,
+    versions: list[int],
+) -> None:
+    """`count` transactions of `records` records, by `producers` at once, in each generation of the protocol in turn."""
+    template = batch(values(records, record_bytes))
+    for version in versions:
+        team = [
+            Transactional(
+                await Connection.open(bootstrap), f"bench-{version}-{number}", topic, number % partitions, bytearray(template),
+                version,
+            )
+            for number in range(producers)
+        ]  # fmt: skip
+        await team[0].begin()  # the topic of transactions is made once
+        await asyncio.gather(*(each.begin() for each in team[1:]))
+
+        async def run(total: int, team: list[Transactional] = team) -> None:
+            left = total
+
+            async def go(each: Transactional) -> None:
+                nonlocal left
+                while left > 0:
+                    left -= 1
+                    await each.one(True)
+
+            await asyncio.gather(*(go(each) for each in team))
+
+        await run(warm_up)
+        waits = sum(each.waits for each in team)
+        await begin(version=version)
+        started = time.perf_counter()
+        await run(count)
+        done(count=count, seconds=time.perf_counter() - started, waits=sum(each.waits for each in team) - waits)
+        for each in team:
+            each.connection.writer.close()
+
+
+async def fill(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, records: int, count: int, abort: int) -> None:
+    """A topic of transactions, `count` to each partition, one producer for each; every `abort`-th is aborted."""
+    template = batch(values(records, record_bytes))
+
+    async def write(partition: int) -> None:
+        producer = Transactional(
+            await Connection.open(bootstrap), f"fill-{topic}-{partition}", topic, partition, bytearray(template), 1
+        )
+        await producer.begin()
+        for number in range(count):
+            await producer.one((number + 1) % abort != 0)
+
+    await begin()
+    await asyncio.gather(*(write(partition) for partition in range(partitions)))
+    done(batch_bytes=len(template), batch_records=records)
+
+
+async def produce(
+    bootstrap: str, topic: str, *, partitions: int, connections: int, record_bytes: int, records: int, requests: int, rounds: int
+) -> None:
+    """The same produce requests without a producer id and with one, in turn; each connection waits for its answer."""
+    template = batch(values(records, record_bytes))
+    openings = [await Connection.open(bootstrap) for _ in range(connections)]
+    producers = []
+    for opening in openings:
+        while True:
+            error, producer = frames.read_init(await opening.call(frames.init_producer_id(None)))
+            if not error:
+                break
+            await asyncio.sleep(PAUSE_S)
+        producers.append(producer)
+    sequences = [0] * connections
+
+    async def run(idempotent: bool, total: int) -> None:
+        left = total
+
+        async def go(number: int) -> None:
+            nonlocal left
+            mine, call = bytearray(template), openings[number].call
+            partition = number % partitions
+            while left > 0:
+                left -= 1
+                # Also without an id the CRC is made anew: the generator does the same work for both.
+                if idempotent:
+                    frames.stamped(mine, producers[number], sequences[number])
+                    sequences[number] += records
+                else:
+                    frames.stamped(mine, frames.NO_PRODUCER, -1)
+                error = frames.read_produced(await call(frames.produce(None, topic, partition, mine)), topic)
+                if error:
+                    raise Refused(f"Produce: error {error}")
+
+        await asyncio.gather(*(go(number) for number in range(connections)))
+
+    for idempotent in (False, True):
+        await run(idempotent, requests // 4)
+    for _ in range(rounds):
+        for idempotent in (False, True):
+            await begin()
+            started = time.perf_counter()
+            await run(idempotent, requests)
+            done(idempotent=idempotent, requests=requests, seconds=time.perf_counter() - started)
+
+
+async def fetch(
+    bootstrap: str, topic: str, *, partitions: int, batch_bytes: int, batch_records: int, count: int, rounds: int, times: int
+) -> None:
+    """All that `fill` wrote, `times` times, in fetches of 1 MB, one connection a partition; uncommitted and committed in turn."""
+    unit_bytes, unit_offsets = batch_bytes + MARKER_BYTES, batch_records + 1
+
+    async def read(partition: int, isolation: int) -> int:
+        connection = await Connection.open(bootstrap)
+        frame = bytearray(fetch_frame(topic, [(partition, 0)], max_bytes=1 << 20))
+        # A frame ends with: isolation 1, session 8, topics 4, name, partitions 4, partition 4, epoch 4, offset 8, log start 8,
+        # max bytes 4, forgotten 4, rack 2.
+        offset_at = len(frame) - 26
+        frame[len(frame) - 34 - 4 - (2 + len(topic)) - 4 - 8 - 1] = isolation
+        head = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4  # until the partition
+        position = 0
+        while position < count * unit_bytes:
+            units, rest = divmod(position, unit_bytes)
+            struct.pack_into(">q", frame, offset_at, units * unit_offsets + (batch_records if rest else 0))
+            reply = await connection.call(bytes(frame))
+            error = struct.unpack_from(">h", reply, head + 4)[0]
+            aborted = struct.unpack_from(">i", reply, head + 30)[0]
+            size = struct.unpack_from(">i", reply, head + 34 + 16 * max(aborted, 0) + 4)[0]
+            if error or size <= 0:
+                raise Refused(f"Fetch: error {error}, {size} bytes at {position}")
+            # A reply may end with part of a batch: what is whole counts.
+            units, rest = divmod(position + size, unit_bytes)
+            position = units * unit_bytes + (batch_bytes if rest >= batch_bytes else 0)
+        connection.writer.close()
+        return position
+
+    for _ in range(rounds):
+        for isolation in (0, 1):
+            await begin()
+            started = time.perf_counter()
+            read_bytes = 0
+            for _ in range(times):
+                read_bytes += sum(await asyncio.gather(*(read(partition, isolation) for partition in range(partitions))))
+            done(isolation=isolation, bytes=read_bytes, seconds=time.perf_counter() - started)
+
+
+def main() -> None:
+    kind, options = sys.argv[1], json.loads(sys.argv[2])
+    uvloop.run({"transactions": transactions, "fill": fill, "produce": produce, "fetch": fetch}[kind](**options))
+
+
+if __name__ == "__main__":
+    main()
