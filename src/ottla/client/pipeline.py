@@ -60,12 +60,13 @@ class Pipeline:
                 raise MalformedInput(f"a response of {size} bytes")
             if len(received) - position - 4 < size:
                 break
-            responses.append(self._response(memoryview(bytes(received[position + 4 : position + 4 + size]))))
+            responses.append(self.response(memoryview(bytes(received[position + 4 : position + 4 + size]))))
             position += 4 + size
         del received[:position]
         return responses
 
-    def _response(self, frame: memoryview) -> tuple[int, object]:
+    def response(self, frame: memoryview) -> tuple[int, object]:
+        """The response in a frame that the caller has read whole, without its length. The message may keep the frame's memory."""
         if not self._in_flight:
             raise MalformedInput("a response that nobody asked for")
         expected = self._in_flight.popleft()

@@ -1,0 +1,126 @@
+"""Offsets over the blocking client: the ends of partitions, offsets by time, and what groups have committed.
+
+Owns: grouping partitions by their leaders, and the requests. Keeps nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.client.blocking import Client
+from ottla.client.transactions import CommittedOffset, Offsets
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from ottla.types import TimestampAndOffset, TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_OFFSET_COMMIT_VERSION_MAX = 9
+_OFFSET_FETCH_VERSION_MAX = 9
+"""From 10 on topics go by their ids."""
+_LIST_OFFSETS_VERSION_MAX = 9
+
+
+def list_offsets(
+    client: Client, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout_s: float = 0
+) -> dict[TopicPartition, TimestampAndOffset]:
+    """For each partition the first record at or after a timestamp, or its end (LATEST) or start (EARLIEST).
+
+    Nothing that late: offset -1. With `read_committed` LATEST is the last stable offset.
+    """
+    found: dict[TopicPartition, TimestampAndOffset] = {}
+
+    def attempt(until: float) -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for where in wanted.keys() - found.keys():
+            by_leader.setdefault(client.leader(where.topic, where.partition, until), []).append(where)
+        for node_id, partitions in sorted(by_leader.items()):
+            request = _list_request(sorted(partitions), wanted, read_committed)
+            answer = client.ask_node(node_id, request, until, max_version=_LIST_OFFSETS_VERSION_MAX)
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    where = TopicPartition(topic.name, part.partition_index)
+                    found[where] = TimestampAndOffset(part.timestamp, part.offset)
+
+    def renew() -> None:
+        for where in wanted:
+            client.forget(where.topic)
+
+    client.persist(attempt, timeout_s, renew)
+    return found
+
+
+def _list_request(
+    partitions: Iterable[TopicPartition], wanted: Mapping[TopicPartition, int], read_committed: bool
+) -> ListOffsetsRequest:
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for where in partitions:
+        entry = ListOffsetsPartition(partition_index=where.partition, timestamp=wanted[where])
+        by_topic.setdefault(where.topic, []).append(entry)
+    topics = [ListOffsetsTopic(name=name, partitions=parts) for name, parts in by_topic.items()]
+    return ListOffsetsRequest(replica_id=-1, isolation_level=1 if read_committed else 0, topics=topics)
+
+
+def committed_offsets(
+    client: Client, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+) -> dict[TopicPartition, CommittedOffset]:
+    """What a group has committed, all of it or for these partitions. Where it has nothing there is no entry.
+
+    `require_stable` waits for transactions that hold offsets of the group open.
+    """
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions or ():
+        by_topic.setdefault(topic, []).append(partition)
+    if not by_topic and partitions is not None:
+        return {}
+
+    def request(version: int) -> OffsetFetchRequest:
+        stable = require_stable and version >= 7
+        if version < 8:
+            old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
+            return OffsetFetchRequest(group_id=group_id, topics=old or None, require_stable=stable)
+        new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in by_topic.items()]
+        return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)], require_stable=stable)
+
+    answer = client.call_coordinator(group_id, "group", request, api="offset_fetch", max_version=_OFFSET_FETCH_VERSION_MAX)
+    topics: list[Any] = answer.groups[0].topics if answer.groups else answer.topics
+    return {
+        TopicPartition(topic.name, part.partition_index): CommittedOffset(
+            part.committed_offset, part.metadata or "", part.committed_leader_epoch
+        )
+        for topic in topics
+        for part in topic.partitions
+        if part.committed_offset >= 0
+    }
+
+
+def commit_offsets(client: Client, group_id: str, offsets: Offsets, *, timeout_s: float = 0) -> None:
+    """Commit for a group that has no members, as a tool does."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, partition), committed in offsets.items():
+        by_topic.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    if not by_topic:
+        return
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
+    )
+    client.call_coordinator(group_id, "group", request, max_version=_OFFSET_COMMIT_VERSION_MAX, timeout_s=timeout_s)

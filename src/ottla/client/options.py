@@ -1,0 +1,180 @@
+"""How to reach a cluster, from settings by the names Java's clients and Spark's connector use.
+
+Owns: which of those names the blocking client understands, what their values may be, and one clear message for each that cannot
+be. Never connects. `ClientOptions` is a plain frozen value: Spark pickles it to its workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+_log = logging.getLogger("ottla.client")
+
+PREFIX = "kafka."
+DEFAULT_PORT = 9092
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS = ("PLAIN",)
+
+_MILLISECONDS = {
+    "request.timeout.ms": "request_timeout_ms",
+    "default.api.timeout.ms": "api_timeout_ms",
+    "socket.connection.setup.timeout.ms": "connect_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "retry.backoff.max.ms": "retry_backoff_max_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+}
+_UNDERSTOOD = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.username",
+        "sasl.password",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.key.password",
+        "ssl.endpoint.identification.algorithm",
+        *_MILLISECONDS,
+    }
+)
+_JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+class InvalidOption(ValueError):
+    """An option that cannot be. The message names it and says what is allowed."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"option {name}: {value!r} is not possible, {allowed}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    servers: tuple[tuple[str, int], ...]
+    client_id: str = "ottla"
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = "PLAIN"
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    ssl_trust_file: str | None = None
+    ssl_key_file: str | None = None
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_check_host: bool = True
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+
+    @property
+    def encrypted(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def authenticates(self) -> bool:
+        return self.security_protocol.startswith("SASL")
+
+    def __str__(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self.servers)
+
+
+def parse_servers(servers: str) -> tuple[tuple[str, int], ...]:
+    """`host:port,[v6]:port` as pairs; port 9092 where none is named. ValueError names the part that is no address."""
+    pairs = []
+    for server in filter(None, (part.strip() for part in servers.split(","))):
+        address = server.rpartition("://")[2]
+        if address.startswith("["):
+            host, _, port = address[1:].partition("]")
+            port = port.removeprefix(":")
+        elif address.count(":") > 1:
+            host, port = address, ""
+        else:
+            host, _, port = address.partition(":")
+        if not host or (port and not port.isdecimal()) or int(port or DEFAULT_PORT) > 65535:
+            raise ValueError(server)
+        pairs.append((host, int(port or DEFAULT_PORT)))
+    return tuple(pairs)
+
+
+def plain_options(bootstrap_servers: str, **changes: Any) -> ClientOptions:
+    """Options for tools and tests that know an address and fields of `ClientOptions`."""
+    return replace(client_options({"kafka.bootstrap.servers": bootstrap_servers}), **changes)
+
+
+def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> ClientOptions:
+    """The client's part of a data source's options: all that begin with `kafka.`, whatever the case of the letters.
+
+    `also` names those (without the prefix) that somebody else understands; the rest is warned about and ignored, as Java's
+    clients do.
+    """
+    given = {name.lower()[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
+    for name in sorted(given.keys() - _UNDERSTOOD - set(also)):
+        _log.warning("option %s%s is not known here and has no effect", PREFIX, name)
+    servers = given.get("bootstrap.servers", "")
+    try:
+        pairs = parse_servers(servers)
+    except ValueError as error:
+        raise InvalidOption("kafka.bootstrap.servers", str(error), "an address is written as host:port") from None
+    if not pairs:
+        raise InvalidOption("kafka.bootstrap.servers", servers, "it must name the brokers: host:port,host:port")
+    protocol = _one_of(given, "security.protocol", PROTOCOLS)
+    numbers = {into: _milliseconds(given, name) for name, into in _MILLISECONDS.items() if name in given}
+    username, password = _credentials(given) if protocol.startswith("SASL") else ("", "")
+    return ClientOptions(
+        pairs,
+        client_id=given.get("client.id") or "ottla",
+        security_protocol=protocol,
+        sasl_mechanism=_one_of(given, "sasl.mechanism", MECHANISMS) if protocol.startswith("SASL") else "PLAIN",
+        sasl_username=username,
+        sasl_password=password,
+        ssl_trust_file=_pem(given, "ssl.truststore"),
+        ssl_key_file=_pem(given, "ssl.keystore"),
+        ssl_key_password=given.get("ssl.key.password"),
+        ssl_check_host=given.get("ssl.endpoint.identification.algorithm", "https") != "",
+        **numbers,
+    )
+
+
+def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    value = given.get(name, allowed[0]).upper()
+    if value not in allowed:
+        raise InvalidOption(PREFIX + name, given[name], f"it is one of {', '.join(allowed)}")
+    return value
+
+
+def _milliseconds(given: Mapping[str, str], name: str) -> int:
+    value = given[name].strip()
+    if not value.isdecimal() or not 0 < int(value) < 1 << 31:
+        raise InvalidOption(PREFIX + name, given[name], "it is a number of milliseconds above 0")
+    return int(value)
+
+
+def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
+    """From `sasl.jaas.config` as Java's clients have it, or from librdkafka's two names."""
+    jaas = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(given.get("sasl.jaas.config", ""))}
+    username = given.get("sasl.username", jaas.get("username", ""))
+    if not username:
+        raise InvalidOption(
+            "kafka.sasl.jaas.config",
+            "" if "sasl.jaas.config" not in given else "…",
+            'it must hold username="…" password="…" (or kafka.sasl.username and kafka.sasl.password are given)',
+        )
+    return username, given.get("sasl.password", jaas.get("password", ""))
+
+
+def _pem(given: Mapping[str, str], store: str) -> str | None:
+    location = given.get(f"{store}.location")
+    if location is None:
+        return None
+    if given.get(f"{store}.type", "PEM").upper() != "PEM" or location.lower().endswith((".jks", ".p12", ".pfx")):
+        raise InvalidOption(f"kafka.{store}.location", location, f"it is a PEM file (kafka.{store}.type=PEM)")
+    return location
