@@ -1,0 +1,197 @@
+"""Which flow takes what, and in which order: the plan of a pipeline before any Spark.
+
+Owns: resolving names, and refusing what cannot run, with a message that names the culprits and where they were declared.
+
+Invariants of a Plan
+1. Every input of a flow is a source, files, or a flow of the plan; no string is left.
+2. Names of flows are unique; a name among a flow's inputs stands for one thing.
+3. Nothing depends on itself, neither through views nor through topics.
+4. A file table has one writer. A topic may have several: each writes in its own transactions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.failure import PipelineError
+
+Node = Source | Files | Flow
+
+
+@dataclass(frozen=True)
+class Plan:
+    flows: tuple[Flow, ...]
+    """Every flow, those first that others take."""
+    inputs: dict[str, tuple[Node, ...]]
+    """By the flow's name, in the order its function takes them."""
+
+    @property
+    def queries(self) -> tuple[Flow, ...]:
+        """The flows that write: each is one streaming query."""
+        return tuple(flow for flow in self.flows if flow.to is not None)
+
+    def sources(self, flow: Flow) -> tuple[Source, ...]:
+        """What topics the query of this flow reads, through views too; flows read back through their topic are not among them."""
+        found: dict[str, Source] = {}
+        for node in self.inputs[flow.name]:
+            if isinstance(node, Source):
+                found.setdefault(node.name, node)
+            elif isinstance(node, Flow) and node.to is None:
+                for each in self.sources(node):
+                    found.setdefault(each.name, each)
+        return tuple(found.values())
+
+    def read_back(self, flow: Flow) -> tuple[Flow, ...]:
+        """The flows whose topics the query of this flow reads, through views too."""
+        found: dict[str, Flow] = {}
+        for node in self.inputs[flow.name]:
+            if isinstance(node, Flow):
+                for each in (node,) if node.to is not None else self.read_back(node):
+                    found.setdefault(each.name, each)
+        return tuple(found.values())
+
+
+def plan(flows: Sequence[Flow]) -> Plan:
+    """The plan of these flows. PipelineError if it cannot be."""
+    by_name: dict[str, Flow] = {}
+    for flow in flows:
+        other = by_name.setdefault(flow.name, flow)
+        if other is not flow:
+            raise PipelineError(f"flow {flow.name!r} is already declared at {other.place}", flow.place, hint="give one name=…")
+    named = _named_sources(flows)
+    inputs: dict[str, tuple[Node, ...]] = {}
+    for flow in flows:
+        inputs[flow.name] = tuple(_resolve(each, flow, by_name, named) for each in flow.inputs)
+        _check_inputs(flow, inputs[flow.name], by_name)
+    _refuse_shared_tables(flows)
+    ordered = _ordered(flows, inputs)
+    found = Plan(ordered, inputs)
+    for flow in ordered:
+        if flow.to is None and not any(flow in inputs[other.name] for other in flows):
+            raise PipelineError(f"flow {flow.name!r} goes nowhere", flow.place, hint="give it to=…, or take it in another flow")
+    _refuse_dead_letters_into_outputs(found)
+    return found
+
+
+def _named_sources(flows: Iterable[Flow]) -> dict[str, Source | Files]:
+    named: dict[str, Source | Files] = {}
+    for flow in flows:
+        for each in flow.inputs:
+            if isinstance(each, Source | Files):
+                other = named.setdefault(each.name, each)
+                if other != each:
+                    raise PipelineError(
+                        f"source {each.name!r} is already declared at {other.place}, and differs",
+                        each.place,
+                        hint="give one name=…",
+                    )
+    return named
+
+
+def _resolve(given: Source | Files | Flow | str, flow: Flow, flows: dict[str, Flow], named: dict[str, Source | Files]) -> Node:
+    if not isinstance(given, str):
+        return given
+    found = flows.get(given) or named.get(given)
+    if found is None:
+        near = difflib.get_close_matches(given, [*flows, *named], 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, sorted([*flows, *named])))}"
+        raise PipelineError(f"flow {flow.name!r} takes {given!r}, which nothing declares", flow.place, hint=hint)
+    return found
+
+
+def _check_inputs(flow: Flow, nodes: tuple[Node, ...], flows: dict[str, Flow]) -> None:
+    names: dict[str, Node] = {}
+    for node in nodes:
+        if isinstance(node, Flow):
+            if flows.get(node.name) is not node:
+                raise PipelineError(
+                    f"flow {flow.name!r} takes flow {node.name!r} of another pipeline ({node.place})",
+                    flow.place,
+                    hint="read its topic with p.source(…)",
+                )
+            if isinstance(node.to, Table):
+                raise PipelineError(
+                    f"flow {flow.name!r} takes flow {node.name!r} ({node.place}), which writes a table",
+                    flow.place,
+                    hint="read the table with p.files(…), or let a flow without `to` feed both",
+                )
+            if node.to is not None and node.output_mode == "complete":
+                raise PipelineError(
+                    f"flow {flow.name!r} takes flow {node.name!r} ({node.place}), which writes all anew", flow.place
+                )
+        other = names.setdefault(node.name, node)
+        if other != node:
+            raise PipelineError(f"flow {flow.name!r} takes two inputs named {node.name!r}", flow.place)
+    if flow.function is not None and all(isinstance(node, Files) and node.static for node in nodes):
+        raise PipelineError(f"flow {flow.name!r} takes only static files", flow.place, hint="a flow needs an input that grows")
+
+
+def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
+    writers: dict[tuple[str, str], Flow] = {}
+    for flow in flows:
+        if isinstance(flow.to, Table) and flow.to.format != "jdbc":
+            other = writers.setdefault((flow.to.format, flow.to.path.rstrip("/")), flow)
+            if other is not flow:
+                raise PipelineError(
+                    f"flow {flow.name!r} writes table {flow.to.path!r}, which flow {other.name!r} ({other.place}) writes",
+                    flow.place,
+                )
+
+
+def _feeds(flow: Flow, nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
+    """The flows that this one needs: by name, or because they write a topic that it reads."""
+    feeding = [node for node in nodes if isinstance(node, Flow)]
+    for node in nodes:
+        if isinstance(node, Source):
+            feeding += [other for other in flows if isinstance(other.to, Sink) and reads(node, other.to.topic)]
+    return feeding
+
+
+def reads(source: Source, topic: str) -> bool:
+    return topic in source.topics or (source.pattern is not None and re.fullmatch(source.pattern, topic) is not None)
+
+
+def _ordered(flows: Sequence[Flow], inputs: dict[str, tuple[Node, ...]]) -> tuple[Flow, ...]:
+    done: dict[str, Flow] = {}
+    path: list[Flow] = []
+
+    def visit(flow: Flow) -> None:
+        if flow.name in done:
+            return
+        if flow in path:
+            circle = [*path[path.index(flow) :], flow]
+            raise PipelineError(
+                "a circle: " + " -> ".join(f"{each.name!r} ({each.place})" for each in reversed(circle)),
+                flow.place,
+                hint="a flow cannot feed itself, not even through a topic",
+            )
+        path.append(flow)
+        for other in _feeds(flow, inputs[flow.name], flows):
+            visit(other)
+        path.pop()
+        done[flow.name] = flow
+
+    for flow in flows:
+        visit(flow)
+    return tuple(done.values())
+
+
+def _refuse_dead_letters_into_outputs(plan: Plan) -> None:
+    outputs = {flow.to.topic: flow for flow in plan.queries if isinstance(flow.to, Sink)}
+    for flow in plan.queries:
+        for source in plan.sources(flow):
+            letters = source.dead_letter
+            if letters is None:
+                continue
+            if reads(source, letters):
+                raise PipelineError(f"source {source.name!r} reads its own dead letters, {letters!r}", source.place)
+            if letters in outputs:
+                raise PipelineError(
+                    f"dead letters of source {source.name!r} go to {letters!r}, which flow {outputs[letters].name!r} "
+                    f"({outputs[letters].place}) writes",
+                    source.place,
+                )
