@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers import HANDLERS
-from ottla.coordinator.shard import CancelTimer, Decision, SetTimer
+from ottla.coordinator.shard import CancelTimer, Decision, Now, SetTimer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -663,14 +663,14 @@ def test_timers_that_are_due_already_fire_too(play: Any) -> None:
         fired: list[Any] = []
         all_fired = asyncio.get_running_loop().create_future()
 
-        def on_timer(key: Any, now_ms: int) -> Decision:
+        def on_timer(key: Any, now: Now) -> Decision:
             fired.append(key)
             if len(fired) == 4:
                 all_fired.set_result(None)
-            return Decision(timers=[SetTimer(("classic", "again", "g"), now_ms - 1)]) if len(fired) == 1 else Decision()
+            return Decision(timers=[SetTimer(("classic", "again", "g"), now.ms - 1)]) if len(fired) == 1 else Decision()
 
         shard.on_timer = on_timer
-        now_ms = coordinators.now_ms()
+        now_ms = coordinators.now().ms
         dues = [("a", now_ms - 1000), ("b", now_ms - 2000), ("gone", now_ms - 3000), ("c", now_ms + 20)]
         coordinators.perform(hosted, Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
         coordinators.perform(hosted, Decision(timers=[CancelTimer(("classic", "gone", "g"))]))

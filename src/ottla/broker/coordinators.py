@@ -85,12 +85,12 @@ class Coordinators(ShardHost["GroupShard"]):
         return self._broker.settings.int("offsets.commit.timeout.ms")
 
     def _begin(self, hosted: HostedShard[GroupShard], shard: GroupShard) -> None:
-        now_ms = self._clock.now_ms()
+        now = self.now()
         if shard.groups.by_id:
             logger.info("%s-%d: %d groups loaded", OFFSETS_TOPIC, hosted.number, len(shard.groups.by_id))
-        self.perform(hosted, shard.topics_changed(self._broker.image, now_ms))
+        self.perform(hosted, shard.topics_changed(self._broker.image, now))
         if hosted.shard is shard:
-            self.perform(hosted, shard.on_loaded(now_ms))
+            self.perform(hosted, shard.on_loaded(now))
 
     def _settle(self, shard: GroupShard, producer_id: int, *, commit: bool) -> None:
         shard.settle(producer_id, commit=commit)
@@ -116,10 +116,10 @@ class Coordinators(ShardHost["GroupShard"]):
         super().apply(image)
         if self._topic is not before:
             self._configure()
-        now_ms = self._clock.now_ms()
+        now = self.now()
         for hosted in list(self._hosted.values()):
             if hosted.shard is not None:
-                self.perform(hosted, hosted.shard.topics_changed(image, now_ms))
+                self.perform(hosted, hosted.shard.topics_changed(image, now))
 
     def settings_changed(self, settings: BrokerSettings) -> None:
         self._config = group_config(settings)
@@ -138,10 +138,10 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def _expire(self) -> None:
         self._schedule_expiry()
-        now_ms = self._clock.now_ms()
+        wall_ms = self._clock.now_ms()
         for hosted in list(self._hosted.values()):
             if hosted.shard is not None:
-                self.perform(hosted, hosted.shard.expire_offsets(now_ms))
+                self.perform(hosted, hosted.shard.expire_offsets(wall_ms))
 
 
 def group_config(settings: BrokerSettings) -> GroupConfig:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.broker.partition import ACKS_ALL
 from ottla.broker.shard_timers import ShardTimers
-from ottla.coordinator.shard import CoordinatorRecord, Decision, Shard, TimerKey
+from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, Shard, TimerKey
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, scan_batches
 from ottla.records.control import COMMIT, control_type
@@ -150,7 +150,7 @@ class ShardHost(Generic[S]):
 
     def _begin(self, hosted: HostedShard[S], shard: S) -> None:
         """A shard has been loaded."""
-        self.perform(hosted, shard.on_loaded(self._clock.now_ms()))
+        self.perform(hosted, shard.on_loaded(self.now()))
 
     def _effect(self, hosted: HostedShard[S], effect: object) -> None:
         raise NotImplementedError
@@ -234,8 +234,9 @@ class ShardHost(Generic[S]):
         future.add_done_callback(lambda done: hosted.waiting.pop(reply, None))
         return future
 
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
+    def now(self) -> Now:
+        clock = self._clock
+        return Now(int(clock.monotonic() * 1000), clock.now_ms())
 
     def when_committed(self, hosted: HostedShard[S], read: Callable[[], T]) -> T | asyncio.Future[T]:
         """What `read` finds once all that was appended before is committed: what a reader saw cannot be lost afterwards."""
@@ -473,7 +474,7 @@ class ShardHost(Generic[S]):
 
     def _due(self, hosted: HostedShard[S], key: TimerKey) -> None:
         if hosted.shard is not None:
-            self.perform(hosted, hosted.shard.on_timer(key, self._clock.now_ms()))
+            self.perform(hosted, hosted.shard.on_timer(key, self.now()))
 
 
 def _refuse(decision: Decision, error: KafkaError) -> None:

@@ -43,7 +43,7 @@ class ShardTimers:
             self._timer.cancel()
 
     def set(self, hosted: HostedShard[Any], changes: Iterable[SetTimer | CancelTimer]) -> None:
-        now, now_ms = self._loop.time(), self._clock.now_ms()
+        now, now_ms = self._loop.time(), int(self._clock.monotonic() * 1000)
         heap, timers = self._heap, hosted.timers
         for timer in changes:
             if isinstance(timer, SetTimer):

@@ -139,9 +139,9 @@ class Transactions(ShardHost["TransactionShard"]):
             return {partition: KafkaError(code) for partition, code in verified.items() if code}
         reply: Reply[ErrorCode] = Reply()
         hosted, shard = self.shard_for(transactional_id)
-        now_ms = self._clock.now_ms()
+        wall_ms = self._clock.now_ms()
         decision = shard.add_partitions(
-            transactional_id, producer_id, producer_epoch, partitions, TRANSACTION_VERSION, reply, now_ms
+            transactional_id, producer_id, producer_epoch, partitions, TRANSACTION_VERSION, reply, wall_ms
         )
         answer = self.reply_of(hosted, reply, decision)
         return answer if isinstance(answer, asyncio.Future) else {}
@@ -309,11 +309,11 @@ class Transactions(ShardHost["TransactionShard"]):
         shard = hosted.shard
         if shard is None or not self._is_here(hosted):
             return
-        now_ms = self._clock.now_ms()
-        decision = shard.markers_written(marker, partitions, now_ms)
+        now = self.now()
+        decision = shard.markers_written(marker, partitions, now.wall_ms)
         self.perform(hosted, decision)
         if retry or (decision.records and shard.owed.get(marker.transactional_id) is not None):
-            self.perform(hosted, shard.markers_missing(marker, now_ms))
+            self.perform(hosted, shard.markers_missing(marker, now))
 
     # Time
 
@@ -323,14 +323,14 @@ class Transactions(ShardHost["TransactionShard"]):
 
     def _abort_timed_out(self) -> None:
         self._schedule_timeouts()
-        now_ms = self._clock.now_ms()
+        wall_ms = self._clock.now_ms()
         for hosted in list(self._hosted.values()):
             shard = hosted.shard
             if shard is None:
                 continue
-            for transactional_id in shard.timed_out(now_ms):
+            for transactional_id in shard.timed_out(wall_ms):
                 try:
-                    decision = shard.abort_timed_out(transactional_id, self._producer_id, now_ms)
+                    decision = shard.abort_timed_out(transactional_id, self._producer_id, wall_ms)
                 except NoProducerId:
                     self._fetch_ids()
                     continue
@@ -349,10 +349,10 @@ class Transactions(ShardHost["TransactionShard"]):
 
     def _expire(self) -> None:
         self._schedule_expiry()
-        now_ms = self._clock.now_ms()
+        wall_ms = self._clock.now_ms()
         for hosted in list(self._hosted.values()):
             if hosted.shard is not None:
-                self.perform(hosted, hosted.shard.expire_ids(now_ms))
+                self.perform(hosted, hosted.shard.expire_ids(wall_ms))
 
 
 _AS_NOT_ENOUGH_REPLICAS: Final = frozenset(

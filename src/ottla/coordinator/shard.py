@@ -11,7 +11,9 @@ answers with a `Decision`: records to append, replies to release, timers to set.
    batch is committed; a Decision without records releases its replies at once.
 5. If the append fails, the host throws the shard away, answers every parked request with the error, and loads the shard anew;
    unless the Decision is `pure`: then only its own replies become the error, and the shard goes on.
-6. No clock and no chance: the time and new ids come in as arguments. A timer that fires names its key; a key set again replaces
+6. No clock and no chance: the time and new ids come in as arguments. What is measured here is measured by `Now.ms`, which no
+   setting of the clock moves: an hour set forwards must not end the sessions of all members. `Now.wall_ms` is for what is
+   written in records, and what is held against that. A timer that fires names its key; a key set again replaces
    the former due time. A shard may ignore a timer that means nothing any more.
 """
 
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ottla.types import NO_PRODUCER_ID, ProducerIdAndEpoch
 
@@ -28,6 +30,12 @@ Token = Hashable
 
 TimerKey = tuple[str, ...]
 """Who set the timer, what for, and of which group and member: ("classic", "session", group id, member id)."""
+
+
+class Now(NamedTuple):
+    ms: int
+    """Monotonic, from a beginning of its own."""
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,7 @@ class CoordinatorRecord:
 class SetTimer:
     key: TimerKey
     due_ms: int
+    """By `Now.ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +108,8 @@ class Shard(Protocol):
         """
         ...
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, now: Now) -> Decision:
         """The log has been replayed; this broker coordinates from now on."""
         ...
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision: ...
+    def on_timer(self, key: TimerKey, now: Now) -> Decision: ...

@@ -14,7 +14,7 @@ from ottla.coordinator.group.consumer_member import Reconciliation
 from ottla.coordinator.group.consumer_watch import Watch
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.shard import Decision
+from ottla.coordinator.shard import Decision, Now
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.sim.bugs import Patch, bug
 from ottla.storage import compaction
@@ -75,7 +75,7 @@ def offsets_expire_with_members() -> list[Patch]:
 
 @bug("offsets of an empty group never expire", world="broker", seeds_max=120)
 def offsets_never_expire() -> list[Patch]:
-    return [(GroupShard, "expire_offsets", lambda self, now_ms: Decision())]
+    return [(GroupShard, "expire_offsets", lambda self, wall_ms: Decision())]
 
 
 # --- classic groups
@@ -85,9 +85,9 @@ def offsets_never_expire() -> list[Patch]:
 def generation_not_raised() -> list[Patch]:
     original = ClassicGroup.next_generation
 
-    def next_generation(self: ClassicGroup, now_ms: int) -> None:
+    def next_generation(self: ClassicGroup, wall_ms: int) -> None:
         before = self.generation
-        original(self, now_ms)
+        original(self, wall_ms)
         if before > 1:
             self.generation = before
 
@@ -106,9 +106,9 @@ def session_never_over() -> list[Patch]:
 def leaders_part_for_all() -> list[Patch]:
     original = Classic._take_assignment
 
-    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, request: Any, now_ms: int) -> None:
+    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, request: Any, now: Now) -> None:
         first = request.assignments[0].assignment if request.assignments else b""
-        original(self, decision, group, request, now_ms)
+        original(self, decision, group, request, now)
         for _, response in decision.replies:
             if isinstance(response, SyncGroupResponse) and not response.error_code:
                 response.assignment = first

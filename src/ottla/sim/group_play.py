@@ -155,10 +155,6 @@ class Groups:
         elif code in certain:
             model.refused((name, index), erased)
 
-    def clock_was_set(self) -> None:
-        for model in self.models:
-            model.validity_ends()
-
     # --- what the broker has
 
     def number_of(self, group_id: str) -> int:

@@ -280,8 +280,6 @@ class BrokerWorld:
         while True:
             await asyncio.sleep(1)
             if clock is not None and self.rng.random() < 0.02 and self._clock_may_be_set:
-                if self.groups is not None:
-                    self.groups.clock_was_set()
                 clock.skew_ms = self.rng.choice((0, -CLOCK_STEP_MS, CLOCK_STEP_MS))
                 self.trace.add(f"the clock is off by {clock.skew_ms} ms")
             if chance and self.rng.random() < chance:

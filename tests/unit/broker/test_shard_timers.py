@@ -26,13 +26,34 @@ def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it():
             fired.append(loop.time())
             assert len(fired) < FIRINGS_MAX, "it fires without time passing"
             if len(fired) < 3:
-                timers.set(hosted, [SetTimer(key, clock.now_ms() + 1)])
+                timers.set(hosted, [SetTimer(key, int(clock.monotonic() * 1000) + 1)])
 
         timers = ShardTimers(loop, clock, on_due)
-        timers.set(hosted, [SetTimer(("session",), clock.now_ms() + 5)])
+        timers.set(hosted, [SetTimer(("session",), int(clock.monotonic() * 1000) + 5)])
         await asyncio.sleep(1)
 
     loop.run_until_complete(main())
     loop.close()
     assert len(fired) == 3
     assert fired == sorted(set(fired)), "time passes in between"
+
+
+def test_a_clock_that_is_set_moves_no_timer():
+    loop = new_loop()
+    fired = []
+
+    async def main():
+        clock = SimClock(loop)
+        timers = ShardTimers(loop, clock, lambda hosted, key: fired.append((key, round(loop.time() - begin, 2))))
+        hosted = HostedShard(0, 0)
+        begin = loop.time()
+        for step_ms in (3_600_000, -3_600_000):
+            due_ms = int(clock.monotonic() * 1000) + 5000
+            clock.skew_ms = step_ms
+            timers.set(hosted, [SetTimer((str(step_ms),), due_ms)])
+            clock.skew_ms *= -1
+        await asyncio.sleep(10)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert fired == [(("3600000",), 5.0), (("-3600000",), 5.0)]

@@ -69,7 +69,7 @@ class FakeBroker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.settings = BrokerSettings.parse({"log.dirs": "/nowhere"})
-        self.world = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: int(loop.time() * 1000)))
+        self.world = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: int(loop.time() * 1000), monotonic=loop.time))
         self.purgatory = Purgatory(loop)
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
         self.made: dict[TopicPartition, FakePartition] = {}

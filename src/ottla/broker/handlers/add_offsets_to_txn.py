@@ -46,8 +46,8 @@ def _add(
         return broker.transactions.ask(
             request.transactional_id,
             reply,
-            lambda shard, ids, now_ms: shard.add_partitions(
-                request.transactional_id, request.producer_id, request.producer_epoch, (offsets,), _VERSION_1, reply, now_ms
+            lambda shard, ids, wall_ms: shard.add_partitions(
+                request.transactional_id, request.producer_id, request.producer_epoch, (offsets,), _VERSION_1, reply, wall_ms
             ),
         )
     except KafkaError as error:

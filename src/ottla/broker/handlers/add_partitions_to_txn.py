@@ -82,8 +82,8 @@ def _ask(
     added = transactions.ask(
         transactional_id,
         reply,
-        lambda shard, ids, now_ms: shard.add_partitions(
-            transactional_id, producer_id, producer_epoch, partitions, client_version, reply, now_ms
+        lambda shard, ids, wall_ms: shard.add_partitions(
+            transactional_id, producer_id, producer_epoch, partitions, client_version, reply, wall_ms
         ),
     )
     return added if isinstance(added, Mapping) else _awaited(added, partitions, context.version)

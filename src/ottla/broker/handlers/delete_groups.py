@@ -32,7 +32,7 @@ def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroup
     for hosted, (shard, group_ids) in by_shard.items():
         reply: Reply[list[DeletableGroupResult]] = Reply()
         try:
-            answer = coordinators.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, coordinators.now_ms()))
+            answer = coordinators.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, coordinators.now()))
         except KafkaError as error:
             results += _failed(group_ids, error)
             continue

@@ -28,7 +28,7 @@ def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | 
         return context.broker.transactions.ask(
             request.transactional_id,
             reply,
-            lambda shard, ids, now_ms: shard.end_txn(request, client_version, ids, reply, now_ms),
+            lambda shard, ids, wall_ms: shard.end_txn(request, client_version, ids, reply, wall_ms),
         )
     except KafkaError as error:
         if error.code == ErrorCode.PRODUCER_FENCED and context.version < _FENCED_FROM:

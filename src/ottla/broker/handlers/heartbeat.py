@@ -24,4 +24,4 @@ def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatRespo
             return HeartbeatResponse()
         raise
     reply: Reply[HeartbeatResponse] = Reply()
-    return coordinators.reply_of(hosted, reply, shard.heartbeat(request, reply, coordinators.now_ms()))
+    return coordinators.reply_of(hosted, reply, shard.heartbeat(request, reply, coordinators.now()))

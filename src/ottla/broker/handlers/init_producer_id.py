@@ -41,7 +41,7 @@ def _of_transactions(
     reply: Reply[InitProducerIdResponse] = Reply()
     try:
         return context.broker.transactions.ask(
-            transactional_id, reply, lambda shard, ids, now_ms: shard.init_producer_id(request, ids, reply, now_ms)
+            transactional_id, reply, lambda shard, ids, wall_ms: shard.init_producer_id(request, ids, reply, wall_ms)
         )
     except KafkaError as error:
         if error.code == ErrorCode.PRODUCER_FENCED and context.version < _FENCED_FROM:

@@ -19,7 +19,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupRespo
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[JoinGroupResponse] = Reply()
-    decision = shard.join_group(request, coordinators.caller(context), reply, coordinators.now_ms())
+    decision = shard.join_group(request, coordinators.caller(context), reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 

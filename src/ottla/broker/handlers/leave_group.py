@@ -29,7 +29,7 @@ def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupRes
     else:
         request.members = [MemberIdentity(member_id=request.member_id)]
         reply = Reply(_of_one_member)
-    return coordinators.reply_of(hosted, reply, shard.leave_group(request, reply, coordinators.now_ms()))
+    return coordinators.reply_of(hosted, reply, shard.leave_group(request, reply, coordinators.now()))
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

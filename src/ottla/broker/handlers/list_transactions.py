@@ -22,11 +22,11 @@ def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTra
         regex.check(pattern)
     states = {STATE_BY_TITLE[title] for title in request.state_filters if title in STATE_BY_TITLE}
     unknown = [title for title in request.state_filters if title not in STATE_BY_TITLE]
-    now_ms = transactions.now_ms()
+    wall_ms = transactions.now().wall_ms
     found = [
         transaction
         for shard in transactions.shards()
-        for transaction in shard.select(states, request.producer_id_filters, request.duration_filter, now_ms)
+        for transaction in shard.select(states, request.producer_id_filters, request.duration_filter, wall_ms)
     ]
     if unknown and not states:
         found = []

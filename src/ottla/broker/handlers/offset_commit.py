@@ -35,7 +35,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommi
         return OffsetCommitResponse(topics=refused)
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[OffsetCommitResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
-    decision = shard.offset_commit(request, context.version, reply, coordinators.now_ms())
+    decision = shard.offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 

@@ -27,7 +27,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDelet
     hosted, shard = coordinators.shard_for(request.group_id)
     refused = _refuse_unknown(request, context.broker.image)
     reply: Reply[OffsetDeleteResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
-    return coordinators.reply_of(hosted, reply, shard.offset_delete(request, reply, coordinators.now_ms()))
+    return coordinators.reply_of(hosted, reply, shard.offset_delete(request, reply, coordinators.now()))
 
 
 def _refuse_unknown(request: OffsetDeleteRequest, image: ClusterImage) -> list[OffsetDeleteResponseTopic]:

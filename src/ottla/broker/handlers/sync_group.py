@@ -21,4 +21,4 @@ def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupRespo
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[SyncGroupResponse] = Reply()
-    return coordinators.reply_of(hosted, reply, shard.sync_group(request, reply, coordinators.now_ms()))
+    return coordinators.reply_of(hosted, reply, shard.sync_group(request, reply, coordinators.now()))

@@ -96,7 +96,7 @@ def _append(
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[TxnOffsetCommitResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
-    decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now_ms())
+    decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 

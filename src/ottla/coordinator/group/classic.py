@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from ottla.coordinator.group.classic_group import ClassicGroup, ClassicMember, Protocols, State
 from ottla.coordinator.group.group import NO_GENERATION, NO_MEMBER, Caller, Groups, GroupType
-from ottla.coordinator.shard import Decision, TimerKey, Token, replied
+from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -64,42 +64,42 @@ class Classic:
         """A group that has offsets and never had members."""
         self._groups.by_id[group_id] = ClassicGroup(group_id)
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, now: Now) -> Decision:
         decision = Decision()
         for group in list(self._groups.by_id.values()):
             if not isinstance(group, ClassicGroup):
                 continue
-            self.start_sessions(decision, group, now_ms)
+            self.start_sessions(decision, group, now)
             if len(group.members) > self._groups.config.size_max:
                 # The limit was lowered. Whoever joins last finds the group full.
-                self.prepare_rebalance(decision, group, now_ms, "the loaded group is larger than group.max.size")
+                self.prepare_rebalance(decision, group, now, "the loaded group is larger than group.max.size")
         return decision
 
-    def start_sessions(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def start_sessions(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
         """From now on each member has its session timeout to be heard of."""
         for member in group.members.values():
-            self._restart_session(decision, group, member, now_ms)
+            self._restart_session(decision, group, member, now)
 
-    def topics_changed(self, now_ms: int) -> Decision:
+    def topics_changed(self, now: Now) -> Decision:
         """The members watch their topics themselves."""
         return Decision()
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, now: Now) -> Decision:
         decision = Decision()
         group = self._groups.by_id.get(key[2])
         if isinstance(group, ClassicGroup):
             match key[1]:
                 case "session":
-                    self._session_timer(decision, group, key[3], now_ms)
+                    self._session_timer(decision, group, key[3], now)
                 case "join":
-                    self._join_timer(decision, group, now_ms)
+                    self._join_timer(decision, group, now)
                 case "sync":
-                    self._sync_timer(decision, group, now_ms)
+                    self._sync_timer(decision, group, now)
         return decision
 
     # JoinGroup
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         """The group is classic, or of another kind and empty, or not there yet."""
         config, by_id = self._groups.config, self._groups.by_id
         member_id = request.member_id
@@ -125,7 +125,7 @@ class Classic:
         if not group.supports(request.protocol_type, protocols):
             return _refused(token, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         by_id[request.group_id] = group
-        join = _Join(request, protocols, caller, token, now_ms)
+        join = _Join(request, protocols, caller, token, now)
         if member_id == NO_MEMBER:
             self._join_new(decision, group, join)
         else:
@@ -153,7 +153,7 @@ class Classic:
                 self._rejoin_static(decision, group, join, group.members[former_id], new_id)
                 return
         elif join.caller.version >= _MEMBER_ID_REQUIRED_FROM:
-            due_ms = join.now_ms + join.request.session_timeout_ms
+            due_ms = join.now.ms + join.request.session_timeout_ms
             group.pending_join[new_id] = due_ms
             decision.set_timer(_session_key(group, new_id), due_ms)
             decision.reply(join.token, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=new_id))
@@ -204,13 +204,13 @@ class Classic:
         if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
             group.new_member_added = True
         group.add(member, request.protocol_type, join.token)
-        self._set_deadline(decision, group, member, join.now_ms + self._groups.config.new_member_join_timeout_ms)
-        self._rebalance(decision, group, join.now_ms, f"new member {member_id}; {join.reason}")
+        self._set_deadline(decision, group, member, join.now.ms + self._groups.config.new_member_join_timeout_ms)
+        self._rebalance(decision, group, join.now, f"new member {member_id}; {join.reason}")
 
     def _update_member(self, decision: Decision, group: ClassicGroup, join: _Join, member: ClassicMember, reason: str) -> None:
         group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
         self._park_join(decision, group, member, join.token)
-        self._rebalance(decision, group, join.now_ms, f"{member.member_id} {reason}; {join.reason}")
+        self._rebalance(decision, group, join.now, f"{member.member_id} {reason}; {join.reason}")
 
     def _park_join(self, decision: Decision, group: ClassicGroup, member: ClassicMember, token: Token) -> None:
         before = group.park_join(member, token)
@@ -227,7 +227,7 @@ class Classic:
         group.replace_static(member, new_id)
         member.timer_ms = 0
         group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
-        self._restart_session(decision, group, member, join.now_ms)
+        self._restart_session(decision, group, member, join.now)
         if group.state is State.STABLE and group.protocol_name == group.select_protocol():
             decision.records.append(group.record())
             if join.caller.version >= _SKIP_ASSIGNMENT_FROM:
@@ -240,44 +240,44 @@ class Classic:
             decision.reply(join.token, response)
             return
         self._park_join(decision, group, member, join.token)
-        self._rebalance(decision, group, join.now_ms, f"static member {member.instance_id} is back; {join.reason}")
+        self._rebalance(decision, group, join.now, f"static member {member.instance_id} is back; {join.reason}")
 
     # From one generation to the next
 
-    def _rebalance(self, decision: Decision, group: ClassicGroup, now_ms: int, reason: str) -> None:
+    def _rebalance(self, decision: Decision, group: ClassicGroup, now: Now, reason: str) -> None:
         """Something changed: begin a rebalance, or go on with the one that is under way."""
         if group.can_rebalance:
-            self.prepare_rebalance(decision, group, now_ms, reason)
+            self.prepare_rebalance(decision, group, now, reason)
         else:
-            self._complete_join_if_possible(decision, group, now_ms)
+            self._complete_join_if_possible(decision, group, now)
 
-    def prepare_rebalance(self, decision: Decision, group: ClassicGroup, now_ms: int, reason: str) -> None:
+    def prepare_rebalance(self, decision: Decision, group: ClassicGroup, now: Now, reason: str) -> None:
         logger.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
-                self._release_sync(decision, group, member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+                self._release_sync(decision, group, member, ErrorCode.REBALANCE_IN_PROGRESS, now)
         group.pending_sync.clear()
         decision.cancel_timer(_sync_key(group))
         is_initial = group.state is State.EMPTY
-        group.transition_to(State.PREPARING_REBALANCE, now_ms)
+        group.transition_to(State.PREPARING_REBALANCE, now.wall_ms)
         if is_initial:
             # A new group waits a little, so that its first members need not rebalance for each other.
             delay_ms = self._groups.config.initial_rebalance_delay_ms
             group.new_member_added = False
             group.join_delay_ms = delay_ms
             group.join_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            decision.set_timer(_join_key(group), now_ms + delay_ms)
+            decision.set_timer(_join_key(group), now.ms + delay_ms)
         elif group.all_joined:
-            self._complete_join(decision, group, now_ms)
+            self._complete_join(decision, group, now)
         else:
-            decision.set_timer(_join_key(group), now_ms + group.rebalance_timeout_ms)
+            decision.set_timer(_join_key(group), now.ms + group.rebalance_timeout_ms)
 
-    def _complete_join_if_possible(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _complete_join_if_possible(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
         if group.state is State.PREPARING_REBALANCE and group.previous_state is not State.EMPTY and group.all_joined:
-            self._complete_join(decision, group, now_ms)
+            self._complete_join(decision, group, now)
 
-    def _complete_join(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _complete_join(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
         """End the joining with those who came."""
         decision.cancel_timer(_join_key(group))
         for member in list(group.members.values()):
@@ -286,9 +286,9 @@ class Classic:
                 self._remove(decision, group, member.member_id)
         if group.members and not group.elect_joined_leader():
             # Only absent static members: their session timeouts will decide.
-            decision.set_timer(_join_key(group), now_ms + group.rebalance_timeout_ms)
+            decision.set_timer(_join_key(group), now.ms + group.rebalance_timeout_ms)
             return
-        group.next_generation(now_ms)
+        group.next_generation(now.wall_ms)
         if not group.members:
             logger.info("group %s is empty in generation %d", group.group_id, group.generation)
             decision.records.append(group.record())
@@ -304,12 +304,12 @@ class Classic:
             token = group.take_join(member)
             if token is not None:
                 decision.reply(token, _joined(group, member))
-            self._restart_session(decision, group, member, now_ms)
+            self._restart_session(decision, group, member, now)
             member.is_new = False
             group.pending_sync.add(member.member_id)
-        decision.set_timer(_sync_key(group), now_ms + group.rebalance_timeout_ms)
+        decision.set_timer(_sync_key(group), now.ms + group.rebalance_timeout_ms)
 
-    def _join_timer(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _join_timer(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
         if group.state is not State.PREPARING_REBALANCE:
             return
         if group.previous_state is State.EMPTY and group.new_member_added and group.join_remaining_ms > 0:
@@ -318,13 +318,13 @@ class Classic:
             passed_ms = group.join_delay_ms
             group.join_delay_ms = min(self._groups.config.initial_rebalance_delay_ms, group.join_remaining_ms)
             group.join_remaining_ms = max(group.join_remaining_ms - passed_ms, 0)
-            decision.set_timer(_join_key(group), now_ms + group.join_delay_ms)
+            decision.set_timer(_join_key(group), now.ms + group.join_delay_ms)
         else:
-            self._complete_join(decision, group, now_ms)
+            self._complete_join(decision, group, now)
 
     # SyncGroup
 
-    def sync_group(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
+    def sync_group(self, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
         """The group is classic and not empty."""
         group = self._groups.by_id[request.group_id]
         assert isinstance(group, ClassicGroup)
@@ -348,10 +348,10 @@ class Classic:
             decision.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_token = token
         if member.member_id == group.leader:
-            self._take_assignment(decision, group, request, now_ms)
+            self._take_assignment(decision, group, request, now)
         return decision
 
-    def _take_assignment(self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now_ms: int) -> None:
+    def _take_assignment(self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now: Now) -> None:
         """Write the leader's assignment down; the group is stable when that is replayed, and all who wait are answered."""
         assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
         record = group.record(assignments)
@@ -361,28 +361,28 @@ class Classic:
                 "group %s: its metadata of %d bytes is too large for the topic of offsets", group.group_id, record.size_bytes
             )
             for member in group.members.values():
-                self._release_sync(decision, group, member, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
-            self.prepare_rebalance(decision, group, now_ms, "its assignment is too large to be written down")
+                self._release_sync(decision, group, member, ErrorCode.UNKNOWN_SERVER_ERROR, now)
+            self.prepare_rebalance(decision, group, now, "its assignment is too large to be written down")
             return
         decision.records.append(record)
         for member in group.members.values():
             token, member.sync_token = member.sync_token, None
             if token is not None:
                 decision.reply(token, _synced(group, assignments.get(member.member_id, b"")))
-                self._restart_session(decision, group, member, now_ms)
+                self._restart_session(decision, group, member, now)
 
-    def _sync_timer(self, decision: Decision, group: ClassicGroup, now_ms: int) -> None:
+    def _sync_timer(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
         """Members that joined a generation and then never asked for their part of it are gone."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
         late = sorted(group.pending_sync)
         for member_id in late:
             self._remove(decision, group, member_id)
-        self.prepare_rebalance(decision, group, now_ms, f"no SyncGroup from {', '.join(late)}")
+        self.prepare_rebalance(decision, group, now, f"no SyncGroup from {', '.join(late)}")
 
     # Heartbeat
 
-    def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
+    def heartbeat(self, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
         """The group is classic."""
         group = self._groups.by_id[request.group_id]
         assert isinstance(group, ClassicGroup)
@@ -397,14 +397,14 @@ class Classic:
             error = ErrorCode.ILLEGAL_GENERATION
         else:
             if not member.is_new:
-                member.deadline_ms = now_ms + member.session_timeout_ms
+                member.deadline_ms = now.ms + member.session_timeout_ms
             if group.state is State.PREPARING_REBALANCE:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         return Decision([], [(token, HeartbeatResponse(error_code=error))], [])
 
     # LeaveGroup
 
-    def leave_group(self, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
+    def leave_group(self, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
         """The group is classic."""
         group = self._groups.by_id[request.group_id]
         assert isinstance(group, ClassicGroup)
@@ -433,29 +433,29 @@ class Classic:
             self._remove(decision, group, member_id)
         # An id that was only given out takes nothing with it when it goes; but a rebalance may have waited for it.
         if left and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(decision, group, now_ms, f"{', '.join(left)} left")
+            self.prepare_rebalance(decision, group, now, f"{', '.join(left)} left")
         else:
-            self._complete_join_if_possible(decision, group, now_ms)
+            self._complete_join_if_possible(decision, group, now)
         return decision.reply(token, LeaveGroupResponse(members=answers))
 
     # Sessions
 
-    def _session_timer(self, decision: Decision, group: ClassicGroup, member_id: str, now_ms: int) -> None:
+    def _session_timer(self, decision: Decision, group: ClassicGroup, member_id: str, now: Now) -> None:
         member = group.members.get(member_id)
         if member is None:
             due_ms = group.pending_join.get(member_id)
             if due_ms is None:
                 return
-            if now_ms < due_ms:
+            if now.ms < due_ms:
                 decision.set_timer(_session_key(group, member_id), due_ms)
                 return
             logger.info("group %s: %s was given out and never used", group.group_id, member_id)
             del group.pending_join[member_id]
             if group.state is State.PREPARING_REBALANCE and group.all_joined:
-                self._complete_join(decision, group, now_ms)
+                self._complete_join(decision, group, now)
             return
         member.timer_ms = 0
-        if now_ms < member.deadline_ms:
+        if now.ms < member.deadline_ms:
             self._set_deadline(decision, group, member, member.deadline_ms)
             return
         if not member.is_new and (member.join_token is not None or member.sync_token is not None):
@@ -464,12 +464,12 @@ class Classic:
         logger.info("group %s: nothing was heard of %s", group.group_id, member_id)
         self._remove(decision, group, member_id)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(decision, group, now_ms, f"nothing was heard of {member_id}")
+            self.prepare_rebalance(decision, group, now, f"nothing was heard of {member_id}")
         elif group.state is State.PREPARING_REBALANCE and group.all_joined:
-            self._complete_join(decision, group, now_ms)
+            self._complete_join(decision, group, now)
 
-    def _restart_session(self, decision: Decision, group: ClassicGroup, member: ClassicMember, now_ms: int) -> None:
-        self._set_deadline(decision, group, member, now_ms + member.session_timeout_ms)
+    def _restart_session(self, decision: Decision, group: ClassicGroup, member: ClassicMember, now: Now) -> None:
+        self._set_deadline(decision, group, member, now.ms + member.session_timeout_ms)
 
     def _set_deadline(self, decision: Decision, group: ClassicGroup, member: ClassicMember, deadline_ms: int) -> None:
         member.deadline_ms = deadline_ms
@@ -497,13 +497,11 @@ class Classic:
         if token is not None:
             decision.reply(token, SyncGroupResponse(error_code=error))
 
-    def _release_sync(
-        self, decision: Decision, group: ClassicGroup, member: ClassicMember, error: ErrorCode, now_ms: int
-    ) -> None:
+    def _release_sync(self, decision: Decision, group: ClassicGroup, member: ClassicMember, error: ErrorCode, now: Now) -> None:
         token, member.sync_token = member.sync_token, None
         if token is not None:
             decision.reply(token, SyncGroupResponse(error_code=error))
-            self._restart_session(decision, group, member, now_ms)
+            self._restart_session(decision, group, member, now)
 
     # DescribeGroups
 
@@ -540,14 +538,14 @@ class Classic:
 class _Join:
     """One JoinGroup, with what goes along with it."""
 
-    __slots__ = ("caller", "now_ms", "protocols", "request", "token")
+    __slots__ = ("caller", "now", "protocols", "request", "token")
 
-    def __init__(self, request: JoinGroupRequest, protocols: Protocols, caller: Caller, token: Token, now_ms: int) -> None:
+    def __init__(self, request: JoinGroupRequest, protocols: Protocols, caller: Caller, token: Token, now: Now) -> None:
         self.request = request
         self.protocols = protocols
         self.caller = caller
         self.token = token
-        self.now_ms = now_ms
+        self.now = now
 
     @property
     def rebalance_timeout_ms(self) -> int:

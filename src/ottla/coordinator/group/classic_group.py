@@ -244,11 +244,11 @@ class ClassicGroup:
 
     # State
 
-    def transition_to(self, state: State, now_ms: int) -> None:
+    def transition_to(self, state: State, wall_ms: int) -> None:
         assert state in TRANSITIONS[self.state], f"group {self.group_id} cannot go from {self.state} to {state}"
         self.previous_state = self.state
         self.state = state
-        self.current_state_timestamp_ms = now_ms
+        self.current_state_timestamp_ms = wall_ms
 
     @property
     def can_rebalance(self) -> bool:
@@ -371,15 +371,15 @@ class ClassicGroup:
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=votes.__getitem__)
 
-    def next_generation(self, now_ms: int) -> None:
+    def next_generation(self, wall_ms: int) -> None:
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.transition_to(State.COMPLETING_REBALANCE, now_ms)
+            self.transition_to(State.COMPLETING_REBALANCE, wall_ms)
         else:
             self.protocol_name = None
-            self.transition_to(State.EMPTY, now_ms)
+            self.transition_to(State.EMPTY, wall_ms)
         self.subscribed_topics = self.find_subscribed_topics()
 
     def find_subscribed_topics(self) -> frozenset[str] | None:

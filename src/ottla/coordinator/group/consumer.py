@@ -41,7 +41,7 @@ from ottla.coordinator.group.consumer_request import UNCHANGED, check_epoch, che
 from ottla.coordinator.group.consumer_watch import Watch
 from ottla.coordinator.group.group import Caller, Group, Groups, GroupType, Topics
 from ottla.coordinator.group.subscription import MetadataHashes, topics_of_all
-from ottla.coordinator.shard import Decision, TimerKey, Token, replied
+from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup
 from ottla.protocol.messages.consumer_group_heartbeat import Assignment as HeartbeatAssignment
@@ -78,21 +78,21 @@ class Consumer:
 
     # ConsumerGroupHeartbeat
 
-    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: Now) -> Decision:
         group = self._groups.by_id.get(request.group_id)
-        if isinstance(group, ConsumerGroup) and self._has_nothing_new(group, request, caller, now_ms):
+        if isinstance(group, ConsumerGroup) and self._has_nothing_new(group, request, caller, now):
             decision = Decision()
-            self._extend_session(decision, group, group.members[request.member_id], now_ms)
+            self._extend_session(decision, group, group.members[request.member_id], now)
             return decision.reply(token, self._response(request.member_id, request.member_epoch))
         try:
             check_request(request, caller.version, self._groups.config)
             if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
-                return self._leave(request, token, now_ms)
-            return self._join_or_stay(request, caller, token, now_ms)
+                return self._leave(request, token, now)
+            return self._join_or_stay(request, caller, token, now)
         except KafkaError as error:
             return replied(token, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail))
 
-    def _has_nothing_new(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now_ms: int) -> bool:
+    def _has_nothing_new(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Now) -> bool:
         """Whether the group is at rest, as far as this member goes, and it only says that it lives."""
         member = group.members.get(request.member_id)
         return (
@@ -111,10 +111,10 @@ class Consumer:
             and member.is_reconciled_to(group.assignment_epoch)
             and group.epoch == group.assignment_epoch
             and self.watch(group.group_id).looked_at is self._groups.topics
-            and not (group.patterns and self._patterns_are_old(group.group_id, now_ms))
+            and not (group.patterns and self._patterns_are_old(group.group_id, now))
         )
 
-    def _join_or_stay(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def _join_or_stay(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: Now) -> Decision:
         is_joining = request.member_epoch == JOINING_EPOCH
         decision = Decision()
         group, upgraded = self._group_for(decision, request.group_id, is_joining)
@@ -140,7 +140,7 @@ class Consumer:
             client_host=caller.client_host,
             classic=None,
         )
-        change = Change(group, self.setting(group, now_ms), before, member, replaced, owned)
+        change = Change(group, self.setting(group, now), before, member, replaced, owned)
         change.write()
         # From here on nothing can be refused any more.
         decision.records += change.records
@@ -148,9 +148,9 @@ class Consumer:
             logger.info("group %s: upgraded to the consumer protocol by %s", group.group_id, member_id)
             migration.release_parked(decision, upgraded)
             for other in group.members.values():
-                self._extend_session(decision, group, other, now_ms)
+                self._extend_session(decision, group, other, now)
         self.took_effect(decision, change)
-        self._extend_session(decision, group, change.member, now_ms)
+        self._extend_session(decision, group, change.member, now)
         if is_joining:
             logger.info("group %s: %s joins at group epoch %d", group.group_id, member_id, change.epoch)
         response = self._response(member_id, change.member.epoch)
@@ -226,7 +226,7 @@ class Consumer:
 
     # Who goes
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest, token: Token, now_ms: int) -> Decision:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Decision:
         found = self._groups.by_id.get(request.group_id)
         if not isinstance(found, ConsumerGroup):
             raise _not_found(request.group_id, found)
@@ -241,16 +241,16 @@ class Consumer:
             self.watch(found.group_id).came(decision, "rebalance", member.member_id)
         else:
             logger.info("group %s: %s leaves", found.group_id, member.member_id)
-            self.remove(decision, found, {member.member_id}, now_ms)
+            self.remove(decision, found, {member.member_id}, now)
         response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
         return decision.reply(token, response)
 
-    def remove(self, decision: Decision, group: ConsumerGroup, leaving: set[str], now_ms: int) -> None:
+    def remove(self, decision: Decision, group: ConsumerGroup, leaving: set[str], now: Now) -> None:
         """Members go. If only classic ones remain, the group becomes classic."""
         if not leaving:
             return
         if migration.may_downgrade(group, leaving, self._groups.config):
-            self.downgrade(decision, group, leaving, None, now_ms, "the last member of the consumer protocol left")
+            self.downgrade(decision, group, leaving, None, now, "the last member of the consumer protocol left")
             return
         group_id = group.group_id
         watch = self.watch(group_id)
@@ -271,11 +271,11 @@ class Consumer:
         group: ConsumerGroup,
         leaving: set[str],
         joining: ConsumerMember | None,
-        now_ms: int,
+        now: Now,
         rebalance_reason: str | None,
     ) -> None:
         """The group becomes classic at once: its members' soft state is that of a classic group from now on."""
-        classic, written = migration.downgrade(group, leaving, joining, self._groups.topics, now_ms)
+        classic, written = migration.downgrade(group, leaving, joining, self._groups.topics, now.wall_ms)
         logger.info("group %s: downgraded to the classic protocol", group.group_id)
         watch = self.watch(group.group_id)
         for member_id in group.members:
@@ -283,9 +283,9 @@ class Consumer:
         self._watches.pop(group.group_id, None)
         decision.records += written
         self._groups.by_id[group.group_id] = classic
-        self._classic.start_sessions(decision, classic, now_ms)
+        self._classic.start_sessions(decision, classic, now)
         if rebalance_reason is not None:
-            self._classic.prepare_rebalance(decision, classic, now_ms, rebalance_reason)
+            self._classic.prepare_rebalance(decision, classic, now, rebalance_reason)
 
     # Time
 
@@ -295,23 +295,23 @@ class Consumer:
             watch = self._watches[group_id] = Watch(group_id)
         return watch
 
-    def setting(self, group: ConsumerGroup, now_ms: int) -> Setting:
+    def setting(self, group: ConsumerGroup, now: Now) -> Setting:
         watch = self.watch(group.group_id)
         config, topics = self._groups.config, self._groups.topics
         return Setting(
             topics,
             config,
             self._hashes,
-            now_ms,
+            now,
             topics_may_differ=watch.looked_at is not topics,
-            patterns_are_old=self._patterns_are_old(group.group_id, now_ms),
+            patterns_are_old=self._patterns_are_old(group.group_id, now),
         )
 
-    def _patterns_are_old(self, group_id: str, now_ms: int) -> bool:
+    def _patterns_are_old(self, group_id: str, now: Now) -> bool:
         watch = self.watch(group_id)
         return (
             watch.patterns_of != self._topics_version
-            or now_ms > watch.resolved_ms + self._groups.config.consumer_regex_refresh_interval_ms
+            or now.ms > watch.resolved_ms + self._groups.config.consumer_regex_refresh_interval_ms
         )
 
     def took_effect(self, decision: Decision, change: Change) -> None:
@@ -321,34 +321,34 @@ class Consumer:
         watch.looked_at = setting.topics
         if setting.patterns_are_old:
             watch.patterns_of = self._topics_version
-            watch.resolved_ms = setting.now_ms
+            watch.resolved_ms = setting.now.ms
         if change.replaced is not None and change.replaced.member_id != member.member_id:
             watch.member_gone(decision, change.replaced.member_id)
         if change.moved and member.classic is None:
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                due_ms = setting.now_ms + member.rebalance_timeout_ms
+                due_ms = setting.now.ms + member.rebalance_timeout_ms
                 watch.expect(decision, "rebalance", member.member_id, due_ms, member.epoch)
             else:
                 watch.came(decision, "rebalance", member.member_id)
 
-    def _extend_session(self, decision: Decision, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> None:
+    def _extend_session(self, decision: Decision, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
         config, classic = self._groups.config, member.classic
         timeout_ms = config.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-        self.watch(group.group_id).extend_session(decision, member.member_id, now_ms + timeout_ms)
+        self.watch(group.group_id).extend_session(decision, member.member_id, now.ms + timeout_ms)
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, now: Now) -> Decision:
         decision = Decision()
         for group in self._groups.by_id.values():
             if not isinstance(group, ConsumerGroup):
                 continue
             for member in group.members.values():
-                self._extend_session(decision, group, member, now_ms)
+                self._extend_session(decision, group, member, now)
                 if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                    due_ms = now_ms + member.rebalance_timeout_ms
+                    due_ms = now.ms + member.rebalance_timeout_ms
                     self.watch(group.group_id).expect(decision, "rebalance", member.member_id, due_ms, member.epoch)
         return decision
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, now: Now) -> Decision:
         _, what, group_id, member_id = key
         decision = Decision()
         group = self._groups.by_id.get(group_id)
@@ -357,7 +357,7 @@ class Consumer:
         watch, member = self.watch(group_id), group.members[member_id]
         match what:
             case "session":
-                is_over = watch.session_is_over(decision, member_id, now_ms)
+                is_over = watch.session_is_over(decision, member_id, now.ms)
             case "rebalance":
                 is_over = watch.is_missed("rebalance", member_id, member.epoch)
             case "join":
@@ -366,10 +366,10 @@ class Consumer:
                 is_over = watch.is_missed("sync", member_id)
         if is_over:
             logger.info("group %s: %s is removed, its %s timeout is over", group_id, member_id, what)
-            self.remove(decision, group, {member_id}, now_ms)
+            self.remove(decision, group, {member_id}, now)
         return decision
 
-    def topics_changed(self, now_ms: int) -> Decision:
+    def topics_changed(self, now: Now) -> Decision:
         """Groups look at their topics again with the next heartbeat of a member."""
         before, self._topics = self._topics, self._groups.topics
         if before.topics.keys() != self._topics.topics.keys():
@@ -378,17 +378,17 @@ class Consumer:
 
     # Requests of the classic protocol to a group of this kind
 
-    def join_group(self, group: Group, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
-        return self._classic_members.join_group(_of_this_kind(group), request, caller, token, now_ms)
+    def join_group(self, group: Group, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
+        return self._classic_members.join_group(_of_this_kind(group), request, caller, token, now)
 
-    def sync_group(self, group: Group, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
-        return self._classic_members.sync_group(_of_this_kind(group), request, token, now_ms)
+    def sync_group(self, group: Group, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
+        return self._classic_members.sync_group(_of_this_kind(group), request, token, now)
 
-    def classic_heartbeat(self, group: Group, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
-        return self._classic_members.heartbeat(_of_this_kind(group), request, token, now_ms)
+    def classic_heartbeat(self, group: Group, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
+        return self._classic_members.heartbeat(_of_this_kind(group), request, token, now)
 
-    def leave_group(self, group: Group, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
-        return self._classic_members.leave_group(_of_this_kind(group), request, token, now_ms)
+    def leave_group(self, group: Group, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
+        return self._classic_members.leave_group(_of_this_kind(group), request, token, now)
 
     # ConsumerGroupDescribe
 

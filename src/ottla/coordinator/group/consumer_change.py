@@ -17,7 +17,7 @@ from ottla.coordinator.group.consumer_group import ConsumerGroup, ResolvedPatter
 from ottla.coordinator.group.consumer_member import ConsumerMember, Reconciliation
 from ottla.coordinator.group.group import GroupConfig, Topics
 from ottla.coordinator.group.subscription import MetadataHashes, all_alike, ids_of, topics_of, topics_of_all
-from ottla.coordinator.shard import CoordinatorRecord
+from ottla.coordinator.shard import CoordinatorRecord, Now
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Setting:
     topics: Topics
     config: GroupConfig
     hashes: MetadataHashes
-    now_ms: int
+    now: Now
     topics_may_differ: bool
     """The hash of the group's topics has not been compared with these topics yet."""
     patterns_are_old: bool
@@ -114,8 +114,8 @@ class Change:
             topics = regex.matching(expression, self.setting.topics.topics)
             if known is None or known.topics != topics:
                 changed = True
-                self._patterns[expression] = ResolvedPattern(topics, self.setting.now_ms)
-                self.records.append(records.pattern(group_id, expression, topics, self.setting.now_ms))
+                self._patterns[expression] = ResolvedPattern(topics, self.setting.now.wall_ms)
+                self.records.append(records.pattern(group_id, expression, topics, self.setting.now.wall_ms))
         return changed
 
     def write_target_and_step(self) -> None:
@@ -135,7 +135,7 @@ class Change:
         for member_id in sorted(targets):
             if member_id not in former or targets[member_id] != former[member_id]:
                 self.records.append(records.target(group.group_id, member_id, targets[member_id]))
-        self.records.append(records.target_epoch(group.group_id, self.epoch, setting.now_ms))
+        self.records.append(records.target_epoch(group.group_id, self.epoch, setting.now.wall_ms))
         return self.epoch, targets[member.member_id]
 
     def step(self, target_epoch: int, target: Assignment) -> None:
@@ -161,7 +161,7 @@ class Change:
 
 def may_assign(group: ConsumerGroup, setting: Setting) -> bool:
     """Not more often than `group.consumer.assignment.interval.ms`, so that members who come together are dealt with together."""
-    passed_ms = setting.now_ms - group.assignment_ms
+    passed_ms = setting.now.wall_ms - group.assignment_ms
     # A clock that was set back says nothing of how long ago it was: the group must not wait until it is that late again.
     return not group.assignment_ms or not 0 <= passed_ms < setting.config.consumer_assignment_interval_ms
 

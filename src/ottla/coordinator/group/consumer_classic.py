@@ -27,7 +27,7 @@ from ottla.coordinator.group.consumer_protocol import (
     write_assignment,
 )
 from ottla.coordinator.group.group import NO_MEMBER, Caller
-from ottla.coordinator.shard import Decision, Token, replied
+from ottla.coordinator.shard import Decision, Now, Token, replied
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -46,13 +46,13 @@ class ClassicMembers:
 
     # JoinGroup
 
-    def join_group(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def join_group(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         try:
-            return self._join(group, request, caller, token, now_ms)
+            return self._join(group, request, caller, token, now)
         except KafkaError as error:
             return replied(token, JoinGroupResponse(error_code=error.code, member_id=request.member_id))
 
-    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         consumer = self._consumer
         config = consumer.groups.config
         if not config.session_timeout_min_ms <= request.session_timeout_ms <= config.session_timeout_max_ms:
@@ -79,20 +79,20 @@ class ClassicMembers:
             classic=ClassicMetadata(request.session_timeout_ms, protocols),
         )
         owned = by_topic_id(subscription.owned_partitions, consumer.groups.topics)
-        change = Change(group, consumer.setting(group, now_ms), before, member, replaced, owned)
+        change = Change(group, consumer.setting(group, now), before, member, replaced, owned)
         change.write_member()
         change.write_epoch()
         decision = Decision()
         if replaced is not None and migration.may_downgrade(group, {replaced.member_id}, config, replaced=True):
-            self._join_by_downgrade(decision, change, replaced, now_ms)
+            self._join_by_downgrade(decision, change, replaced, now)
         else:
             change.write_target_and_step()
             decision.records += change.records
             consumer.took_effect(decision, change)
             watch = consumer.watch(group.group_id)
             watch.came(decision, "join", member_id)
-            watch.extend_session(decision, member_id, now_ms + request.session_timeout_ms)
-            watch.expect(decision, "sync", member_id, now_ms + rebalance_timeout_ms)
+            watch.extend_session(decision, member_id, now.ms + request.session_timeout_ms)
+            watch.expect(decision, "sync", member_id, now.ms + rebalance_timeout_ms)
         response = JoinGroupResponse(
             member_id=member_id,
             generation_id=change.member.epoch,
@@ -101,14 +101,14 @@ class ClassicMembers:
         )
         return decision.reply(token, response)
 
-    def _join_by_downgrade(self, decision: Decision, change: Change, replaced: ConsumerMember, now_ms: int) -> None:
+    def _join_by_downgrade(self, decision: Decision, change: Change, replaced: ConsumerMember, now: Now) -> None:
         """The classic member takes the place of the last one of the new protocol: what was to be written of it never is."""
         group = change.group
         is_stale = group.assignment_epoch < change.epoch
         if not is_stale:
             change.step(group.assignment_epoch, group.target_of(replaced.member_id))
         reason = "downgraded with an assignment that is out of date" if is_stale else None
-        self._consumer.downgrade(decision, group, {replaced.member_id}, change.member, now_ms, reason)
+        self._consumer.downgrade(decision, group, {replaced.member_id}, change.member, now, reason)
 
     def _member_for(
         self, group: ConsumerGroup, instance_id: str | None, member_id: str, is_unknown: bool
@@ -125,7 +125,7 @@ class ClassicMembers:
 
     # SyncGroup
 
-    def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
+    def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
         decision = Decision()
         watch = self._consumer.watch(group.group_id)
         try:
@@ -135,13 +135,13 @@ class ClassicMembers:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
                 # Another assignment was made since it joined.
-                due_ms = now_ms + member.rebalance_timeout_ms
+                due_ms = now.ms + member.rebalance_timeout_ms
                 watch.expect_unless_expected(decision, "join", member.member_id, due_ms)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
             return decision.reply(token, SyncGroupResponse(error_code=error.code))
         watch.came(decision, "sync", member.member_id)
-        watch.extend_session(decision, member.member_id, now_ms + classic.session_timeout_ms)
+        watch.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
         assignment = write_assignment(partitions_of(member.assigned), self._consumer.groups.topics, version_of(subscription))
         return decision.reply(
             token,
@@ -150,26 +150,26 @@ class ClassicMembers:
 
     # Heartbeat
 
-    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
         try:
             member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
         except KafkaError as error:
             return replied(token, HeartbeatResponse(error_code=error.code))
         decision = Decision()
         watch = self._consumer.watch(group.group_id)
-        watch.extend_session(decision, member.member_id, now_ms + classic.session_timeout_ms)
+        watch.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
         if (
             member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
-            watch.expect_unless_expected(decision, "join", member.member_id, now_ms + member.rebalance_timeout_ms)
+            watch.expect_unless_expected(decision, "join", member.member_id, now.ms + member.rebalance_timeout_ms)
             return decision.reply(token, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         return decision.reply(token, HeartbeatResponse())
 
     # LeaveGroup
 
-    def leave_group(self, group: ConsumerGroup, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
+    def leave_group(self, group: ConsumerGroup, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
         answers: list[MemberResponse] = []
         leaving: set[str] = set()
         for asked in request.members:
@@ -180,7 +180,7 @@ class ClassicMembers:
             except KafkaError as error:
                 answer.error_code = error.code
         decision = Decision()
-        self._consumer.remove(decision, group, leaving, now_ms)
+        self._consumer.remove(decision, group, leaving, now)
         return decision.reply(token, LeaveGroupResponse(members=answers))
 
 

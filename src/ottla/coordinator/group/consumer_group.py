@@ -283,9 +283,9 @@ class ConsumerGroup:
         else:
             self.target[member_id] = assignment
 
-    def _target_epoch_record(self, epoch: int, now_ms: int) -> None:
+    def _target_epoch_record(self, epoch: int, wall_ms: int) -> None:
         self.assignment_epoch = epoch
-        self.assignment_ms = now_ms
+        self.assignment_ms = wall_ms
 
     def _current_record(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         member = self.members.get(member_id)

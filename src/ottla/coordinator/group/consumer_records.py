@@ -79,8 +79,8 @@ def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     ]
 
 
-def target_epoch(group_id: str, assignment_epoch: int, now_ms: int) -> CoordinatorRecord:
-    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=assignment_epoch, assignment_timestamp=now_ms)
+def target_epoch(group_id: str, assignment_epoch: int, wall_ms: int) -> CoordinatorRecord:
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=assignment_epoch, assignment_timestamp=wall_ms)
     return _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
@@ -120,9 +120,9 @@ def _with_epochs(owned: Owned) -> list[CurrentTopicPartitions]:
     ]
 
 
-def pattern(group_id: str, expression: str, topics: frozenset[str], now_ms: int) -> CoordinatorRecord:
+def pattern(group_id: str, expression: str, topics: frozenset[str], wall_ms: int) -> CoordinatorRecord:
     # The version is Kafka's, of its metadata. Kafka finds this one old and resolves the pattern anew.
-    value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=0, timestamp=now_ms)
+    value = ConsumerGroupRegularExpressionValue(topics=sorted(topics), version=0, timestamp=wall_ms)
     return _record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=expression), value)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from ottla.coordinator.shard import CoordinatorRecord, Decision, TimerKey
+from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -187,10 +187,10 @@ class Kind(Protocol):
         """One record of its types; `value` None is a tombstone. A tombstone concerns a group only if that is of this kind."""
         ...
 
-    def on_loaded(self, now_ms: int) -> Decision: ...
+    def on_loaded(self, now: Now) -> Decision: ...
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision: ...
+    def on_timer(self, key: TimerKey, now: Now) -> Decision: ...
 
-    def topics_changed(self, now_ms: int) -> Decision:
+    def topics_changed(self, now: Now) -> Decision:
         """`Groups.topics` has just become another."""
         ...

@@ -168,7 +168,7 @@ def downgrade(
     leaving: set[str],
     joining: ConsumerMember | None,
     topics: Topics,
-    now_ms: int,
+    wall_ms: int,
 ) -> tuple[ClassicGroup, list[CoordinatorRecord]]:
     """The classic group, and the records that make the one the other. KafkaError if a member's metadata cannot be read.
 
@@ -207,6 +207,6 @@ def downgrade(
             f"Cannot downgrade the consumer group {group.group_id}: the embedded consumer protocol is malformed.",
         ) from None
     classic.previous_state, classic.state = State.EMPTY, State.STABLE
-    classic.current_state_timestamp_ms = now_ms
+    classic.current_state_timestamp_ms = wall_ms
     classic.subscribed_topics = classic.find_subscribed_topics()
     return classic, [*group.tombstones(), classic.record()]

@@ -168,13 +168,13 @@ class Offsets:
     # Deciding
 
     def commit(
-        self, request: OffsetCommitRequest, topics: Topics, metadata_bytes_max: int, now_ms: int
+        self, request: OffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
     ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
         records: list[CoordinatorRecord] = []
         answers: list[OffsetCommitResponseTopic] = []
         group_id = request.group_id
         retention_ms = request.retention_time_ms
-        expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else now_ms + retention_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else wall_ms + retention_ms
         for topic in request.topics:
             name = topic.name
             known = topics.topics.get(name)
@@ -190,7 +190,7 @@ class Offsets:
                     continue
                 partitions.append(OffsetCommitResponsePartition(partition_index=index))
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-                at_ms = now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
+                at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
                 if expire_ms == NO_TIMESTAMP:
                     value = offset_commit_value(offset, leader_epoch, metadata, at_ms, topic_id)
                 else:
@@ -203,7 +203,7 @@ class Offsets:
         return records, OffsetCommitResponse(topics=answers)
 
     def commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, topics: Topics, metadata_bytes_max: int, now_ms: int
+        self, request: TxnOffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
     ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
         records: list[CoordinatorRecord] = []
         answers: list[TxnOffsetCommitResponseTopic] = []
@@ -224,7 +224,7 @@ class Offsets:
                     offset=partition.committed_offset,
                     leader_epoch=partition.committed_leader_epoch,
                     metadata=metadata,
-                    commit_timestamp=now_ms,
+                    commit_timestamp=wall_ms,
                     topic_id=topic_id,
                 )
                 key = offset_commit_key(request.group_id, topic.name, index)
@@ -264,7 +264,7 @@ class Offsets:
             for partition in topics[topic]
         ]
 
-    def expire(self, group: Group, now_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
+    def expire(self, group: Group, wall_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
         """Tombstones of the group's expired offsets, and whether no others are left."""
         records: list[CoordinatorRecord] = []
         none_left = True
@@ -275,9 +275,9 @@ class Offsets:
                 none_left = False
                 continue
             if committed.expire_timestamp_ms != NO_TIMESTAMP:
-                expired = now_ms >= committed.expire_timestamp_ms
+                expired = wall_ms >= committed.expire_timestamp_ms
             else:
-                expired = now_ms - base_ms >= retention_ms
+                expired = wall_ms - base_ms >= retention_ms
             if expired and not self.has_pending(group_id, topic, partition):
                 records.append(tombstone(group_id, topic, partition))
             else:

@@ -20,7 +20,7 @@ from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer import Consumer
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
 from ottla.coordinator.group.offsets import Offsets
-from ottla.coordinator.shard import Decision, TimerKey, Token, replied
+from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import decode_record
 from ottla.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribedGroup
@@ -73,19 +73,19 @@ class GroupShard:
         """A transaction has ended, with a marker in this partition's log."""
         self.offsets.settle(producer_id, commit=commit)
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, now: Now) -> Decision:
         decision = Decision()
         for kind in self._kinds:
-            decision.add(kind.on_loaded(now_ms))
+            decision.add(kind.on_loaded(now))
         return decision
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
-        return self._kind_of_timer[key[0]].on_timer(key, now_ms)
+    def on_timer(self, key: TimerKey, now: Now) -> Decision:
+        return self._kind_of_timer[key[0]].on_timer(key, now)
 
     def settings_changed(self, config: GroupConfig) -> None:
         self.groups.config = config
 
-    def topics_changed(self, topics: Topics, now_ms: int) -> Decision:
+    def topics_changed(self, topics: Topics, now: Now) -> Decision:
         """The cluster has become another. Offsets of topics that are gone go too."""
         before = self.groups.topics
         self.groups.topics = topics
@@ -94,34 +94,34 @@ class GroupShard:
         if gone:
             decision.records += self.offsets.tombstones_of_topics(gone)
         for kind in self._kinds:
-            decision.add(kind.topics_changed(now_ms))
+            decision.add(kind.topics_changed(now))
         return decision
 
     # Membership, classic protocol
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now_ms: int) -> Decision:
+    def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
         if group is not None and group.type == "consumer" and not group.is_empty:
-            return self.consumer.join_group(group, request, caller, token, now_ms)
-        return self.classic.join_group(request, caller, token, now_ms)
+            return self.consumer.join_group(group, request, caller, token, now)
+        return self.classic.join_group(request, caller, token, now)
 
-    def sync_group(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Decision:
+    def sync_group(self, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
         if group is None or group.is_empty:
             return replied(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         if group.type == "consumer":
-            return self.consumer.sync_group(group, request, token, now_ms)
-        return self.classic.sync_group(request, token, now_ms)
+            return self.consumer.sync_group(group, request, token, now)
+        return self.classic.sync_group(request, token, now)
 
-    def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Decision:
+    def heartbeat(self, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
         if group is None:
             return replied(token, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         if group.type == "consumer":
-            return self.consumer.classic_heartbeat(group, request, token, now_ms)
-        return self.classic.heartbeat(request, token, now_ms)
+            return self.consumer.classic_heartbeat(group, request, token, now)
+        return self.classic.heartbeat(request, token, now)
 
-    def leave_group(self, request: LeaveGroupRequest, token: Token, now_ms: int) -> Decision:
+    def leave_group(self, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
         if group is None:
             return replied(
@@ -138,19 +138,19 @@ class GroupShard:
                 ),
             )
         if group.type == "consumer":
-            return self.consumer.leave_group(group, request, token, now_ms)
-        return self.classic.leave_group(request, token, now_ms)
+            return self.consumer.leave_group(group, request, token, now)
+        return self.classic.leave_group(request, token, now)
 
     # Membership, new protocol
 
     def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now_ms: int
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: Now
     ) -> Decision:
-        return self.consumer.heartbeat(request, caller, token, now_ms)
+        return self.consumer.heartbeat(request, caller, token, now)
 
     # Offsets
 
-    def offset_commit(self, request: OffsetCommitRequest, version: int, token: Token, now_ms: int) -> Decision:
+    def offset_commit(self, request: OffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
         """KafkaError: nothing is committed."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.by_id.get(request.group_id)
@@ -158,16 +158,16 @@ class GroupShard:
             check = group.check_commit(request.member_id, request.group_instance_id, generation, version)
             if check is not None:
                 self._check_partitions(check, request)
-            group.touch(request.member_id, now_ms)
+            group.touch(request.member_id, now.ms)
         elif generation >= 0:
             if version >= _GROUP_NOT_FOUND_FROM:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
-        records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms)
+        records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms)
         return Decision(records, [(token, response)], [], pure=True)
 
-    def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now_ms: int) -> Decision:
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
         """Offsets that count when the transaction commits. KafkaError: none of them is kept."""
         generation = request.generation_id
         group = self.groups.by_id.get(request.group_id)
@@ -184,7 +184,7 @@ class GroupShard:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
         records, response = self.offsets.commit_in_transaction(
-            request, groups.topics, groups.config.offset_metadata_bytes_max, now_ms
+            request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms
         )
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         return Decision(records, [(token, response)], [], producer=producer, pure=True)
@@ -209,19 +209,19 @@ class GroupShard:
             found = self.offsets.fetch(group_id, asked.topics, topics, require_stable=require_stable)
         return OffsetFetchResponseGroup(group_id=group_id, topics=found)
 
-    def offset_delete(self, request: OffsetDeleteRequest, token: Token, now_ms: int) -> Decision:
+    def offset_delete(self, request: OffsetDeleteRequest, token: Token, now: Now) -> Decision:
         """KafkaError: nothing is deleted."""
         group = self.groups.get(request.group_id)
         group.check_offset_delete()
         records, response = self.offsets.delete(request, group)
         return Decision(records, [(token, response)], [], pure=True)
 
-    def expire_offsets(self, now_ms: int) -> Decision:
+    def expire_offsets(self, wall_ms: int) -> Decision:
         """Forget offsets whose time is over, and empty groups that have none left (G09)."""
         decision = Decision(pure=True)
         retention_ms = self.groups.config.offsets_retention_ms
         for group in self.groups.by_id.values():
-            records, none_left = self.offsets.expire(group, now_ms, retention_ms)
+            records, none_left = self.offsets.expire(group, wall_ms, retention_ms)
             decision.records += records
             awaited = isinstance(group, ClassicGroup) and group.pending_join
             if none_left and group.is_empty and not awaited:
@@ -258,7 +258,7 @@ class GroupShard:
             and (not wanted_types or group.type in wanted_types)
         ]
 
-    def delete_groups(self, group_ids: Sequence[str], token: Token, now_ms: int) -> Decision:
+    def delete_groups(self, group_ids: Sequence[str], token: Token, now: Now) -> Decision:
         """Answers with a list of DeletableGroupResult."""
         decision = Decision(pure=True)
         results: list[DeletableGroupResult] = []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.coordinator.shard import CoordinatorRecord, Decision, TimerKey, Token, replied
+from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey, Token, replied
 from ottla.coordinator.txn.markers import Marker, MarkersOwed, marker_of
 from ottla.coordinator.txn.state import IDLE, PREPARED, State
 from ottla.coordinator.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, Transaction, from_value, is_exhausted
@@ -75,11 +75,11 @@ class TransactionShard:
         else:
             self.owed.settle(transactional_id)
 
-    def on_loaded(self, now_ms: int) -> Decision:
+    def on_loaded(self, now: Now) -> Decision:
         """Go on with what the predecessor had decided (T06). What is open stays open: its producer may go on, or time ends it."""
         return Decision(effects=list(self.owed))
 
-    def on_timer(self, key: TimerKey, now_ms: int) -> Decision:
+    def on_timer(self, key: TimerKey, now: Now) -> Decision:
         marker = self.owed.get(key[1])
         return Decision() if marker is None else Decision(effects=[marker])
 
@@ -89,7 +89,7 @@ class TransactionShard:
     # Who a producer is
 
     def init_producer_id(
-        self, request: InitProducerIdRequest, new_producer_id: ProducerIds, token: Token, now_ms: int
+        self, request: InitProducerIdRequest, new_producer_id: ProducerIds, token: Token, wall_ms: int
     ) -> Decision:
         transactional_id, timeout_ms = request.transactional_id, request.transaction_timeout_ms
         if not transactional_id:
@@ -120,17 +120,17 @@ class TransactionShard:
             answer = InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
             )
-            return self._fence(found, new_producer_id, now_ms).reply(token, answer)
+            return self._fence(found, new_producer_id, wall_ms).reply(token, answer)
         if found.is_exhausted and expected_epoch in (None, found.producer_epoch):
-            next_one = found.rotated(new_producer_id(), timeout_ms, now_ms, same_producer=expected_epoch is not None)
+            next_one = found.rotated(new_producer_id(), timeout_ms, wall_ms, same_producer=expected_epoch is not None)
         else:
-            next_one = found.initialised(expected_epoch, timeout_ms, now_ms)
+            next_one = found.initialised(expected_epoch, timeout_ms, wall_ms)
         answer = InitProducerIdResponse(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
         return self._write(next_one).reply(token, answer)
 
-    def _fence(self, transaction: Transaction, new_producer_id: ProducerIds, now_ms: int) -> Decision:
+    def _fence(self, transaction: Transaction, new_producer_id: ProducerIds, wall_ms: int) -> Decision:
         """Abort on behalf of nobody, so that the producer behind it can do no more."""
-        _, decision = self._end(transaction, False, VERSION_2, new_producer_id, now_ms)
+        _, decision = self._end(transaction, False, VERSION_2, new_producer_id, wall_ms)
         return decision
 
     # What a transaction touches
@@ -143,13 +143,13 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         client_version: int,
         token: Token,
-        now_ms: int,
+        wall_ms: int,
     ) -> Decision:
         """Answered with ErrorCode.NONE."""
         transaction = self._of(transactional_id, producer_id, producer_epoch)
         if transaction.state == State.ONGOING and transaction.partitions.issuperset(partitions):
             return replied(token, ErrorCode.NONE)
-        return self._write(transaction.with_partitions(partitions, client_version, now_ms)).reply(token, ErrorCode.NONE)
+        return self._write(transaction.with_partitions(partitions, client_version, wall_ms)).reply(token, ErrorCode.NONE)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
@@ -183,14 +183,14 @@ class TransactionShard:
     # How it ends
 
     def end_txn(
-        self, request: EndTxnRequest, client_version: int, new_producer_id: ProducerIds, token: Token, now_ms: int
+        self, request: EndTxnRequest, client_version: int, new_producer_id: ProducerIds, token: Token, wall_ms: int
     ) -> Decision:
         transaction = self._get(request.transactional_id)
         if client_version >= VERSION_2:
-            return self._end_v2(transaction, request, new_producer_id, token, now_ms)
-        return self._end_v1(transaction, request, token, now_ms)
+            return self._end_v2(transaction, request, new_producer_id, token, wall_ms)
+        return self._end_v1(transaction, request, token, wall_ms)
 
-    def _end_v1(self, transaction: Transaction, request: EndTxnRequest, token: Token, now_ms: int) -> Decision:
+    def _end_v1(self, transaction: Transaction, request: EndTxnRequest, token: Token, wall_ms: int) -> Decision:
         """Clients before KIP-890 (T07): the same end again is fine, the other is not, and without a transaction there is none."""
         if transaction.producer_id != request.producer_id:
             raise _not_its_producer(transaction, request.producer_id)
@@ -198,7 +198,7 @@ class TransactionShard:
             raise _fenced(transaction, request.producer_epoch)
         commit = request.committed
         if transaction.state == State.ONGOING:
-            _, decision = self._end(transaction, commit, VERSION_1, _no_producer_id, now_ms)
+            _, decision = self._end(transaction, commit, VERSION_1, _no_producer_id, wall_ms)
             return decision.reply(token, EndTxnResponse())
         if transaction.state in PREPARED:
             raise _ending(transaction, commit)
@@ -207,7 +207,7 @@ class TransactionShard:
         raise _not_now(transaction, commit)
 
     def _end_v2(
-        self, transaction: Transaction, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, now_ms: int
+        self, transaction: Transaction, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, wall_ms: int
     ) -> Decision:
         """With KIP-890 the epoch tells a repeated request (one below ours) from one for the next transaction (ours).
 
@@ -231,8 +231,8 @@ class TransactionShard:
         if state in PREPARED:
             raise _ending(transaction, commit)
         if state == State.ONGOING or not (commit or repeated):
-            ended, decision = self._end(transaction, commit, VERSION_2, new_producer_id, now_ms)
-            goes_on = ended.completed(now_ms)
+            ended, decision = self._end(transaction, commit, VERSION_2, new_producer_id, wall_ms)
+            goes_on = ended.completed(wall_ms)
             answer = EndTxnResponse(producer_id=goes_on.producer_id, producer_epoch=goes_on.producer_epoch)
             return decision.reply(token, answer)
         if repeated and state == _completed(commit):
@@ -240,44 +240,46 @@ class TransactionShard:
         raise _not_now(transaction, commit)
 
     def _end(
-        self, transaction: Transaction, commit: bool, client_version: int, new_producer_id: ProducerIds, now_ms: int
+        self, transaction: Transaction, commit: bool, client_version: int, new_producer_id: ProducerIds, wall_ms: int
     ) -> tuple[Transaction, Decision]:
         next_producer_id = NO_PRODUCER_ID
         if client_version >= VERSION_2 and transaction.is_exhausted:
             next_producer_id = new_producer_id()
-        ended = transaction.ended(commit=commit, client_version=client_version, next_producer_id=next_producer_id, now_ms=now_ms)
+        ended = transaction.ended(
+            commit=commit, client_version=client_version, next_producer_id=next_producer_id, wall_ms=wall_ms
+        )
         decision = self._write(ended)
         decision.effects.append(marker_of(ended))
         return ended, decision
 
-    def markers_written(self, marker: Marker, partitions: Collection[TopicPartition], now_ms: int) -> Decision:
+    def markers_written(self, marker: Marker, partitions: Collection[TopicPartition], wall_ms: int) -> Decision:
         """Partitions have got their markers, or are no more. After the last of them the transaction is over."""
         if not self.owed.paid(marker, partitions):
             return Decision()
-        return self._write(self.transactions[marker.transactional_id].completed(now_ms))
+        return self._write(self.transactions[marker.transactional_id].completed(wall_ms))
 
-    def markers_missing(self, marker: Marker, now_ms: int) -> Decision:
+    def markers_missing(self, marker: Marker, now: Now) -> Decision:
         """Not all could be written, or the end could not be. Try again soon."""
         decision = Decision()
-        decision.set_timer((_MARKERS, marker.transactional_id), now_ms + _MARKERS_RETRY_MS)
+        decision.set_timer((_MARKERS, marker.transactional_id), now.ms + _MARKERS_RETRY_MS)
         return decision
 
     # Time
 
-    def timed_out(self, now_ms: int) -> list[str]:
+    def timed_out(self, wall_ms: int) -> list[str]:
         """Transactions that have been open for longer than their producers asked for (T05)."""
         return [
             transaction.transactional_id
             for transaction in self.transactions.values()
-            if transaction.state == State.ONGOING and transaction.start_ms + transaction.timeout_ms < now_ms
+            if transaction.state == State.ONGOING and transaction.start_ms + transaction.timeout_ms < wall_ms
         ]
 
-    def abort_timed_out(self, transactional_id: str, new_producer_id: ProducerIds, now_ms: int) -> Decision:
-        return self._fence(self.transactions[transactional_id], new_producer_id, now_ms)
+    def abort_timed_out(self, transactional_id: str, new_producer_id: ProducerIds, wall_ms: int) -> Decision:
+        return self._fence(self.transactions[transactional_id], new_producer_id, wall_ms)
 
-    def expire_ids(self, now_ms: int) -> Decision:
+    def expire_ids(self, wall_ms: int) -> Decision:
         """Forget ids that nobody has used for long."""
-        oldest_ms = now_ms - self.config.id_expiration_ms
+        oldest_ms = wall_ms - self.config.id_expiration_ms
         return Decision(
             [
                 CoordinatorRecord(encode_key(transaction.transactional_id), None)
@@ -312,7 +314,7 @@ class TransactionShard:
         )
 
     def select(
-        self, states: Collection[State], producer_ids: Collection[int], older_than_ms: int, now_ms: int
+        self, states: Collection[State], producer_ids: Collection[int], older_than_ms: int, wall_ms: int
     ) -> Sequence[Transaction]:
         """Those in one of the states (None given: in any) and of one of the producers, open for longer than `older_than_ms`."""
         return [
@@ -320,7 +322,7 @@ class TransactionShard:
             for transaction in self.transactions.values()
             if (not states or transaction.state in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
-            and (older_than_ms < 0 or now_ms - transaction.start_ms > older_than_ms)
+            and (older_than_ms < 0 or wall_ms - transaction.start_ms > older_than_ms)
         ]
 
     # Writing

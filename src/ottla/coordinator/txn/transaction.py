@@ -51,7 +51,7 @@ class Transaction:
 
     # Steps
 
-    def initialised(self, expected_epoch: int | None, timeout_ms: int, now_ms: int) -> Transaction:
+    def initialised(self, expected_epoch: int | None, timeout_ms: int, wall_ms: int) -> Transaction:
         """The producer begins, or begins anew after an error: then it says which epoch it believes to have. KafkaError if that
         is another's."""
         epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
@@ -73,10 +73,10 @@ class Transaction:
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
-            last_update_ms=now_ms,
+            last_update_ms=wall_ms,
         )
 
-    def rotated(self, producer_id: int, timeout_ms: int, now_ms: int, *, same_producer: bool) -> Transaction:
+    def rotated(self, producer_id: int, timeout_ms: int, wall_ms: int, *, same_producer: bool) -> Transaction:
         """As `initialised`, when the epochs are used up: another producer id."""
         return self._to(
             State.EMPTY,
@@ -86,19 +86,19 @@ class Transaction:
             timeout_ms=timeout_ms,
             partitions=frozenset(),
             start_ms=NO_TIMESTAMP,
-            last_update_ms=now_ms,
+            last_update_ms=wall_ms,
         )
 
-    def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, now_ms: int) -> Transaction:
+    def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, wall_ms: int) -> Transaction:
         return self._to(
             State.ONGOING,
             partitions=self.partitions.union(partitions),
-            start_ms=now_ms if self.state in IDLE else self.start_ms,
-            last_update_ms=now_ms,
+            start_ms=wall_ms if self.state in IDLE else self.start_ms,
+            last_update_ms=wall_ms,
             client_version=client_version,
         )
 
-    def ended(self, *, commit: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
+    def ended(self, *, commit: bool, client_version: int, next_producer_id: int, wall_ms: int) -> Transaction:
         """Decided. With version 2 the epoch goes up; what the producer goes on with is in `completed`."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if client_version >= VERSION_2:
@@ -109,12 +109,12 @@ class Transaction:
             last_producer_epoch=last_epoch,
             next_producer_id=next_producer_id,
             # Version 2 aborts also where no partition was added: it began when it ended.
-            start_ms=now_ms if self.state in IDLE else self.start_ms,
-            last_update_ms=now_ms,
+            start_ms=wall_ms if self.state in IDLE else self.start_ms,
+            last_update_ms=wall_ms,
             client_version=client_version,
         )
 
-    def completed(self, now_ms: int) -> Transaction:
+    def completed(self, wall_ms: int) -> Transaction:
         """All partitions have their markers."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= VERSION_2 and self.next_producer_id != NO_PRODUCER_ID:
@@ -126,7 +126,7 @@ class Transaction:
             producer_epoch=epoch,
             next_producer_id=NO_PRODUCER_ID,
             partitions=frozenset(),
-            last_update_ms=now_ms,
+            last_update_ms=wall_ms,
         )
 
     def _to(self, state: State, **changes: Any) -> Transaction:

@@ -16,7 +16,7 @@ from ottla.coordinator.group.classic_group import ClassicGroup, State
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.group import Caller, GroupConfig
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.shard import CoordinatorRecord, Decision, SetTimer, TimerKey
+from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, SetTimer, TimerKey
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -70,8 +70,10 @@ class Host:
     def __init__(self, **config: Any) -> None:
         self.config = replace(GroupConfig(), **config)
         self.shard = GroupShard(self.config, 0)
-        self.shard.topics_changed(topics("t", "u"), START_MS)
+        self.ms = 5_000
         self.now_ms = START_MS
+        """Wall time; it passes with `ms`, and a test may set it."""
+        self.shard.topics_changed(topics("t", "u"), self.now)
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
@@ -113,16 +115,24 @@ class Host:
 
     def advance(self, ms: int) -> None:
         """Let time pass, with the timers that are due in it, in their order."""
-        end_ms = self.now_ms + ms
+        end_ms = self.ms + ms
         while True:
             due = [(at, key) for key, at in self.timers.items() if at <= end_ms]
             if not due:
                 break
             at, key = min(due)
             del self.timers[key]
-            self.now_ms = max(self.now_ms, at)
-            self.do(self.shard.on_timer(key, self.now_ms))
-        self.now_ms = end_ms
+            self._pass(max(self.ms, at))
+            self.do(self.shard.on_timer(key, self.now))
+        self._pass(end_ms)
+
+    def _pass(self, until_ms: int) -> None:
+        self.now_ms += until_ms - self.ms
+        self.ms = until_ms
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, self.now_ms)
 
     def reload(self) -> None:
         """The broker restarts: what is not in the log is gone."""
@@ -131,8 +141,8 @@ class Host:
         self.timers.clear()
         for record in self.log:
             self.shard.replay(record.key, record.value)
-        self.do(self.shard.topics_changed(known, self.now_ms))
-        self.do(self.shard.on_loaded(self.now_ms))
+        self.do(self.shard.topics_changed(known, self.now))
+        self.do(self.shard.on_loaded(self.now))
 
     def compact(self) -> None:
         """Keep the last record of each key; drop tombstones."""
@@ -170,7 +180,7 @@ class Host:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in given.items()],
         )
-        self.do(self.shard.join_group(request, Caller(version, client, "/h", f"id{token}"), token, self.now_ms))
+        self.do(self.shard.join_group(request, Caller(version, client, "/h", f"id{token}"), token, self.now))
         return token
 
     def new_member(self, **options: Any) -> tuple[str, int]:
@@ -201,14 +211,14 @@ class Host:
                 SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignments or {}).items()
             ],
         )
-        self.do(self.shard.sync_group(request, token, self.now_ms))
+        self.do(self.shard.sync_group(request, token, self.now))
         return token
 
     def heartbeat(self, member_id: str, generation: int, *, group: str = "g", instance: str | None = None) -> int:
         """The error code."""
         token = next(self._tokens)
         request = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
-        self.do(self.shard.heartbeat(request, token, self.now_ms))
+        self.do(self.shard.heartbeat(request, token, self.now))
         code: int = self.answers[token].error_code
         return code
 
@@ -216,7 +226,7 @@ class Host:
         """The error codes."""
         token = next(self._tokens)
         leaving = [MemberIdentity(member_id=member_id, group_instance_id=instance) for member_id, instance in members]
-        self.do(self.shard.leave_group(LeaveGroupRequest(group_id=group, members=leaving), token, self.now_ms))
+        self.do(self.shard.leave_group(LeaveGroupRequest(group_id=group, members=leaving), token, self.now))
         return [member.error_code for member in self.answers[token].members]
 
     def commit(
@@ -251,7 +261,7 @@ class Host:
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[committed])],
         )
         try:
-            self.do(self.shard.offset_commit(request, version, token, self.now_ms))
+            self.do(self.shard.offset_commit(request, version, token, self.now))
         except KafkaError as error:
             return error.code
         code: int = self.answers[token].topics[0].partitions[0].error_code
@@ -276,7 +286,7 @@ class Host:
                 # A topic that is made anew has another id; the first one's says its name.
                 self._made[name] = self._made.get(name, -1) + 1
             known[name] = FakeTopic(name.encode().ljust(15, b"\0") + bytes([self._made[name]]), (None,) * count)
-        self.do(self.shard.topics_changed(FakeTopics(known), self.now_ms))
+        self.do(self.shard.topics_changed(FakeTopics(known), self.now))
 
     def beat(
         self,
@@ -315,7 +325,7 @@ class Host:
             else [RequestTopicPartitions(topic_id=ids[name], partitions=list(parts)) for name, parts in owned.items()],
         )
         caller = Caller(version, client, "/h", f"id{token}")
-        self.do(self.shard.consumer_group_heartbeat(request, caller, token, self.now_ms))
+        self.do(self.shard.consumer_group_heartbeat(request, caller, token, self.now))
         answer = self.answers[token]
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         return answer

@@ -115,7 +115,7 @@ def test_first_request_without_a_rebalance_timeout_is_refused(host: Any) -> None
     from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", topic_partitions=[], subscribed_topic_names=["t"])
-    decision = host.shard.consumer_group_heartbeat(request, Caller(1, "c", "/h", "id"), 7, host.now_ms)
+    decision = host.shard.consumer_group_heartbeat(request, Caller(1, "c", "/h", "id"), 7, host.now)
     assert decision.replies[0][1].error_message == "RebalanceTimeoutMs must be provided in first request."
 
 
@@ -457,10 +457,10 @@ def test_offsets_of_subscribed_topics_are_kept_others_expire(new_host: Callable[
 def test_a_group_with_members_is_not_deleted(host: Any) -> None:
     host.beat("a", 0, ["t"])
     host.commit(member="a", generation=2, version=9)
-    host.do(host.shard.delete_groups(["g"], 1001, host.now_ms))
+    host.do(host.shard.delete_groups(["g"], 1001, host.now))
     assert host.answers[1001][0].error_code == ErrorCode.NON_EMPTY_GROUP
     host.beat("a", -1)
-    host.do(host.shard.delete_groups(["g"], 1002, host.now_ms))
+    host.do(host.shard.delete_groups(["g"], 1002, host.now))
     assert host.answers[1002][0].error_code == 0
     assert not host.shard.groups.by_id
     host.compact()
@@ -573,4 +573,4 @@ def test_patterns_are_looked_at_again_from_time_to_time(new_host: Callable[..., 
     assert watch.resolved_ms == resolved_ms
     host.advance(1)
     host.beat("a", 2)
-    assert watch.resolved_ms == host.now_ms
+    assert watch.resolved_ms == host.ms

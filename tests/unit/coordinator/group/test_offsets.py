@@ -29,7 +29,7 @@ def _delete(host: Any, topic: str, *partitions: int, group: str = "g") -> list[i
             OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in partitions])
         ],
     )
-    decision = host.shard.offset_delete(request, 10_000 + len(host.answers), host.now_ms)
+    decision = host.shard.offset_delete(request, 10_000 + len(host.answers), host.now)
     host.do(decision)
     return [partition.error_code for partition in decision.replies[0][1].topics[0].partitions]
 
@@ -141,7 +141,7 @@ def test_a_group_is_deleted_with_its_offsets_if_it_is_empty(host: Any) -> None: 
     host.commit(1, group="h")
 
     def delete(*groups: str) -> dict[str, int]:
-        decision = host.do(host.shard.delete_groups(groups, 20_000 + len(host.answers), host.now_ms))
+        decision = host.do(host.shard.delete_groups(groups, 20_000 + len(host.answers), host.now))
         return {result.group_id: result.error_code for result in decision.replies[0][1]}
 
     assert delete("g", "h", "none") == {"g": ErrorCode.NON_EMPTY_GROUP, "h": 0, "none": ErrorCode.GROUP_ID_NOT_FOUND}
@@ -160,7 +160,7 @@ def test_offsets_of_a_deleted_topic_go_with_it(host: Any) -> None:
     before = host.shard.groups.topics
 
     left = SimpleNamespace(topics={"u": before.topics["u"]}, topic_names={}, brokers={})
-    host.do(host.shard.topics_changed(left, host.now_ms))
+    host.do(host.shard.topics_changed(left, host.now))
     assert host.committed().committed_offset == -1
     assert host.committed(topic="u").committed_offset == 2
 

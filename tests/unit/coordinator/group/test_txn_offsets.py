@@ -9,6 +9,7 @@ import pytest
 
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.shard import Now
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.offset_delete import (
@@ -23,7 +24,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 
-NOW_MS = 1_700_000_000_000
+NOW = Now(5_000, 1_700_000_000_000)
 
 
 class Log:
@@ -80,7 +81,7 @@ class Log:
             ],
             **fields,
         )
-        (topic,) = self.do(self.shard.txn_offset_commit(request, 3, 1, NOW_MS)).topics
+        (topic,) = self.do(self.shard.txn_offset_commit(request, 3, 1, NOW)).topics
         return topic.partitions[0].error_code
 
     def commit(self, offset: int, partition: int = 0) -> None:
@@ -97,7 +98,7 @@ class Log:
                 )
             ],
         )
-        self.do(self.shard.offset_commit(request, 8, 1, NOW_MS))
+        self.do(self.shard.offset_commit(request, 8, 1, NOW))
 
     def fetch(self, partition: int = 0, *, stable: bool = False) -> Any:
         asked = OffsetFetchRequestGroup(group_id="g", topics=[OffsetFetchRequestTopics(name="in", partition_indexes=[partition])])
@@ -110,7 +111,7 @@ class Log:
             group_id="g",
             topics=[OffsetDeleteRequestTopic(name="in", partitions=[OffsetDeleteRequestPartition(partition_index=partition)])],
         )
-        self.do(self.shard.offset_delete(request, 1, NOW_MS))
+        self.do(self.shard.offset_delete(request, 1, NOW))
 
 
 def test_t09_pending_offsets_are_seen_when_they_are_committed() -> None:
@@ -167,7 +168,7 @@ def test_a_deleted_offset_is_not_brought_back_by_a_marker() -> None:
 def test_a_group_with_pending_offsets_alone_is_deleted_with_them() -> None:
     log = Log()
     log.txn_commit(7, 20)
-    assert [result.error_code for result in log.do(log.shard.delete_groups(["g"], 1, NOW_MS))] == [0]
+    assert [result.error_code for result in log.do(log.shard.delete_groups(["g"], 1, NOW))] == [0]
     log.mark(7, commit=True)
     assert log.fetch() == -1
 
@@ -177,10 +178,10 @@ def test_offsets_with_a_transaction_open_do_not_expire() -> None:
     log.commit(5)
     log.txn_commit(7, 20)
     log.txn_commit(7, 20, 1)
-    decision = log.shard.expire_offsets(NOW_MS * 2)
+    decision = log.shard.expire_offsets(NOW.wall_ms * 2)
     assert decision.records == []
     log.mark(7, commit=False)
-    assert log.shard.expire_offsets(NOW_MS * 2).records
+    assert log.shard.expire_offsets(NOW.wall_ms * 2).records
 
 
 def test_t08_who_may_commit_in_a_transaction() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.shard import CoordinatorRecord, Decision, SetTimer, TimerKey
+from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, SetTimer, TimerKey
 from ottla.coordinator.txn.markers import Marker
 from ottla.coordinator.txn.shard import TransactionConfig, TransactionShard
 from ottla.coordinator.txn.state import TRANSITIONS, State
@@ -26,7 +26,9 @@ class TxnHost:
     def __init__(self, **config: Any) -> None:
         self.config = replace(TransactionConfig(), **config)
         self.shard = TransactionShard(self.config, 0)
+        self.ms = 5_000
         self.now_ms = START_MS
+        """Wall time; it passes with `ms`, and a test may set it."""
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
@@ -84,19 +86,27 @@ class TxnHost:
             self.written += [(partition, marker.producer_id, marker.producer_epoch, marker.commit) for partition in good]
             self.do(self.shard.markers_written(marker, good, self.now_ms))
             if len(good) < len(marker.partitions):
-                self.do(self.shard.markers_missing(marker, self.now_ms))
+                self.do(self.shard.markers_missing(marker, self.now))
 
     def advance(self, ms: int) -> None:
-        end_ms = self.now_ms + ms
+        end_ms = self.ms + ms
         while True:
             due = [(at, key) for key, at in self.timers.items() if at <= end_ms]
             if not due:
                 break
             at, key = min(due)
             del self.timers[key]
-            self.now_ms = max(self.now_ms, at)
-            self.do(self.shard.on_timer(key, self.now_ms))
-        self.now_ms = end_ms
+            self._pass(max(self.ms, at))
+            self.do(self.shard.on_timer(key, self.now))
+        self._pass(end_ms)
+
+    def _pass(self, until_ms: int) -> None:
+        self.now_ms += until_ms - self.ms
+        self.ms = until_ms
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, self.now_ms)
 
     def reload(self) -> None:
         """Another broker takes over."""
@@ -105,7 +115,7 @@ class TxnHost:
         self.to_write.clear()
         for record in self.log:
             self.shard.replay(record.key, record.value)
-        self.do(self.shard.on_loaded(self.now_ms))
+        self.do(self.shard.on_loaded(self.now))
 
     def compact(self) -> None:
         last = {record.key: at for at, record in enumerate(self.log)}
