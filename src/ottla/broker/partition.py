@@ -1,25 +1,29 @@
 """One replica on this broker: its log, its role, and how far consumers may read.
 
-Owns the leadership of one partition as the cluster image gives it, and the high watermark. Never waits: a change that others may
-be waiting for is reported to `on_progress`.
+Owns the role in one partition as the controller gives it, and the high watermark. Never waits: a change that others may be
+waiting for is reported to `on_progress`, under the name of the partition if consumers can see it or its leader changed, and under
+the partition itself if there is more for followers to fetch.
 
-1. Only the leader appends; its epoch stamps every batch.
-2. The high watermark is the smallest log end of the in-sync replicas. With this broker alone in sync that is its own log end.
+1. Only the leader appends what producers send; its epoch stamps every batch. A follower appends what the leader has.
+2. The high watermark is the smallest log end of the in-sync replicas (`replication.leader` has the rules). With one replica that
+   is its own log end, and nothing is reckoned. A follower's is the leader's, as far as its own log reaches.
 3. A request that names a leader epoch is served only if it is the current one (KIP-320).
 4. An I/O error takes the whole data directory offline; the partition then answers KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.replication import ALONE, Replication
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.validate import Rules, check
+from ottla.replication.leader import IsrProposal, Leadership
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
-from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, OffsetAndEpoch, TopicPartition
+from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, OffsetAndEpoch
 
 if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
@@ -49,13 +53,16 @@ class Partition:
         "_offline",
         "_on_failure",
         "_on_progress",
+        "_replication",
         "data_dir",
         "is_leader",
         "isr",
         "leader",
         "leader_epoch",
+        "leadership",
         "log",
         "min_insync_replicas",
+        "partition_epoch",
         "replicas",
         "rules",
         "topic_id",
@@ -69,9 +76,10 @@ class Partition:
         broker_id: int,
         rules: Rules,
         min_insync_replicas: int,
-        on_progress: Callable[[TopicPartition], None],
+        on_progress: Callable[[Hashable], None],
         on_failure: Callable[[DataDir, OSError], None],
         flush_requested: dict[Partition, None],
+        replication: Replication = ALONE,
     ) -> None:
         self.log = log
         self.data_dir = data_dir
@@ -84,6 +92,10 @@ class Partition:
         self.is_leader = False
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        self.partition_epoch = -1
+        self.leadership: Leadership | None = None
+        """Of a leader that has followers."""
+        self._replication = replication
         self._broker_id = broker_id
         self._offline = False
         self._on_progress = on_progress
@@ -95,28 +107,75 @@ class Partition:
     def take_role(self, image: PartitionImage) -> None:
         """Become what the controller decided: leader of a new epoch, follower, or the same as before with another ISR."""
         was_leader, former_epoch = self.is_leader, self.leader_epoch
+        if former_epoch == image.leader_epoch and image.partition_epoch < self.partition_epoch:
+            return  # the answer to a change of the ISR was faster than the order
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
         self.isr = image.isr
         self.replicas = image.replicas
         self.is_leader = image.leader == self._broker_id
         if self._offline:
+            self.leadership = None
             return
         if self.is_leader:
-            if not was_leader or former_epoch != image.leader_epoch:
+            is_new = not was_leader or former_epoch != image.leader_epoch
+            if is_new:
                 self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
+            self._lead(image, is_new)
             self._advance_high_watermark()
+        else:
+            self.leadership = None
         # Those who wait on this partition must see that its leader or epoch changed.
         self._on_progress(self.topic_partition)
+        self._on_progress(self)
+
+    def _lead(self, image: PartitionImage, is_new: bool) -> None:
+        replication, leadership = self._replication, self.leadership
+        if image.replicas == (self._broker_id,):
+            self.leadership = None
+        elif leadership is not None and not is_new:
+            leadership.ordered(image.replicas, image.isr, image.partition_epoch, replication.monotonic_ms())
+        else:
+            self.leadership = Leadership(
+                self._broker_id,
+                image.leader_epoch,
+                self.log.log_end_offset if is_new else self.log.epochs.start_of(image.leader_epoch, self.log.log_end_offset),
+                image.replicas,
+                image.isr,
+                image.partition_epoch,
+                replication.monotonic_ms(),
+                lag_time_max_ms=replication.lag_time_max_ms,
+                min_isr=self.min_insync_replicas,
+                is_alive=replication.is_alive,
+            )
+
+    def configure(self, rules: Rules, min_insync_replicas: int) -> None:
+        """The topic's settings are others now (the log has its own already)."""
+        self.rules = rules
+        self.min_insync_replicas = min_insync_replicas
+        if self.leadership is not None:
+            self.leadership.min_isr = min_insync_replicas
+            self._advance_high_watermark()
 
     def replace_log(self, log: Log, data_dir: DataDir) -> None:
         """The replica lies in another directory now. Its log has the same records."""
         self.log = log
         self.data_dir = data_dir
 
+    def stand_down(self) -> None:
+        """Have no role any more: those who wait look for the leader elsewhere."""
+        self.leader = -1
+        self.is_leader = False
+        self.leadership = None
+        self._on_progress(self.topic_partition)
+        self._on_progress(self)
+
     def go_offline(self) -> None:
         self._offline = True
+        self.leadership = None
         self._on_progress(self.topic_partition)
+        self._on_progress(self)
 
     @property
     def is_offline(self) -> bool:
@@ -156,7 +215,7 @@ class Partition:
         """
         if self._offline or not self.is_leader:
             self.check_leader()
-        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas:
+        if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
             raise self._not_enough_replicas()
         checked = check(records, self.rules, now_ms, from_client)
         if transaction is None:
@@ -179,6 +238,8 @@ class Partition:
         except OSError as error:
             raise self._failed(error) from error
         self._advance_high_watermark()
+        if self.leadership is not None:
+            self._on_progress(self)
         return info
 
     def append_marker(
@@ -193,7 +254,7 @@ class Partition:
     ) -> AppendInfo:
         """Append the marker that ends a producer's transaction, as leader (T12). It counts once the high watermark is past it."""
         self.check_leader()
-        if len(self.isr) < self.min_insync_replicas:
+        if self.is_under_min_isr:
             raise self._not_enough_replicas()
         try:
             info = self.log.append_marker(
@@ -209,6 +270,8 @@ class Partition:
         except OSError as error:
             raise self._failed(error) from error
         self._advance_high_watermark()
+        if self.leadership is not None:
+            self._on_progress(self)
         return info
 
     def _after_append(self, info: AppendInfo, now_ms: int) -> None:
@@ -225,12 +288,118 @@ class Partition:
             f"{self.topic_partition} has {len(self.isr)} replicas in sync, min.insync.replicas={self.min_insync_replicas}",
         )
 
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Too few replicas are in sync for acks=all (F49)."""
+        leadership = self.leadership
+        return leadership.is_under_min_isr if leadership is not None else len(self.isr) < self.min_insync_replicas
+
     def _advance_high_watermark(self) -> None:
-        log = self.log
-        # Alone in sync: nobody else's position counts. With followers the smallest position of the ISR will stand here.
-        if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
-            log.high_watermark = log.log_end_offset
+        log, leadership = self.log, self.leadership
+        if leadership is None:
+            # Alone: nobody else's position counts.
+            if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
+                log.high_watermark = log.log_end_offset
+                self._on_progress(self.topic_partition)
+            return
+        committed = leadership.high_watermark(log.log_end_offset, self._replication.monotonic_ms())
+        if committed > log.high_watermark:
+            log.high_watermark = committed
             self._on_progress(self.topic_partition)
+
+    # Followers of this leader
+
+    def check_follower(self, replica_id: int) -> None:
+        """That a replica is one of this partition's. It may know of a reassignment before this leader does."""
+        leadership = self.leadership
+        if leadership is None or replica_id not in leadership.followers:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"broker {replica_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}",
+            )
+
+    def follower_fetched(self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower has all before `offset` of this log: so far its acknowledgement counts."""
+        leadership, log = self.leadership, self.log
+        assert leadership is not None
+        now_ms = self._replication.monotonic_ms()
+        follower = leadership.followers[replica_id]
+        former_end, former_start = follower.log_end_offset, follower.log_start_offset
+        proposal = leadership.follower_fetched(
+            replica_id, offset, log_start_offset, log.log_end_offset, log.high_watermark, now_ms, broker_epoch
+        )
+        if offset != former_end:
+            self._advance_high_watermark()
+        if log_start_offset != former_start:
+            self._on_progress(self.topic_partition)  # whoever deletes records waits for that
+        if proposal is not None:
+            self._replication.propose(self, proposal)
+
+    def shrink_isr(self) -> None:
+        """Propose to go on without followers that do not keep up."""
+        leadership, log = self.leadership, self.log
+        if leadership is None:
+            return
+        proposal = leadership.shrink(log.log_end_offset, self._replication.monotonic_ms())
+        if proposal is not None:
+            self._replication.propose(self, proposal)
+        else:
+            # A follower that was waited for without being in sync may have fallen behind.
+            self._advance_high_watermark()
+
+    def isr_confirmed(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
+        """The controller answered. False: too late, the answer counts for nothing."""
+        leadership = self.leadership
+        if leadership is None or not leadership.confirmed(proposal, isr, leader_epoch, partition_epoch):
+            return False
+        self.isr, self.partition_epoch = leadership.isr, leadership.partition_epoch
+        self._advance_high_watermark()
+        self._on_progress(self.topic_partition)  # too few may be in sync now (R12)
+        return True
+
+    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+        """The controller refused. True: ask again."""
+        leadership = self.leadership
+        return leadership is not None and leadership.refused(proposal, error)
+
+    # Following another leader
+
+    def append_as_follower(
+        self, records: Buffer, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append what the leader sent, and know what the leader knows. KafkaError: nothing of it was kept."""
+        log = self.log
+        info: AppendInfo | None = None
+        try:
+            if len(records):
+                info = log.append_as_follower(records, now_ms)
+                self._after_append(info, now_ms)
+            committed = min(leader_high_watermark, log.log_end_offset)
+            if committed > log.high_watermark:
+                log.high_watermark = committed
+                self._on_progress(self.topic_partition)
+            if leader_log_start_offset > log.log_start_offset:
+                log.advance_log_start(min(leader_log_start_offset, log.high_watermark))
+        except OSError as error:
+            raise self._failed(error) from error
+        return info
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """As follower, forget what the leader does not have. True: the checkpoints vouch for more than is left."""
+        log = self.log
+        vouched = log.recovery_point
+        try:
+            log.truncate_to(offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        return log.recovery_point < vouched
+
+    def start_anew_at(self, offset: int, now_ms: int) -> None:
+        """As follower: the leader has nothing of what is here, its log begins behind it."""
+        try:
+            self.log.truncate_fully_and_start_at(offset, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def delete_records(self, offset: int) -> int:
         """Forget all records below `offset` (-1: below the high watermark). Returns the new log start."""

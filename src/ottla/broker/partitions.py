@@ -1,6 +1,7 @@
 """All replicas on this broker, and the data directories they lie in.
 
-Owns the table of partitions and brings it in line with each cluster image. Never decides who leads: the image says so.
+Owns the table of partitions. Never decides who leads. A broker alone brings the table in line with each cluster image (`apply`);
+in a cluster the controller's orders do (`take_roles`, `remove`, `let_go`), and the image only tells names and settings (`show`).
 
 1. After `apply(image)` every replica that the image places here has a log, or is offline.
 2. A failed directory takes its own replicas offline and nothing else (F6, L06); the last one takes the broker with it.
@@ -10,11 +11,12 @@ Owns the table of partitions and brings it in line with each cluster image. Neve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
 from ottla.broker.partition import Partition
-from ottla.broker.role_changes import Role, role_changes
+from ottla.broker.replication import ALONE, Replication
+from ottla.broker.role_changes import Role, RoleChanges, role_changes
 from ottla.broker.topic_config import log_config_of, rules_of
 from ottla.cluster.image import ClusterImage, TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
@@ -40,10 +42,12 @@ class Partitions:
         data_dirs: Sequence[DataDir],
         clock: Clock,
         *,
-        on_progress: Callable[[TopicPartition], None],
+        on_progress: Callable[[Hashable], None],
         on_last_directory_failed: Callable[[str], None],
         on_settings: Callable[[BrokerSettings], None],
         failed_paths: Sequence[str] = (),
+        replication: Replication = ALONE,
+        on_directory_failed: Callable[[DataDir], None] | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._static_settings = settings
@@ -55,10 +59,12 @@ class Partitions:
         self._on_progress = on_progress
         self._on_last_directory_failed = on_last_directory_failed
         self._on_settings = on_settings
+        self._replication = replication
+        self._on_directory_failed = on_directory_failed
         self._image: ClusterImage | None = None
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._doomed: list[tuple[int, str]] = []
-        """(when, directory) of deleted replicas."""
+        """(when, by the monotonic clock; directory) of deleted replicas."""
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
         """Logs that `prepare` made and `apply` has not taken yet."""
         self._missing: set[TopicPartition] = set()
@@ -125,12 +131,17 @@ class Partitions:
 
     async def prepare(self, image: ClusterImage, workers: Workers) -> None:
         """Make the logs that `apply` of this image will need: in a worker, since a topic may have thousands of partitions."""
+        first = self._image is None
+        await self.prepare_roles(role_changes(self._image, image, self._broker_id).taken, workers, may_be_elsewhere=first)
+
+    async def prepare_roles(self, roles: Iterable[Role], workers: Workers, *, may_be_elsewhere: bool) -> None:
+        """As `prepare`, for `take_roles`. `may_be_elsewhere`: replicas that are not new, a directory that is offline may hold them."""
         self._resolved.clear()
         wanted: dict[DataDir, list[Role]] = {}
         counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
-        for role in role_changes(self._image, image, self._broker_id).taken:
+        for role in roles:
             key = role.topic_partition
-            if key in self._by_key or not counts or self._may_lie_elsewhere(key):
+            if key in self._by_key or not counts or key in self._missing or (may_be_elsewhere and self.offline_paths()):
                 continue
             if any(key in data_dir.logs for data_dir in self._data_dirs):
                 continue
@@ -152,29 +163,53 @@ class Partitions:
     def apply(self, image: ClusterImage) -> None:
         changes = role_changes(self._image, image, self._broker_id)
         first, self._image = self._image is None, image
+        self._follow_settings(changes)
+        for key in changes.removed:
+            self.remove(key)
+        for topic in changes.reconfigured:
+            self._configure(topic.name)
+        for role in changes.taken:
+            self._take_role(role, first=first)
+        self._prepared.clear()
+        if first and self._missing:
+            logger.error("%d replicas are offline with the data directories they lie in", len(self._missing))
+
+    def show(self, image: ClusterImage) -> None:
+        """In a cluster: names and settings are these now. Roles come by `take_roles`."""
+        changes = role_changes(self._image, image, self._broker_id)
+        self._image = image
+        self._follow_settings(changes)
+        for topic in changes.reconfigured:
+            self._configure(topic.name)
+
+    def take_roles(self, roles: Sequence[Role], *, may_be_elsewhere: bool) -> list[Partition | None]:
+        """Become what the controller orders; `prepare_roles` came before. None: the replica's directory is offline."""
+        self._resolved.clear()
+        taken = [self._take_role(role, first=may_be_elsewhere) for role in roles]
+        self._prepared.clear()
+        return taken
+
+    def _take_role(self, role: Role, *, first: bool) -> Partition | None:
+        partition = self._by_key.get(role.topic_partition)
+        if partition is None:
+            partition = self._create(role, first=first)
+        if partition is None:
+            return None
+        try:
+            partition.take_role(role.partition)
+        except OSError as error:
+            self.directory_failed(partition.data_dir, error)
+        return None if partition.is_offline else partition
+
+    def _follow_settings(self, changes: RoleChanges) -> None:
         self._resolved.clear()
         if changes.settings_changed:
-            own, default = image.dynamic_config(self._broker_id)
+            assert self._image is not None
+            own, default = self._image.dynamic_config(self._broker_id)
             self._settings = self._static_settings.with_dynamic(own, default)
             self._on_settings(self._settings)
             for name in {partition.topic_partition.topic for partition in self}:
                 self._configure(name)
-        for key in changes.removed:
-            self._remove(key)
-        for topic in changes.reconfigured:
-            self._configure(topic.name)
-        for role in changes.taken:
-            partition = self._by_key.get(role.topic_partition)
-            if partition is None:
-                partition = self._create(role, first=first)
-            if partition is not None:
-                try:
-                    partition.take_role(role.partition)
-                except OSError as error:
-                    self.directory_failed(partition.data_dir, error)
-        self._prepared.clear()
-        if first and self._missing:
-            logger.error("%d replicas are offline with the data directories they lie in", len(self._missing))
 
     def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int]:
         """What a topic's settings mean for its logs, worked out once for all its partitions."""
@@ -185,12 +220,9 @@ class Partitions:
             self._resolved[topic.topic_id] = found
         return found
 
-    def _may_lie_elsewhere(self, key: TopicPartition) -> bool:
-        """The replica is older than this broker's start, and a directory that might hold it is offline. A new, empty log in its
-        place would be taken for it."""
-        return key in self._missing or (self._image is None and bool(self.offline_paths()))
-
     def _create(self, role: Role, *, first: bool) -> Partition | None:
+        """`first`: the replica may be older than this broker's start, and lie in a directory that is offline. A new, empty log in
+        its place would be taken for it."""
         key, topic_id = role.topic_partition, role.topic.topic_id
         config, rules, min_insync_replicas = self._resolve(role.topic)
         while True:
@@ -222,6 +254,7 @@ class Partitions:
             self._on_progress,
             self.directory_failed,
             self.flush_requested,
+            self._replication,
         )
         self._by_key[key] = partition
         return partition
@@ -289,11 +322,24 @@ class Partitions:
             partition = self._by_key.get((name, index))
             if partition is not None:
                 partition.log.config = config
-                partition.rules = rules
-                partition.min_insync_replicas = settings.int("min.insync.replicas")
+                partition.configure(rules, settings.int("min.insync.replicas"))
 
-    def _remove(self, key: TopicPartition) -> None:
+    def let_go(self, key: TopicPartition) -> Partition | None:
+        """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""
+        partition = self._by_key.pop(key, None)
+        if partition is not None:
+            self.flush_requested.pop(partition, None)
+            partition.stand_down()
+        return partition
+
+    def remove(self, key: TopicPartition) -> None:
+        """Delete a replica."""
         self._missing.discard(key)
+        if key not in self._by_key:
+            for data_dir in self.online_dirs():
+                log = data_dir.logs.get(key)
+                if log is not None and not log.closed:
+                    self._remove_leftover(data_dir, log)  # it was let go before
         partition = self._by_key.pop(key, None)
         if partition is None:
             return
@@ -308,7 +354,7 @@ class Partitions:
 
     def doom(self, path: str, log: Log) -> None:
         """A directory that is nobody's any more: to be removed after `file.delete.delay.ms`."""
-        self._doomed.append((self._clock.now_ms() + log.config.file_delete_delay_ms, path))
+        self._doomed.append((int(self._clock.monotonic() * 1000) + log.config.file_delete_delay_ms, path))
 
     def take_doomed(self, now_ms: int) -> list[str]:
         """Directories of deleted replicas whose time has come."""
@@ -345,6 +391,8 @@ class Partitions:
         logger.error("data directory %s is offline with %d replicas: %s", data_dir.path, len(lost), error)
         for partition in lost:
             partition.go_offline()
+        if self._on_directory_failed is not None:
+            self._on_directory_failed(data_dir)
         if not self.online_dirs():
             self._on_last_directory_failed(f"all data directories are offline; the last one, {data_dir.path}, failed: {error}")
 

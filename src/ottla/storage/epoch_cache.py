@@ -76,6 +76,11 @@ class EpochCache:
         slot = bisect_right(self._starts, offset) - 1
         return self._epochs[slot] if slot >= 0 else NO_LEADER_EPOCH
 
+    def start_of(self, epoch: int, otherwise: int) -> int:
+        """Where an epoch began, `otherwise` if it is not known."""
+        slot = bisect_right(self._epochs, epoch) - 1
+        return self._starts[slot] if slot >= 0 and self._epochs[slot] == epoch else otherwise
+
     def truncate_end(self, end_offset: int) -> None:
         """The log ends here now: epochs that began at or beyond it never were."""
         if self._starts and self._starts[-1] >= end_offset:
