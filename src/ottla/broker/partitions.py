@@ -135,7 +135,7 @@ class Partitions:
         await self.prepare_roles(role_changes(self._image, image, self._broker_id).taken, workers, may_be_elsewhere=first)
 
     async def prepare_roles(self, roles: Iterable[Role], workers: Workers, *, may_be_elsewhere: bool) -> None:
-        """As `prepare`, for `take_roles`. `may_be_elsewhere`: replicas that are not new, a directory that is offline may hold them."""
+        """As `prepare`, for `take_roles`. `may_be_elsewhere`: a directory that is offline may hold them, they are not new."""
         self._resolved.clear()
         wanted: dict[DataDir, list[Role]] = {}
         counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
