@@ -25,6 +25,7 @@ from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
+from ottla.runtime.clock import SystemClock
 from ottla.runtime.loop import real_world, run
 
 
@@ -177,6 +178,20 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(ground: G
         client = await ground.client(broker)
         assert await end_of(client) == (0, 0)
         client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_a_clock_that_is_set_removes_no_files_before_their_delay(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, file_delete_delay_ms="3000000")
+        await broker.controller.delete_topics(["t"])
+        monkeypatch.setattr(SystemClock, "now_ms", lambda self: time.time_ns() // 1_000_000 + 3_600_000)
+        await broker.housekeeping._remove()
+        assert list((ground.path / "data").glob("t-0.*-delete"))
         await broker.stop()
 
     ground.play(main)

@@ -190,7 +190,7 @@ class FetchRead:
                 current_key = key
                 topics.append(current)
             current.partitions.append(data)
-        error, session_id = context.finish(self._broker.world.clock.now_ms())
+        error, session_id = context.finish(int(self._broker.world.clock.monotonic() * 1000))
         if error:
             return FetchResponse(error_code=error, session_id=session_id)
         return FetchResponse(session_id=session_id, responses=topics)

@@ -116,7 +116,7 @@ class Housekeeping:
     async def _remove(self) -> None:
         """Files of removed segments and directories of deleted partitions, when their delay is over."""
         broker = self._broker
-        now_ms = broker.world.clock.now_ms()
+        now_ms = int(broker.world.clock.monotonic() * 1000)
         disk = broker.world.disk
         for partition in broker.partitions.online():
             paths = partition.log.take_deleted(now_ms)

@@ -35,7 +35,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         _forgotten(request),
         uses_topic_ids=version >= _TOPIC_IDS_FROM,
         privileged=replica_id >= 0,
-        now_ms=broker.world.clock.now_ms(),
+        now_ms=int(broker.world.clock.monotonic() * 1000),
     )
     if session.error:
         return FetchResponse(error_code=session.error)
