@@ -82,7 +82,7 @@ def test_a_mistake_in_the_toml_has_its_line(tmp_path: Path, text: str, line: int
 
 def test_what_would_break_exactly_once_is_refused(tmp_path: Path) -> None:
     """F79: a speculative copy of a task would write the same records a second time."""
-    with pytest.raises(PipelineError, match="spark.speculation=true: two copies"):
+    with pytest.raises(PipelineError, match=r"spark\.speculation=true: two copies"):
         project.override(project.read(given(tmp_path, None)), conf={"spark.speculation": "true"})
 
 

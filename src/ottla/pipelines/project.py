@@ -96,7 +96,7 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
     def place(key: str) -> Place:
         pattern = re.compile(rf"^\s*\[?[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
         lines = [number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)]
-        return Place(str(toml), lines[0] if lines else 1)
+        return Place(str(toml), lines[-1] if lines else 1)
 
     def section(name: str, within: dict[str, Any]) -> dict[str, Any]:
         found = within.pop(name, {})
