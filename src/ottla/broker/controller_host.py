@@ -270,10 +270,8 @@ class ControllerHost:
             node = await self._store.get(znodes.topic_path(topic.name))
             assert node is not None
             if znodes.decode_topic(topic.name, node.data).topic_id is None:
-                replicas = [partition.replicas for partition in topic.partitions]
-                changes.append(
-                    SetData(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, replicas), node.version)
-                )
+                data = znodes.encode_topic(topic.topic_id, topic.partitions)
+                changes.append(SetData(znodes.topic_path(topic.name), data, node.version))
             if await self._store.get(znodes.topic_config_path(topic.name)) is None:
                 changes.append(Create(znodes.topic_config_path(topic.name), znodes.encode_config({})))
             if any(partition.partition_epoch < 0 for partition in topic.partitions):

@@ -26,6 +26,14 @@ class PartitionImage:
     replicas: tuple[int, ...]
     partition_epoch: int = 0
     """The version of the partition's state node: what a change of the in-sync replicas is compared with."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings; among `replicas` already."""
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment takes away; among `replicas` still."""
+    recovering: bool = False
+    """The leader came from outside the in-sync replicas and has not yet said that it is done with what follows from that."""
+    offline: tuple[int, ...] = ()
+    """Replicas whose data directory failed although their broker runs. Known to the controller, not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,8 @@ class ClusterImage:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic settings by broker id as text; "" holds those of every broker."""
+    shutting_down: frozenset[int] = frozenset()
+    """Brokers that asked the controller to let them go, and are still here."""
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)

@@ -138,7 +138,7 @@ def create_changes(topic: TopicImage, controller_epoch: int) -> list[Change]:
         Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)),
         Create(
             znodes.topic_path(topic.name),
-            znodes.encode_topic(topic.topic_id, [partition.replicas for partition in topic.partitions]),
+            znodes.encode_topic(topic.topic_id, topic.partitions),
         ),
         Create(znodes.partitions_path(topic.name)),
     ]
@@ -207,7 +207,7 @@ def grow_changes(before: TopicImage, after: TopicImage, controller_epoch: int) -
     changes: list[Change] = [
         SetData(
             znodes.topic_path(after.name),
-            znodes.encode_topic(after.topic_id, [partition.replicas for partition in after.partitions]),
+            znodes.encode_topic(after.topic_id, after.partitions),
         )
     ]
     return changes + _partition_changes(after, len(before.partitions), controller_epoch)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.cluster.endpoint import Endpoint
@@ -25,6 +25,11 @@ BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
+CONFIG_CHANGES: Final = "/config/changes"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ADOPTED: Final = "/ottla/adopted"
 """Ottla's own mark: the data directories were looked through for the topics of a former Apache Kafka."""
@@ -32,7 +37,7 @@ DEFAULT_ENTITY: Final = "<default>"
 
 BASE_PATHS: Final = (
     "/admin",
-    "/admin/delete_topics",
+    DELETE_TOPICS,
     "/brokers",
     BROKER_IDS,
     BROKER_SEQUENCE,
@@ -40,7 +45,7 @@ BASE_PATHS: Final = (
     "/cluster",
     "/config",
     CONFIG_BROKERS,
-    "/config/changes",
+    CONFIG_CHANGES,
     "/config/clients",
     "/config/ips",
     CONFIG_TOPICS,
@@ -48,7 +53,7 @@ BASE_PATHS: Final = (
     "/consumers",
     "/isr_change_notification",
     PRODUCER_ID_BLOCK,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
     "/ottla",
 )
 """What a first start creates, parents before children."""
@@ -137,15 +142,19 @@ def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
 class TopicNode:
     topic_id: bytes | None
     replicas: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By partition; only those that a reassignment moves."""
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def encode_topic(topic_id: bytes, replicas: Sequence[Sequence[int]]) -> bytes:
+def encode_topic(topic_id: bytes, partitions: Sequence[PartitionImage]) -> bytes:
+    moving = [(str(number), partition) for number, partition in enumerate(partitions) if partition.adding or partition.removing]
     return _encode(
         {
             "version": 3,
-            "partitions": {str(partition): list(brokers) for partition, brokers in enumerate(replicas)},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": {str(number): list(partition.replicas) for number, partition in enumerate(partitions)},
+            "adding_replicas": {number: list(partition.adding) for number, partition in moving if partition.adding},
+            "removing_replicas": {number: list(partition.removing) for number, partition in moving if partition.removing},
             "topic_id": uuid_text(topic_id),
         }
     )
@@ -155,29 +164,45 @@ def decode_topic(topic: str, data: bytes) -> TopicNode:
     path = topic_path(topic)
     fields = _decode(path, data)
     try:
-        replicas = {int(partition): tuple(brokers) for partition, brokers in fields["partitions"].items()}
         topic_id = fields.get("topic_id")
-        return TopicNode(uuid_bytes(topic_id) if topic_id else None, replicas)
+        return TopicNode(
+            uuid_bytes(topic_id) if topic_id else None,
+            _by_partition(fields["partitions"]),
+            _by_partition(fields.get("adding_replicas") or {}),
+            _by_partition(fields.get("removing_replicas") or {}),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
+def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(partition): tuple(brokers) for partition, brokers in fields.items()}
+
+
 def encode_partition_state(partition: PartitionImage, controller_epoch: int) -> bytes:
-    return _encode(
-        {
-            "version": 1,
-            "leader": partition.leader,
-            "leader_epoch": partition.leader_epoch,
-            "controller_epoch": controller_epoch,
-            "isr": list(partition.isr),
-        }
-    )
+    fields: dict[str, object] = {
+        "version": 1,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "controller_epoch": controller_epoch,
+        "isr": list(partition.isr),
+    }
+    if partition.recovering:
+        fields["leader_recovery_state"] = 1
+    return _encode(fields)
 
 
 def decode_partition_state(path: str, data: bytes, replicas: tuple[int, ...], version: int) -> PartitionImage:
     fields = _decode(path, data)
     try:
-        return PartitionImage(int(fields["leader"]), int(fields["leader_epoch"]), tuple(fields["isr"]), replicas, version)
+        return PartitionImage(
+            int(fields["leader"]),
+            int(fields["leader_epoch"]),
+            tuple(fields["isr"]),
+            replicas,
+            version,
+            recovering=bool(fields.get("leader_recovery_state", 0)),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
@@ -192,6 +217,51 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     if not isinstance(config, dict):
         raise StoreError(f"{path} cannot be understood: it has no config")
     return {str(name): str(value) for name, value in config.items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """A notice that the settings of `topics/T`, `brokers/1` … changed."""
+    return _encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes) -> str | None:
+    """The entity path; None for a notice that cannot be understood, which nobody can act on."""
+    try:
+        fields = _decode(CONFIG_CHANGES, data)
+        if fields.get("version") == 1:
+            return f"{fields['entity_type']}/{fields['entity_name']}"
+        return str(fields["entity_path"])
+    except (StoreError, KeyError):
+        return None
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def decode_log_dir_event(data: bytes) -> int | None:
+    """The broker with the failed directory."""
+    try:
+        return int(_decode(LOG_DIR_EVENTS, data)["broker"])
+    except (StoreError, KeyError, TypeError, ValueError):
+        return None
+
+
+def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The old way to ask for a reassignment: (topic, partition) -> replicas. Empty where it cannot be understood."""
+    try:
+        partitions = _decode(REASSIGN_PARTITIONS, data)["partitions"]
+        return {(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"])) for each in partitions}
+    except (StoreError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
+    """The old way to ask for preferred leaders."""
+    try:
+        return [(str(each["topic"]), int(each["partition"])) for each in _decode(PREFERRED_ELECTION, data)["partitions"]]
+    except (StoreError, KeyError, TypeError, ValueError):
+        return []
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:

@@ -5,8 +5,8 @@ out what became of a change whose answer was lost.
 Never: knows what the nodes mean; lets kazoo retry a change by itself.
 
 1. Everything the caller sees happens on the event loop that called `open`.
-2. A watch is set again before its callback is called, and all of them are set and called after every reconnect: who reads the tree
-   in the callback misses nothing.
+2. A watch is set again before its callback is called, and all of them are set and called after every reconnect: who reads the
+   tree in the callback misses nothing.
 3. `multi` fails with StoreUnavailable only when the session is over or the store is closed. A lost connection is waited out; then
    the tree tells whether the change was made, and if not it is made again.
 """

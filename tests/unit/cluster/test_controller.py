@@ -21,6 +21,7 @@ from ottla.cluster.requests import (
     ResourceType,
 )
 from ottla.cluster.settings import BrokerSettings
+from ottla.cluster.topic_changes import first_state
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Check, Create, SetData
 from ottla.sim.machine import SeededRandom
@@ -57,7 +58,7 @@ def test_a_new_topic_is_written_under_the_controllers_epoch() -> None:
     assert decision.changes == [
         Check("/controller_epoch", 6),
         Create("/config/topics/t", b'{"version":1,"config":{"retention.ms":"5"}}'),
-        Create("/brokers/topics/t", znodes.encode_topic(topic.topic_id, [(1,)])),
+        Create("/brokers/topics/t", znodes.encode_topic(topic.topic_id, [first_state((1,))])),
         Create("/brokers/topics/t/partitions"),
         Create("/brokers/topics/t/partitions/0"),
         Create(
@@ -218,7 +219,7 @@ def test_f2_partitions_only_grow() -> None:
     assert len(topic.partitions) == 4
     assert topic.partitions[:2] == before.partitions
     assert topic.topic_id == before.topic_id
-    assert decision.changes[1] == SetData("/brokers/topics/t", znodes.encode_topic(topic.topic_id, [(1,)] * 4))
+    assert decision.changes[1] == SetData("/brokers/topics/t", znodes.encode_topic(topic.topic_id, [first_state((1,))] * 4))
     assert [change.path for change in decision.changes[2:]] == [
         "/brokers/topics/t/partitions/2",
         "/brokers/topics/t/partitions/2/state",

@@ -9,6 +9,7 @@ import pytest
 from ottla.cluster import znodes
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, PartitionImage
+from ottla.cluster.topic_changes import first_state
 from ottla.cluster.uuids import new_uuid, uuid_bytes, uuid_text
 from ottla.ports import StoreError
 
@@ -22,7 +23,7 @@ def test_the_json_is_byte_for_byte_kafkas() -> None:
         == b'{"version":1,"leader":1,"leader_epoch":5,"controller_epoch":7,"isr":[1,2]}'
     )
     assert (
-        znodes.encode_topic(bytes(range(16)), [(1, 2, 3), (2, 3, 1)])
+        znodes.encode_topic(bytes(range(16)), [first_state((1, 2, 3)), first_state((2, 3, 1))])
         == b'{"version":3,"partitions":{"0":[1,2,3],"1":[2,3,1]},"adding_replicas":{},"removing_replicas":{},'
         b'"topic_id":"AAECAwQFBgcICQoLDA0ODw"}'
     )
@@ -39,7 +40,7 @@ def test_what_is_written_is_read() -> None:
     endpoints = (Endpoint("A", "::1", 1), Endpoint("B", "h", 2, "SSL"))
     broker = BrokerImage(4, 77, None, endpoints)
     assert znodes.decode_broker(4, znodes.encode_broker(broker, 0), 77) == broker
-    node = znodes.decode_topic("t", znodes.encode_topic(bytes(range(16)), [(1,), (2,)]))
+    node = znodes.decode_topic("t", znodes.encode_topic(bytes(range(16)), [first_state((1,)), first_state((2,))]))
     assert (node.topic_id, node.replicas) == (bytes(range(16)), {0: (1,), 1: (2,)})
     state = PartitionImage(1, 5, (1, 2), (1, 2, 3), 9)
     assert znodes.decode_partition_state("/p", znodes.encode_partition_state(state, 7), (1, 2, 3), 9) == state
@@ -89,4 +90,4 @@ def test_ids_as_text() -> None:
     assert len(uuid_text(uuid)) == 22
     with pytest.raises(ValueError, match="22 characters"):
         uuid_bytes("short")
-    assert json.loads(znodes.encode_topic(uuid, [(1,)]))["topic_id"] == uuid_text(uuid)
+    assert json.loads(znodes.encode_topic(uuid, [first_state((1,))]))["topic_id"] == uuid_text(uuid)
