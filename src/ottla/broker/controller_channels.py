@@ -1,0 +1,109 @@
+"""The controller's orders on their way: one ordered queue for each broker (F61).
+
+Owns: who has been told what. Never decides what to tell.
+
+1. A broker gets its orders in the order they were given, one at a time: the next is sent when the one before was answered.
+2. An order is repeated until it is answered, the broker is gone (or in a new life), or the controller resigns. Performing an order
+   twice does no harm: epochs tell the second one apart.
+3. The controller's own broker is told by a direct call, in the same order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from ottla.broker.inter_broker import PeerUnavailable
+from ottla.cluster.image import BrokerImage
+from ottla.cluster.orders import VERSIONS, BrokerOrders
+from ottla.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S: Final = 0.1
+
+Send = Callable[[BrokerImage, str, int, object], Awaitable[Any]]
+"""Sends (api name, version, request) to a broker and gives its response; PeerUnavailable if there is none."""
+Answered = Callable[[BrokerImage, str, Any, Any], None]
+
+
+class _Channel:
+    """One life of one broker."""
+
+    def __init__(self, broker: BrokerImage, send: Send, on_answer: Answered) -> None:
+        self.broker = broker
+        self._send = send
+        self._on_answer = on_answer
+        self._queue: deque[tuple[str, object, asyncio.Future[None] | None]] = deque()
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, orders: BrokerOrders) -> asyncio.Future[None]:
+        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        requests = orders.requests()
+        for index, (name, request) in enumerate(requests):
+            self._queue.append((name, request, delivered if index == len(requests) - 1 else None))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return delivered
+
+    async def _run(self) -> None:
+        while self._queue:
+            name, request, delivered = self._queue[0]
+            try:
+                response = await self._send(self.broker, name, VERSIONS[name], request)
+            except PeerUnavailable as error:
+                logger.debug("order %s to broker %d: %s", name, self.broker.id, error)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            except Exception:
+                logger.exception("order %s to broker %d failed", name, self.broker.id)
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            self._queue.popleft()
+            if response.error_code != ErrorCode.NONE:
+                logger.warning("broker %d refuses %s: %s", self.broker.id, name, ErrorCode(response.error_code).name)
+            self._on_answer(self.broker, name, request, response)
+            if delivered is not None and not delivered.done():
+                delivered.set_result(None)
+        self._task = None
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        for _, _, delivered in self._queue:
+            if delivered is not None and not delivered.done():
+                delivered.cancel()
+        self._queue.clear()
+
+
+class ControllerChannels:
+    def __init__(self, send: Send, on_answer: Answered) -> None:
+        self._send = send
+        self._on_answer = on_answer
+        self._channels: dict[int, _Channel] = {}
+
+    def give(self, orders: Iterable[BrokerOrders]) -> dict[int, asyncio.Future[None]]:
+        """Put the orders on their way. For each broker, a future that is done when it has answered them all."""
+        delivered: dict[int, asyncio.Future[None]] = {}
+        for each in orders:
+            channel = self._channels.get(each.broker.id)
+            if channel is None or channel.broker.epoch != each.broker.epoch:
+                if channel is not None:
+                    channel.close()
+                channel = self._channels[each.broker.id] = _Channel(each.broker, self._send, self._on_answer)
+            delivered[each.broker.id] = channel.put(each)
+        return delivered
+
+    def forget(self, broker_id: int) -> None:
+        """The broker is gone: nothing reaches it any more."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is not None:
+            channel.close()
+
+    def close(self) -> None:
+        """The controller resigns: whatever is under way stays so."""
+        for broker_id in list(self._channels):
+            self.forget(broker_id)

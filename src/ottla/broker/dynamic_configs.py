@@ -1,0 +1,183 @@
+"""Settings of topics and brokers as the metadata tree has them, on every broker of a cluster.
+
+Owns: this broker's view of /config/topics and /config/brokers, and writing there. Whoever changes settings, be it another broker
+or Kafka's own tool on ZooKeeper, leaves a notice under /config/changes; every broker reads the settings the notice names, all
+over again. Never: decides whether a change is allowed (`cluster.config_changes`).
+
+1. A change and its notice are one write.
+2. After a reconnect everything is read again: notices may have come and gone meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from ottla.broker.tree import broker_configs, each, stored_configs, topic_config
+from ottla.cluster import znodes
+from ottla.cluster.config_changes import config_change, plan_config
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.requests import ConfigAlteration, ResourceType
+from ottla.cluster.settings import BrokerSettings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Change, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
+
+logger = logging.getLogger(__name__)
+
+_PREFIX: Final = "config_change_"
+_NOTICES_KEPT: Final = 1000
+"""Older notices are removed by whoever sees them, beyond so many: a broker that was away reads everything anyway."""
+
+
+class DynamicConfigs:
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        on_topics: Callable[[dict[str, dict[str, str]]], None],
+        on_brokers: Callable[[dict[str, dict[str, str]]], None],
+    ) -> None:
+        """`on_topics` is called with the settings of topics that changed, `on_brokers` with those of all brokers."""
+        self.topics: dict[str, dict[str, str]] = {}
+        self.brokers: dict[str, dict[str, str]] = {}
+        self._store = store
+        self._on_topics = on_topics
+        self._on_brokers = on_brokers
+        self._seen = -1
+        self._look = asyncio.Event()
+        self._all = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
+        stored = await stored_configs(self._store)
+        self.topics, self.brokers = stored.topics, stored.brokers
+        self._store.watch(znodes.CONFIG_CHANGES, lambda _: self._look.set())
+        self._store.on_session(self._session_changed)
+        self._look.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def refresh(self, topics: Iterable[str]) -> None:
+        """Read the settings of these topics again: of new ones, nobody sends a notice."""
+        names = list(topics)
+        configs = await each(names, lambda name: topic_config(self._store, name))
+        self.topics.update(zip(names, configs, strict=True))
+
+    def _session_changed(self, event: SessionEvent) -> None:
+        if event is SessionEvent.CONNECTED:
+            self._all = True
+            self._look.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            try:
+                if self._all:
+                    self._all = False
+                    await self._read_all()
+                else:
+                    await self._read_notices()
+            except StoreError as error:
+                logger.warning("settings could not be read: %s", error)
+                self._all = True
+            except Exception:
+                logger.exception("settings could not be taken over")
+
+    async def _read_all(self) -> None:
+        self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
+        stored = await stored_configs(self._store)
+        changed = {name: config for name, config in stored.topics.items() if self.topics.get(name) != config}
+        self.topics = stored.topics
+        if changed:
+            self._on_topics(changed)
+        if stored.brokers != self.brokers:
+            self.brokers = stored.brokers
+            self._on_brokers(self.brokers)
+
+    async def _read_notices(self) -> None:
+        names = sorted(await self._store.children(znodes.CONFIG_CHANGES), key=_number)
+        fresh = [name for name in names if _number(name) > self._seen]
+        if fresh:
+            nodes = await each([f"{znodes.CONFIG_CHANGES}/{name}" for name in fresh], self._store.get)
+            entities = {znodes.decode_config_change(node.data) for node in nodes if node is not None}
+            await self._read_entities([entity for entity in entities if entity is not None])
+            self._seen = _number(fresh[-1])
+        if len(names) > 2 * _NOTICES_KEPT:
+            await each(names[:-_NOTICES_KEPT], self._remove_notice)
+
+    async def _remove_notice(self, name: str) -> None:
+        try:
+            await self._store.multi([Delete(f"{znodes.CONFIG_CHANGES}/{name}")])
+        except NoNode:
+            return
+
+    async def _read_entities(self, entities: Iterable[str]) -> None:
+        topics: list[str] = []
+        brokers = False
+        for entity in entities:
+            kind, _, name = entity.partition("/")
+            if kind == "topics":
+                topics.append(name)
+            elif kind == "brokers":
+                brokers = True
+        if topics:
+            await self.refresh(topics)
+            self._on_topics({name: self.topics[name] for name in topics})
+        if brokers:
+            self.brokers = await broker_configs(self._store)
+            self._on_brokers(self.brokers)
+
+    # Changing
+
+    async def alter(
+        self, image: ClusterImage, settings: BrokerSettings, asked: Sequence[ConfigAlteration], *, validate_only: bool
+    ) -> list[KafkaError | None]:
+        """For each resource, in order: None if its settings are written, or a KafkaError."""
+        outcomes: list[KafkaError | None] = []
+        seen: set[tuple[int, str]] = set()
+        for alteration in asked:
+            key = alteration.resource_type, alteration.resource_name
+            try:
+                if key in seen:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource may stand in the request only once")
+                seen.add(key)
+                config = plan_config(image, settings, alteration)
+                if not validate_only:
+                    await self._write(image, alteration, config)
+            except KafkaError as error:
+                outcomes.append(error)
+            except StoreError as error:
+                logger.error("settings could not be written: %s", error)
+                outcomes.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the settings could not be written"))
+            else:
+                outcomes.append(None)
+        return outcomes
+
+    async def _write(self, image: ClusterImage, alteration: ConfigAlteration, config: dict[str, str]) -> None:
+        change = config_change(image, alteration, config)
+        is_topic = alteration.resource_type == ResourceType.TOPIC
+        entity = f"topics/{alteration.resource_name}" if is_topic else f"brokers/{alteration.resource_name or znodes.DEFAULT_ENTITY}"
+        notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
+        try:
+            await self._store.multi([change, notice])
+        except (NoNode, NodeExists):
+            assert isinstance(change, (Create, SetData))
+            other: Change = (
+                Create(change.path, change.data) if isinstance(change, SetData) else SetData(change.path, change.data)
+            )
+            await self._store.multi([other, notice])
+        # Here the settings hold when the reply goes out, whenever the notice comes.
+        await self._read_entities([entity])
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix(_PREFIX)
+    return int(digits) if digits.isdigit() else -1

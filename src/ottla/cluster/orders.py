@@ -1,0 +1,277 @@
+"""From one image of the cluster to the next: what the controller has to tell each broker (F61).
+
+Pure: compares two images and builds the requests of Kafka's inter-broker protocol. Topics that the two images share are not
+looked at, and what all brokers are told is built once.
+
+1. A broker that is new (or back in a new life, with another epoch) is told everything: its replicas, and the whole cluster.
+2. Others are told what changed: LeaderAndIsr goes to the replicas of a partition whose leader epoch changed, UpdateMetadata to
+   everybody, StopReplica to those who are no replica any more.
+3. Every order carries the epoch of the broker's life it is meant for (KIP-380).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.tree_changes import changed_topics
+from ottla.protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+VERSIONS: Final = {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}
+"""What Kafka 3.9 speaks between its brokers on ZooKeeper."""
+
+DELETED: Final = -2
+"""Leader and leader epoch of a partition whose topic is being deleted."""
+_SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+@dataclass(slots=True)
+class BrokerOrders:
+    """What one broker is told, in this order."""
+
+    broker: BrokerImage
+    leader_and_isr: LeaderAndIsrRequest | None = None
+    update_metadata: UpdateMetadataRequest | None = None
+    stop_replica: StopReplicaRequest | None = None
+
+    def requests(self) -> list[tuple[str, object]]:
+        named = (
+            ("leader_and_isr", self.leader_and_isr),
+            ("update_metadata", self.update_metadata),
+            ("stop_replica", self.stop_replica),
+        )
+        return [(name, request) for name, request in named if request is not None]
+
+
+@dataclass(slots=True)
+class _Told:
+    """The content of one broker's orders, by topic."""
+
+    leader_and_isr: dict[str, LeaderAndIsrTopicState] = field(default_factory=dict)
+    leaders: set[int] = field(default_factory=set)
+    stop_replica: dict[str, StopReplicaTopicState] = field(default_factory=dict)
+
+
+def orders_between(
+    before: ClusterImage,
+    after: ClusterImage,
+    *,
+    controller_epoch: int,
+    listener: str,
+    created: Collection[tuple[str, int]] = (),
+) -> list[BrokerOrders]:
+    """`listener`: the name of the one between brokers. `created`: partitions that are new although the former image may have none
+    of anything (a take-over)."""
+    newcomers = {
+        broker.id
+        for broker in after.brokers.values()
+        if broker.id not in before.brokers or before.brokers[broker.id].epoch != broker.epoch
+    }
+    told: dict[int, _Told] = {broker: _Told() for broker in after.brokers}
+    changed: list[UpdateMetadataTopicState] = []
+    for topic in changed_topics(before, after):
+        former = before.topics.get(topic.name)
+        # Deleting and creating are two steps: an order to delete must never follow one to create under the same name.
+        assert former is None or former.topic_id == topic.topic_id, topic.name
+        states = _tell_changes(former, topic, after, told, newcomers, created, controller_epoch, blank=not before.brokers)
+        if states:
+            changed.append(UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id, partition_states=states))
+    if before.topics is not after.topics:
+        for name, former in before.topics.items():
+            if name not in after.topics:
+                _tell_removed(former, told)
+                changed.append(_deleted(former, controller_epoch))
+    everything: list[UpdateMetadataTopicState] = []
+    if newcomers:
+        everything = [_whole(topic, after, controller_epoch) for topic in after.topics.values()]
+        for topic in after.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                for replica in partition.replicas:
+                    if replica in newcomers:
+                        is_new = (topic.name, number) in created
+                        _tell(told[replica], topic, number, partition, controller_epoch, is_new=is_new)
+    brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
+    live = [_live(broker) for broker in after.brokers.values()]
+    found: list[BrokerOrders] = []
+    for broker in after.brokers.values():
+        orders = BrokerOrders(broker)
+        content = told[broker.id]
+        if content.leader_and_isr:
+            orders.leader_and_isr = LeaderAndIsrRequest(
+                controller_id=after.controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker.epoch,
+                topic_states=list(content.leader_and_isr.values()),
+                live_leaders=_live_leaders(content.leaders, after, listener),
+            )
+        topics = everything if broker.id in newcomers else changed
+        if topics or brokers_changed or broker.id in newcomers:
+            orders.update_metadata = UpdateMetadataRequest(
+                controller_id=after.controller_id,
+                controller_epoch=controller_epoch,
+                broker_epoch=broker.epoch,
+                topic_states=topics,
+                live_brokers=live,
+            )
+        if content.stop_replica:
+            orders.stop_replica = stop_replica(after, broker, controller_epoch, content.stop_replica.values())
+        if orders.requests():
+            found.append(orders)
+    return found
+
+
+def stop_replica(
+    image: ClusterImage, broker: BrokerImage, controller_epoch: int, topics: Iterable[StopReplicaTopicState]
+) -> StopReplicaRequest:
+    return StopReplicaRequest(
+        controller_id=image.controller_id,
+        controller_epoch=controller_epoch,
+        broker_epoch=broker.epoch,
+        topic_states=list(topics),
+    )
+
+
+def _tell_changes(
+    former: TopicImage | None,
+    topic: TopicImage,
+    after: ClusterImage,
+    told: dict[int, _Told],
+    newcomers: set[int],
+    created: Collection[tuple[str, int]],
+    controller_epoch: int,
+    *,
+    blank: bool,
+) -> list[UpdateMetadataPartitionState]:
+    states: list[UpdateMetadataPartitionState] = []
+    for number, partition in enumerate(topic.partitions):
+        old = former.partitions[number] if former is not None and number < len(former.partitions) else None
+        if old is partition or old == partition:
+            continue
+        states.append(_metadata(number, partition, after, controller_epoch))
+        if old is None or old.leader_epoch != partition.leader_epoch:
+            new = (old is None and not blank) or (topic.name, number) in created
+            for replica in partition.replicas:
+                if replica in told and replica not in newcomers:
+                    is_new = new or (old is not None and replica not in old.replicas)
+                    _tell(told[replica], topic, number, partition, controller_epoch, is_new=is_new)
+        for replica in old.replicas if old is not None else ():
+            if replica not in partition.replicas and replica in told:
+                _stop(told[replica], topic.name, number, partition.leader_epoch, delete=True)
+    return states
+
+
+def _tell(
+    told: _Told, topic: TopicImage, number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool
+) -> None:
+    states = told.leader_and_isr.get(topic.name)
+    if states is None:
+        states = told.leader_and_isr[topic.name] = LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.topic_id)
+    states.partition_states.append(
+        LeaderAndIsrPartitionState(
+            partition_index=number,
+            controller_epoch=controller_epoch,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            isr=list(partition.isr),
+            partition_epoch=partition.partition_epoch,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding),
+            removing_replicas=list(partition.removing),
+            is_new=is_new,
+            leader_recovery_state=int(partition.recovering),
+        )
+    )
+    told.leaders.add(partition.leader)
+
+
+def _stop(told: _Told, topic: str, number: int, leader_epoch: int, *, delete: bool) -> None:
+    states = told.stop_replica.get(topic)
+    if states is None:
+        states = told.stop_replica[topic] = StopReplicaTopicState(topic_name=topic)
+    states.partition_states.append(
+        StopReplicaPartitionState(partition_index=number, leader_epoch=leader_epoch, delete_partition=delete)
+    )
+
+
+def _tell_removed(topic: TopicImage, told: dict[int, _Told]) -> None:
+    for number, partition in enumerate(topic.partitions):
+        for replica in partition.replicas:
+            if replica in told:
+                _stop(told[replica], topic.name, number, DELETED, delete=True)
+
+
+def _metadata(number: int, partition: PartitionImage, image: ClusterImage, controller_epoch: int) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        partition_index=number,
+        controller_epoch=controller_epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        zk_version=partition.partition_epoch,
+        replicas=list(partition.replicas),
+        offline_replicas=[
+            replica for replica in partition.replicas if replica not in image.brokers or replica in partition.offline
+        ],
+    )
+
+
+def _whole(topic: TopicImage, image: ClusterImage, controller_epoch: int) -> UpdateMetadataTopicState:
+    states = [_metadata(number, partition, image, controller_epoch) for number, partition in enumerate(topic.partitions)]
+    return UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id, partition_states=states)
+
+
+def _deleted(topic: TopicImage, controller_epoch: int) -> UpdateMetadataTopicState:
+    states = [
+        UpdateMetadataPartitionState(
+            partition_index=number,
+            controller_epoch=controller_epoch,
+            leader=DELETED,
+            leader_epoch=DELETED,
+            isr=list(partition.isr),
+            zk_version=partition.partition_epoch,
+            replicas=list(partition.replicas),
+        )
+        for number, partition in enumerate(topic.partitions)
+    ]
+    return UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id, partition_states=states)
+
+
+def _live(broker: BrokerImage) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id=broker.id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener,
+                security_protocol=_SECURITY_PROTOCOLS[endpoint.security_protocol],
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+    )
+
+
+def _live_leaders(leaders: set[int], image: ClusterImage, listener: str) -> list[LeaderAndIsrLiveLeader]:
+    found: list[LeaderAndIsrLiveLeader] = []
+    for leader in sorted(leaders):
+        broker = image.brokers.get(leader)
+        endpoint = broker.endpoint(listener) if broker is not None else None
+        if endpoint is not None:
+            found.append(LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port))
+    return found
