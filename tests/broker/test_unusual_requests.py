@@ -9,7 +9,12 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -102,5 +107,105 @@ def test_w06_times_and_epochs_that_cannot_be(play: Any) -> None:
         for epoch in (-2, -(2**31)):
             assert await end_of(epoch) == (ErrorCode.NONE, epoch, 0), "an epoch like any before the first"
         assert (await end_of(0, current=9))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    play(case)
+
+
+def test_w06_a_partition_listed_twice_gets_one_answer_and_a_topic_listed_twice_too(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic(partitions=2)
+        connection = await stage.connect()
+
+        async def ask(*topics: tuple[str, list[int]], timestamp: int = -1) -> list[tuple[str, list[tuple[int, int]]]]:
+            asked = [
+                ListOffsetsTopic(
+                    name=name, partitions=[ListOffsetsPartition(partition_index=n, timestamp=timestamp) for n in numbers]
+                )
+                for name, numbers in topics
+            ]
+            response = await connection.call("list_offsets", 7, ListOffsetsRequest(topics=asked))
+            return [
+                (topic.name, [(part.partition_index, part.error_code) for part in topic.partitions]) for topic in response.topics
+            ]
+
+        assert await ask(("t", [0, 0, 1])) == [("t", [(0, ErrorCode.INVALID_REQUEST), (1, ErrorCode.NONE)])]
+        assert await ask(("t", [0]), ("t", [0])) == [("t", [(0, ErrorCode.INVALID_REQUEST)])]
+        assert await ask(("t", [0]), ("t", [1])) == [("t", [(0, ErrorCode.NONE), (1, ErrorCode.NONE)])]
+        assert await ask(("t", [])) == []
+        for timestamp in (-7, -4, -100):
+            assert await ask(("nix", [0]), timestamp=timestamp) == [("nix", [(0, ErrorCode.UNSUPPORTED_VERSION)])]
+
+    play(case)
+
+
+def test_a_leader_epoch_below_none_is_none_to_fetch(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await stage.connect()
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000, current_leader_epoch=-2)
+        request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[asked])])
+        response = await connection.call("fetch", 12, request)
+        assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+    play(case)
+
+
+def test_an_empty_transactional_id_says_nothing_of_records_without_a_transaction(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await stage.connect()
+        request = stage.produce_request(stage.batch(b"one"))
+        request.transactional_id = ""
+        response = await connection.call("produce", 9, request)
+        assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+    play(case)
+
+
+@pytest.mark.parametrize("name", ["", "a b", ".."])
+def test_producers_of_a_topic_that_could_not_be_called_so(play: Any, name: str) -> None:
+    async def case(stage: Any) -> None:
+        connection = await stage.connect()
+        request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])])
+        (topic,) = (await connection.call("describe_producers", 0, request)).topics
+        assert (topic.name, topic.partitions[0].error_code) == (name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    play(case)
+
+
+@pytest.mark.parametrize(("version", "code"), [(11, ErrorCode.INVALID_REQUEST), (12, -1), (13, -1)])
+def test_metadata_of_a_topic_without_name_and_id(play: Any, version: int, code: int) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await stage.connect()
+        asked = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name=None)]
+        response = await connection.call("metadata", version, MetadataRequest(topics=asked))
+        assert [(topic.error_code, topic.name) for topic in response.topics] == [(code, "t"), (code, "")]
+        assert response.error_code == (code if version >= 13 else ErrorCode.NONE)
+
+    play(case)
+
+
+@pytest.mark.parametrize(("version", "protocol"), [(5, ""), (6, ""), (7, None), (9, None)])
+def test_an_error_of_join_group_names_no_protocol(play: Any, version: int, protocol: str | None) -> None:
+    async def case(stage: Any) -> None:
+        connection = await stage.connect()
+
+        async def join(group: str, **given: Any) -> Any:
+            protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+            request = JoinGroupRequest(
+                group_id=group, session_timeout_ms=10_000, rebalance_timeout_ms=1, protocol_type="consumer", protocols=protocols
+            )
+            for name, value in given.items():
+                setattr(request, name, value)
+            answer = await connection.call("join_group", version, request)
+            return answer.error_code, answer.protocol_name
+
+        assert await join("g") == (ErrorCode.NOT_COORDINATOR, protocol)
+        await connection.call("find_coordinator", 3, FindCoordinatorRequest(key="g"))
+        assert await join("g", member_id="nobody") == (ErrorCode.UNKNOWN_MEMBER_ID, protocol)
+        assert await join("g", session_timeout_ms=1) == (ErrorCode.INVALID_SESSION_TIMEOUT, protocol)
+        assert await join("g") == (ErrorCode.MEMBER_ID_REQUIRED, protocol)
+        assert await join("") == (ErrorCode.INVALID_GROUP_ID, protocol)
 
     play(case)

@@ -47,11 +47,13 @@ _RECORD_OVERHEAD_BYTES: Final = 32
 class Reply(Generic[T]):
     """One request's answer: here already, or waited for."""
 
-    __slots__ = ("_convert", "_done", "_error", "_future", "_response")
+    __slots__ = ("_convert", "_done", "_error", "_future", "_refuse", "_response")
 
-    def __init__(self, convert: Callable[[Any], T] | None = None) -> None:
+    def __init__(self, convert: Callable[[Any], T] | None = None, refuse: Callable[[KafkaError], object] | None = None) -> None:
         self._convert = convert
         """From what the shard says to what this version of the API can carry."""
+        self._refuse = refuse
+        """What the shard would say of an error, where the handler's own word for it does not know the version."""
         self._response: T | None = None
         self._error: KafkaError | None = None
         self._future: asyncio.Future[T] | None = None
@@ -75,6 +77,9 @@ class Reply(Generic[T]):
 
     def fail(self, error: KafkaError) -> None:
         if self.done:
+            return
+        if self._refuse is not None:
+            self.answer(self._refuse(error))
             return
         self._done = True
         if self._future is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
+from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -30,6 +31,7 @@ def handle(request: DescribeProducersRequest, context: RequestContext) -> Descri
 
 def _describe(key: TopicPartition, context: RequestContext) -> PartitionResponse:
     try:
+        check_topic_name(key.topic)
         partition = context.broker.partitions.get(key)
         partition.check_leader()
     except KafkaError as error:

@@ -14,7 +14,7 @@ from ottla.broker.fetch_read import FetchRead
 from ottla.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchPartition, PartitionKey
-from ottla.types import ZERO_UUID
+from ottla.types import NO_LEADER_EPOCH, ZERO_UUID
 
 VERSIONS = (4, 18)
 
@@ -71,7 +71,7 @@ def _wanted(request: FetchRequest) -> Iterator[FetchPartition]:
                 asked.partition,
                 asked.fetch_offset,
                 asked.partition_max_bytes,
-                asked.current_leader_epoch,
+                max(asked.current_leader_epoch, NO_LEADER_EPOCH),
                 asked.last_fetched_epoch,
                 asked.log_start_offset,
             )

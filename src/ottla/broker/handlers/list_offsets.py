@@ -2,7 +2,8 @@
 
 A time gives the first record at or after it among those the client may read; none is offset -1 without an error. Below zero:
 -1 the end, -2 the start, -3 the record with the largest timestamp, -4 the start of what is on local disk (here the same as -2),
--5 and -6 the ends of what is in tiered storage (there is none: -1).
+-5 and -6 the ends of what is in tiered storage (there is none: -1). Another one is refused before the partition is looked for.
+A partition that is listed twice gets one answer, an error.
 Version 0, with its lists of segment offsets, is not served.
 """
 
@@ -39,33 +40,32 @@ _CONSUMER = -1
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    seen: set[TopicPartition] = set()
-    twice: set[TopicPartition] = set()
+    answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
     for topic in request.topics:
-        for asked in topic.partitions:
-            key = TopicPartition(topic.name, asked.partition_index)
-            (twice if key in seen else seen).add(key)
-    topics: list[ListOffsetsTopicResponse] = []
-    for topic in request.topics:
-        answers: list[ListOffsetsPartitionResponse] = []
         for asked in topic.partitions:
             key = TopicPartition(topic.name, asked.partition_index)
             try:
-                if key in twice:
+                if key in answers:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is asked for more than once")
-                answers.append(_look_up(context.broker.partitions.get(key), asked, request, context.version))
+                _check_timestamp(asked.timestamp, context.version)
+                answers[key] = _look_up(context.broker.partitions.get(key), asked, request, context.version)
             except KafkaError as error:
-                answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+                answers[key] = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    for (name, _), answer in answers.items():
+        topics.setdefault(name, ListOffsetsTopicResponse(name=name)).partitions.append(answer)
+    return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _check_timestamp(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, 1 << 16):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in ListOffsets version {version}")
 
 
 def _look_up(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
-    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, 1 << 16):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in ListOffsets version {version}")
     partition.check_leader(asked.current_leader_epoch)
     log = partition.log
     if request.replica_id != _CONSUMER:

@@ -48,7 +48,13 @@ def handle(request: MetadataRequest, context: RequestContext) -> MetadataRespons
     ids = list(dict.fromkeys(bytes(asked.topic_id) for asked in topics if asked.topic_id != ZERO_UUID))
     if ids:
         return _response(request, context, [_by_id(topic_id, image, context) for topic_id in ids])
-    names = list(dict.fromkeys(asked.name for asked in topics if asked.name is not None))
+    names = []
+    for asked in topics:
+        if asked.name is None:
+            # No better word for this one in Apache Kafka, whose broker stumbles over it.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a topic was asked for by neither name nor id")
+        names.append(asked.name)
+    names = list(dict.fromkeys(names))
     missing = [name for name in names if name not in image.topics and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and context.broker.settings.bool("auto.create.topics.enable"):
         return _create_then_answer(request, context, names, missing)

@@ -233,8 +233,6 @@ def _refusal_of_all(request: ProduceRequest, version: int) -> KafkaError | None:
         )
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {request.acks}")
-    if request.transactional_id == "":
-        return KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
     return None
 
 
