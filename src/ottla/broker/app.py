@@ -17,16 +17,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
-from ottla.broker.controller_host import ControllerHost, resolve_identity, stored_configs
+from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
+from ottla.broker.identity import resolve_identity
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
+from ottla.broker.tree import stored_configs
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings

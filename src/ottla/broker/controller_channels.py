@@ -3,8 +3,8 @@
 Owns: who has been told what. Never decides what to tell.
 
 1. A broker gets its orders in the order they were given, one at a time: the next is sent when the one before was answered.
-2. An order is repeated until it is answered, the broker is gone (or in a new life), or the controller resigns. Performing an order
-   twice does no harm: epochs tell the second one apart.
+2. An order is repeated until it is answered, the broker is gone (or in a new life), or the controller resigns. Performing an
+   order twice does no harm: epochs tell the second one apart.
 3. The controller's own broker is told by a direct call, in the same order.
 """
 

@@ -16,20 +16,18 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar
 
+from ottla.broker.identity import ensure_base_paths, find_cluster_id
+from ottla.broker.tree import load_image
 from ottla.cluster import znodes
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
-from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic
-from ottla.cluster.settings import BrokerSettings, SettingsError
-from ottla.cluster.topic_changes import first_state
-from ottla.cluster.uuids import new_uuid, uuid_text
+from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import (
     BadVersion,
-    Change,
     Check,
     Clock,
     Create,
@@ -56,112 +54,6 @@ def _to_its_end(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coro
         return await asyncio.shield(asyncio.ensure_future(change(*arguments, **options)))
 
     return run
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this broker is, as its store and its data directories agree."""
-
-    broker_id: int
-    cluster_id: str
-
-
-async def resolve_identity(
-    store: MetadataStore,
-    settings: BrokerSettings,
-    random: Random,
-    stored_broker_id: int | None = None,
-    stored_cluster_id: str | None = None,
-) -> Identity:
-    """The broker's number and the cluster's id: from the settings, from meta.properties (`stored_*`), else made now and kept.
-
-    A SettingsError says where two of them disagree: data must not be opened under another broker's name or in another cluster.
-    """
-    await ensure_base_paths(store)
-    problems: list[str] = []
-    cluster_id = await _cluster_id(store, random, stored_cluster_id)
-    if stored_cluster_id is not None and stored_cluster_id != cluster_id:
-        problems.append(
-            f"the data directories belong to the cluster {stored_cluster_id}, but the metadata to the cluster {cluster_id}; "
-            f"they do not belong together"
-        )
-    broker_id = settings.broker_id()
-    if stored_broker_id is not None:
-        if broker_id not in (-1, stored_broker_id):
-            problems.append(
-                f"broker.id={broker_id}, but the data directories belong to broker {stored_broker_id} (meta.properties); "
-                f"set broker.id={stored_broker_id}, or use other directories"
-            )
-        broker_id = stored_broker_id
-    if problems:
-        raise SettingsError(problems)
-    if broker_id < 0:
-        broker_id = await _generate_broker_id(store, settings)
-    return Identity(broker_id, cluster_id)
-
-
-async def ensure_base_paths(store: MetadataStore) -> None:
-    missing = [path for path in znodes.BASE_PATHS if await store.get(path) is None]
-    changes: list[Change] = [Create(path) for path in missing]
-    if await store.get(znodes.CONTROLLER_EPOCH) is None:
-        changes.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
-    if changes:
-        await store.multi(changes)
-
-
-async def _cluster_id(store: MetadataStore, random: Random, stored: str | None) -> str:
-    node = await store.get(znodes.CLUSTER_ID)
-    if node is None:
-        cluster_id = stored or uuid_text(new_uuid(random))
-        try:
-            await store.multi([Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))])
-            return cluster_id
-        except NodeExists:
-            node = await store.get(znodes.CLUSTER_ID)
-            assert node is not None
-    return znodes.decode_cluster_id(node.data)
-
-
-async def _broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
-    configs: dict[str, dict[str, str]] = {}
-    for name in await store.children(znodes.CONFIG_BROKERS):
-        key = "" if name == znodes.DEFAULT_ENTITY else name
-        path = znodes.broker_config_path(key)
-        node = await store.get(path)
-        if node is not None:
-            configs[key] = znodes.decode_config(path, node.data)
-    return configs
-
-
-@dataclass(frozen=True, slots=True)
-class StoredConfigs:
-    """Settings as the store has them, for those who need them before there is an image."""
-
-    brokers: dict[str, dict[str, str]]
-    """As `ClusterImage.broker_configs`."""
-    topics: dict[str, dict[str, str]]
-    """Of every topic the store knows."""
-
-
-async def stored_configs(store: MetadataStore) -> StoredConfigs:
-    topics: dict[str, dict[str, str]] = {}
-    for name in await store.children(znodes.TOPICS):
-        path = znodes.topic_config_path(name)
-        node = await store.get(path)
-        topics[name] = znodes.decode_config(path, node.data) if node is not None else {}
-    return StoredConfigs(await _broker_configs(store), topics)
-
-
-async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:
-    """The node's version counts how often it was written: a number nobody else gets."""
-    while True:
-        node = await store.get(znodes.BROKER_SEQUENCE)
-        assert node is not None
-        try:
-            await store.multi([SetData(znodes.BROKER_SEQUENCE, b"", node.version)])
-        except BadVersion:
-            continue
-        return settings.int("reserved.broker.max.id") + node.version + 1
 
 
 class ControllerHost:
@@ -196,12 +88,13 @@ class ControllerHost:
     async def start(self) -> None:
         """Register, take office, load the image, take the lead of this broker's partitions, and show the image."""
         await ensure_base_paths(self._store)
-        cluster_id = await _cluster_id(self._store, self._random, None)
+        cluster_id = await find_cluster_id(self._store, self._random, None)
         await self._register()
-        self._controller = await self._take_office()
-        image = await self._load(cluster_id)
-        image = await self._repair(image)
-        await self._perform(self._controller.take_leadership(image))
+        controller = self._controller = await self._take_office()
+        loaded = await load_image(self._store, cluster_id, self._broker_id, controller.epoch, self._random)
+        if loaded.repairs:
+            await self._store.multi([Check(znodes.CONTROLLER_EPOCH, controller.epoch_version), *loaded.repairs])
+        await self._perform(controller.take_leadership(loaded.image))
 
     async def _register(self) -> None:
         broker = BrokerImage(self._broker_id, -1, self.settings.optional_str("broker.rack"), self._endpoints)
@@ -223,77 +116,6 @@ class ControllerHost:
             ]
         )
         return Controller(self._broker_id, epoch, node.version + 1)
-
-    async def _load(self, cluster_id: str) -> ClusterImage:
-        store = self._store
-        brokers: dict[int, BrokerImage] = {}
-        for name in await store.children(znodes.BROKER_IDS):
-            node = await store.get(znodes.broker_path(int(name)))
-            if node is not None:
-                brokers[int(name)] = znodes.decode_broker(int(name), node.data, node.czxid)
-        configs = await _broker_configs(store)
-        image = ClusterImage(cluster_id, self._broker_id, brokers, broker_configs=configs)
-        return image.with_topics([await self._load_topic(name) for name in await store.children(znodes.TOPICS)])
-
-    async def _load_topic(self, name: str) -> TopicImage:
-        node = await self._store.get(znodes.topic_path(name))
-        assert node is not None
-        topic = znodes.decode_topic(name, node.data)
-        partitions: list[PartitionImage] = []
-        for number in range(len(topic.replicas)):
-            replicas = topic.replicas.get(number)
-            if replicas is None:
-                raise StoreError(f"{znodes.topic_path(name)} lacks partition {number}")
-            path = znodes.partition_state_path(name, number)
-            state = await self._store.get(path)
-            if state is None:
-                # -1: no such node yet. `_repair` makes it.
-                partitions.append(replace(first_state(replicas), partition_epoch=-1))
-            else:
-                partitions.append(znodes.decode_partition_state(path, state.data, replicas, state.version))
-        config_path = znodes.topic_config_path(name)
-        config = await self._store.get(config_path)
-        return TopicImage(
-            name,
-            topic.topic_id or new_uuid(self._random),
-            tuple(partitions),
-            znodes.decode_config(config_path, config.data) if config is not None else {},
-        )
-
-    async def _repair(self, image: ClusterImage) -> ClusterImage:
-        """Nodes that older versions leave out or a half-finished creation left behind: ids, states, settings."""
-        controller = self._controller
-        assert controller is not None
-        changes: list[Change] = [Check(znodes.CONTROLLER_EPOCH, controller.epoch_version)]
-        repaired: list[TopicImage] = []
-        for topic in image.topics.values():
-            node = await self._store.get(znodes.topic_path(topic.name))
-            assert node is not None
-            if znodes.decode_topic(topic.name, node.data).topic_id is None:
-                data = znodes.encode_topic(topic.topic_id, topic.partitions)
-                changes.append(SetData(znodes.topic_path(topic.name), data, node.version))
-            if await self._store.get(znodes.topic_config_path(topic.name)) is None:
-                changes.append(Create(znodes.topic_config_path(topic.name), znodes.encode_config({})))
-            if any(partition.partition_epoch < 0 for partition in topic.partitions):
-                changes += await self._missing_states(topic, controller.epoch)
-                partitions = tuple(replace(part, partition_epoch=max(0, part.partition_epoch)) for part in topic.partitions)
-                repaired.append(replace(topic, partitions=partitions))
-        if len(changes) > 1:
-            await self._store.multi(changes)
-        return image.with_topics(repaired)
-
-    async def _missing_states(self, topic: TopicImage, controller_epoch: int) -> list[Change]:
-        changes: list[Change] = []
-        if await self._store.get(znodes.partitions_path(topic.name)) is None:
-            changes.append(Create(znodes.partitions_path(topic.name)))
-        for number, partition in enumerate(topic.partitions):
-            if partition.partition_epoch >= 0:
-                continue
-            if await self._store.get(znodes.partition_path(topic.name, number)) is None:
-                changes.append(Create(znodes.partition_path(topic.name, number)))
-            state = znodes.encode_partition_state(partition, controller_epoch)
-            changes.append(Create(znodes.partition_state_path(topic.name, number), state))
-        return changes
 
     async def _perform(self, decision: Decision) -> None:
         """Write, then show. A store that fails leaves everything as it was."""

@@ -164,15 +164,15 @@ class DynamicConfigs:
     async def _write(self, image: ClusterImage, alteration: ConfigAlteration, config: dict[str, str]) -> None:
         change = config_change(image, alteration, config)
         is_topic = alteration.resource_type == ResourceType.TOPIC
-        entity = f"topics/{alteration.resource_name}" if is_topic else f"brokers/{alteration.resource_name or znodes.DEFAULT_ENTITY}"
+        entity = (
+            f"topics/{alteration.resource_name}" if is_topic else f"brokers/{alteration.resource_name or znodes.DEFAULT_ENTITY}"
+        )
         notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
         try:
             await self._store.multi([change, notice])
         except (NoNode, NodeExists):
             assert isinstance(change, (Create, SetData))
-            other: Change = (
-                Create(change.path, change.data) if isinstance(change, SetData) else SetData(change.path, change.data)
-            )
+            other: Change = Create(change.path, change.data) if isinstance(change, SetData) else SetData(change.path, change.data)
             await self._store.multi([other, notice])
         # Here the settings hold when the reply goes out, whenever the notice comes.
         await self._read_entities([entity])

@@ -63,7 +63,9 @@ async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
 
 async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, controller_epoch: int, random: Random) -> Loaded:
     """The whole tree, and what a controller with this epoch has to add to it."""
-    loaded = Loaded(ClusterImage(cluster_id, controller_id, await load_brokers(store), broker_configs=await broker_configs(store)))
+    loaded = Loaded(
+        ClusterImage(cluster_id, controller_id, await load_brokers(store), broker_configs=await broker_configs(store))
+    )
     names = await store.children(znodes.TOPICS)
     topics = [await _load_topic(store, name, controller_epoch, random, loaded) for name in names]
     loaded.image = loaded.image.with_topics([topic for topic in topics if topic is not None])
@@ -108,16 +110,12 @@ def _partition(topic: str, number: int, stored: znodes.TopicNode, state: Node | 
     if state is None:
         partition = first_state(replicas)
     else:
-        partition = znodes.decode_partition_state(
-            znodes.partition_state_path(topic, number), state.data, replicas, state.version
-        )
+        partition = znodes.decode_partition_state(znodes.partition_state_path(topic, number), state.data, replicas, state.version)
     adding, removing = stored.adding.get(number, ()), stored.removing.get(number, ())
     return replace(partition, adding=adding, removing=removing) if adding or removing else partition
 
 
-async def _missing_states(
-    store: MetadataStore, topic: TopicImage, missing: Sequence[int], controller_epoch: int
-) -> list[Change]:
+async def _missing_states(store: MetadataStore, topic: TopicImage, missing: Sequence[int], controller_epoch: int) -> list[Change]:
     changes: list[Change] = []
     if await store.get(znodes.partitions_path(topic.name)) is None:
         changes.append(Create(znodes.partitions_path(topic.name)))

@@ -175,9 +175,7 @@ def _tell_changes(
     return states
 
 
-def _tell(
-    told: _Told, topic: TopicImage, number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool
-) -> None:
+def _tell(told: _Told, topic: TopicImage, number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool) -> None:
     states = told.leader_and_isr.get(topic.name)
     if states is None:
         states = told.leader_and_isr[topic.name] = LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.topic_id)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.controller_host import ControllerHost, resolve_identity
+from ottla.broker.controller_host import ControllerHost
+from ottla.broker.identity import resolve_identity
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, FoundTopic, NewPartitions, NewTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError

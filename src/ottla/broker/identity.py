@@ -1,0 +1,95 @@
+"""Who a broker is: its number and its cluster, on which settings, metadata and data directories must agree.
+
+Owns: finding both out at a start, making up what nobody has said yet, and the paths that every store must have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.cluster import znodes
+from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.cluster.uuids import new_uuid, uuid_text
+from ottla.ports import BadVersion, Change, Create, MetadataStore, NodeExists, Random, SetData
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this broker is, as its store and its data directories agree."""
+
+    broker_id: int
+    cluster_id: str
+
+
+async def resolve_identity(
+    store: MetadataStore,
+    settings: BrokerSettings,
+    random: Random,
+    stored_broker_id: int | None = None,
+    stored_cluster_id: str | None = None,
+) -> Identity:
+    """The broker's number and the cluster's id: from the settings, from meta.properties (`stored_*`), else made now and kept.
+
+    A SettingsError says where two of them disagree: data must not be opened under another broker's name or in another cluster.
+    """
+    await ensure_base_paths(store)
+    problems: list[str] = []
+    cluster_id = await find_cluster_id(store, random, stored_cluster_id)
+    if stored_cluster_id is not None and stored_cluster_id != cluster_id:
+        problems.append(
+            f"the data directories belong to the cluster {stored_cluster_id}, but the metadata to the cluster {cluster_id}; "
+            f"they do not belong together"
+        )
+    broker_id = settings.broker_id()
+    if stored_broker_id is not None:
+        if broker_id not in (-1, stored_broker_id):
+            problems.append(
+                f"broker.id={broker_id}, but the data directories belong to broker {stored_broker_id} (meta.properties); "
+                f"set broker.id={stored_broker_id}, or use other directories"
+            )
+        broker_id = stored_broker_id
+    if problems:
+        raise SettingsError(problems)
+    if broker_id < 0:
+        broker_id = await _generate_broker_id(store, settings)
+    return Identity(broker_id, cluster_id)
+
+
+async def ensure_base_paths(store: MetadataStore) -> None:
+    """Several brokers may start at the same time: what another one makes meanwhile is made."""
+    while True:
+        missing = [path for path in znodes.BASE_PATHS if await store.get(path) is None]
+        changes: list[Change] = [Create(path) for path in missing]
+        if await store.get(znodes.CONTROLLER_EPOCH) is None:
+            changes.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
+        try:
+            if changes:
+                await store.multi(changes)
+            return
+        except NodeExists:
+            continue
+
+
+async def find_cluster_id(store: MetadataStore, random: Random, stored: str | None) -> str:
+    node = await store.get(znodes.CLUSTER_ID)
+    if node is None:
+        cluster_id = stored or uuid_text(new_uuid(random))
+        try:
+            await store.multi([Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))])
+            return cluster_id
+        except NodeExists:
+            node = await store.get(znodes.CLUSTER_ID)
+            assert node is not None
+    return znodes.decode_cluster_id(node.data)
+
+
+async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:
+    """The node's version counts how often it was written: a number nobody else gets."""
+    while True:
+        node = await store.get(znodes.BROKER_SEQUENCE)
+        assert node is not None
+        try:
+            await store.multi([SetData(znodes.BROKER_SEQUENCE, b"", node.version)])
+        except BadVersion:
+            continue
+        return settings.int("reserved.broker.max.id") + node.version + 1
