@@ -22,6 +22,7 @@ HOT_MODULES = [
     "src/ottla/records/compression.py",
     "src/ottla/records/control.py",
     "src/ottla/records/record.py",
+    "src/ottla/records/own.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",
     "src/ottla/storage/producer_state.py",

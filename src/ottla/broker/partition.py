@@ -13,17 +13,19 @@ the partition itself if there is more for followers to fetch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.replication import ALONE, Replication
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
-from ottla.records.validate import Rules, check
+from ottla.records.compression import NONE
+from ottla.records.own import own_batch
+from ottla.records.validate import CREATE_TIME, PRODUCER, Rules, check
 from ottla.replication.leader import IsrProposal, Leadership
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
-from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, Buffer, OffsetAndEpoch
+from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, OffsetAndEpoch
 
 if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
@@ -206,20 +208,19 @@ class Partition:
         required_acks: int,
         now_ms: int,
         *,
-        from_client: bool = True,
         transaction: Transaction | None = None,
     ) -> AppendInfo:
         """Append what a producer sent, as leader. The records are checked; KafkaError means that nothing was kept.
 
-        Transactional records need to say of which transaction they are; a coordinator's own (not `from_client`) need not.
+        Transactional records need to say of which transaction they are.
         """
         if self._offline or not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
             raise self._not_enough_replicas()
-        checked = check(records, self.rules, now_ms, from_client)
+        checked = check(records, self.rules, now_ms)
         if transaction is None:
-            if from_client and checked.batches[0].attributes & TRANSACTIONAL_BIT:
+            if checked.batches[0].attributes & TRANSACTIONAL_BIT:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
                 )
@@ -230,10 +231,43 @@ class Partition:
                 checked,
                 self.leader_epoch,
                 now_ms,
-                from_client=from_client,
                 verified=transaction.verified,
                 bumps_epochs=transaction.bumps_epochs,
             )
+            self._after_append(info, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._advance_high_watermark()
+        if self.leadership is not None:
+            self._on_progress(self)
+        return info
+
+    def append_own(
+        self,
+        records: Sequence[tuple[bytes, bytes | None]],
+        now_ms: int,
+        *,
+        codec: int = NONE,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+    ) -> AppendInfo:
+        """Append a coordinator's keys and values as one batch, as leader, if enough replicas are in sync. With a producer id they
+        are part of its transaction."""
+        if self._offline or not self.is_leader:
+            self.check_leader()
+        if len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
+            raise self._not_enough_replicas()
+        rules = self.rules
+        batch = own_batch(records, now_ms, codec, producer_id, producer_epoch)
+        if (
+            batch.bytes > rules.max_message_bytes
+            or rules.timestamp_type != CREATE_TIME
+            or rules.compression not in (PRODUCER, codec)
+        ):
+            # Refused, or changed into what the topic was told to keep.
+            batch = check(batch.buffer, rules, now_ms, from_client=False)
+        try:
+            info = self.log.append(batch, self.leader_epoch, now_ms, from_client=False)
             self._after_append(info, now_ms)
         except OSError as error:
             raise self._failed(error) from error

@@ -20,13 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from ottla.broker.partition import ACKS_ALL
 from ottla.broker.shard_timers import ShardTimers
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, Shard, TimerKey
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, scan_batches
 from ottla.records.control import COMMIT, control_type
-from ottla.records.record import build_batch, read_records
+from ottla.records.record import read_records
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -287,14 +286,13 @@ class ShardHost(Generic[S]):
             partition = self._partition(hosted)
             last_offset = -1
             for records in self._batches(decision, partition.rules.max_message_bytes):
-                batch = build_batch(
-                    [(record.key, record.value, (), now_ms) for record in records],
+                last_offset = partition.append_own(
+                    [(record.key, record.value) for record in records],
+                    now_ms,
                     codec=self._codec,
                     producer_id=producer_id,
                     producer_epoch=producer_epoch,
-                    transactional=decision.producer is not None,
-                )
-                last_offset = partition.append(batch, ACKS_ALL, now_ms, from_client=False).last_offset
+                ).last_offset
                 for record in records:
                     shard.replay(record.key, record.value, producer_id)
         except KafkaError as error:

@@ -1,6 +1,6 @@
 """Control records: the markers that end a transaction in each partition it touched.
 
-Owns: the bytes of a marker's key and value, and the control batch around it. Never decides when one is written.
+Owns: the bytes of a marker's key and value. The batch around them is made in `own`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 from typing import Final
 
 from ottla.errors import MalformedInput
-from ottla.records.record import Record, build_batch
+from ottla.records.record import Record
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -18,19 +18,13 @@ _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 
 
-def build_end_txn_marker(
-    kind: int, *, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int, base_offset: int = 0
-) -> bytes:
-    """The control batch that commits or aborts what a producer wrote to a partition."""
-    record = (_KEY.pack(0, kind), _VALUE.pack(0, coordinator_epoch), (), timestamp_ms)
-    return build_batch(
-        [record],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
+_COMMIT_KEY: Final = _KEY.pack(0, COMMIT)
+_ABORT_KEY: Final = _KEY.pack(0, ABORT)
+
+
+def marker_fields(commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
+    """Key and value of an end-transaction marker."""
+    return _COMMIT_KEY if commit else _ABORT_KEY, _VALUE.pack(0, coordinator_epoch)
 
 
 def control_type(record: Record) -> int:

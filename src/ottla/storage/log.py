@@ -22,8 +22,8 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Disk, FileRange, Random
-from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header, scan_batches, stamp
-from ottla.records.control import ABORT, COMMIT, build_end_txn_marker
+from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
+from ottla.records.own import own_marker
 from ottla.records.validate import Checked
 from ottla.storage import retention, time_lookup
 from ottla.storage.config import INT64_MAX, LogConfig
@@ -40,7 +40,7 @@ from ottla.storage.names import (
     retired_dir,
 )
 from ottla.storage.offset_index import INT32_MAX
-from ottla.storage.producer_replay import feed, rebuild
+from ottla.storage.producer_replay import feed, feed_marker, rebuild
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo, FlushPlan, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.storage.segment import Segment, SegmentCache
@@ -289,19 +289,13 @@ class Log:
         TRANSACTION_COORDINATOR_FENCED where a later one was here before (T12)."""
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         offset = self.log_end_offset
-        batch = bytearray(
-            build_end_txn_marker(
-                COMMIT if commit else ABORT,
-                coordinator_epoch=coordinator_epoch,
-                producer_id=producer_id,
-                producer_epoch=producer_epoch,
-                timestamp_ms=now_ms,
-            )
-        )
-        info = read_batch_header(batch, 0)
-        stamp(batch, info, offset, leader_epoch)
-        rolled = self._write(batch, [info], now_ms, now_ms, leader_epoch)
-        self._note_producers(batch, [info])
+        marker = own_marker(commit, coordinator_epoch, producer_id, producer_epoch, now_ms)
+        batch = marker.buffer
+        stamp(batch, marker.batches[0], offset, leader_epoch)
+        rolled = self._write(batch, marker.batches, now_ms, now_ms, leader_epoch)
+        aborted = feed_marker(self.producers, marker.batches[0], commit, coordinator_epoch)
+        if aborted is not None:
+            self._note_aborted(aborted)
         return AppendInfo(offset, offset, NO_TIMESTAMP, self.log_start_offset, len(batch), rolled)
 
     def append_as_follower(self, records: Buffer, now_ms: int) -> AppendInfo:
@@ -392,11 +386,14 @@ class Log:
             if batch.producer_id >= 0:
                 aborted = feed(self.producers, batch, lambda batch=batch: bytes(data[batch.position : batch.end]))  # type: ignore[misc]
                 if aborted is not None:
-                    segment = self.active
-                    if not segment.has_aborted:
-                        self._dir_dirty = True
-                        self._with_aborted.append(segment)
-                    segment.add_aborted(aborted)
+                    self._note_aborted(aborted)
+
+    def _note_aborted(self, aborted: AbortedTxn) -> None:
+        segment = self.active
+        if not segment.has_aborted:
+            self._dir_dirty = True
+            self._with_aborted.append(segment)
+        segment.add_aborted(aborted)
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         places = self._places

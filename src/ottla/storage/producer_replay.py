@@ -15,7 +15,7 @@ from typing import Final
 from ottla.errors import KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, read_batch_header, scan_batches
 from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch_of
-from ottla.records.record import Record, read_records
+from ottla.records.record import read_records
 from ottla.storage.config import INT64_MAX
 from ottla.storage.producer_state import BATCHES_KEPT, ProducerStates, written
 from ottla.storage.scan import scan_file
@@ -34,20 +34,17 @@ def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> 
     if info.record_count == 0:
         return None  # compaction: the transaction is gone with all its records
     data = read()
-    return feed_marker(states, info, read_records(data, read_batch_header(data, 0))[0])
-
-
-def feed_marker(states: ProducerStates, info: BatchInfo, record: Record) -> AbortedTxn | None:
+    record = read_records(data, read_batch_header(data, 0))[0]
     kind = control_type(record)
     if kind not in (ABORT, COMMIT):
         return None
+    return feed_marker(states, info, kind == COMMIT, coordinator_epoch_of(record))
+
+
+def feed_marker(states: ProducerStates, info: BatchInfo, commit: bool, coordinator_epoch: int) -> AbortedTxn | None:
+    """A marker, of which all is known."""
     completed = states.wrote_marker(
-        info.producer_id,
-        info.producer_epoch,
-        coordinator_epoch_of(record),
-        info.base_offset,
-        record.timestamp,
-        aborted=kind == ABORT,
+        info.producer_id, info.producer_epoch, coordinator_epoch, info.base_offset, info.max_timestamp, aborted=not commit
     )
     if completed is None or not completed.aborted:
         return None

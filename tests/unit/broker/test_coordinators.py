@@ -14,7 +14,8 @@ from ottla.coordinator.group.offsets import tombstone
 from ottla.coordinator.shard import CoordinatorRecord, Decision
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
-from ottla.records.control import ABORT, COMMIT, build_end_txn_marker
+from ottla.records.control import ABORT, COMMIT
+from ottla.records.own import own_marker
 from ottla.records.record import build_batch
 
 
@@ -77,7 +78,7 @@ def test_records_of_a_transaction_wait_in_the_shard_for_its_marker() -> None:
         return build_batch([(b"k", value, (), 1)], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
 
     def marker(kind: int, producer: int) -> bytes:
-        return build_end_txn_marker(kind, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp_ms=1)
+        return bytes(own_marker(kind == COMMIT, 0, producer, 0, 1).buffer)
 
     data = b"".join(
         [batch(b"1", 7), batch(b"2", 8), build_batch([(b"k", b"3", (), 1)]), marker(COMMIT, 8), marker(ABORT, 7), batch(b"4", 9)]

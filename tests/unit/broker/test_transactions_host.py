@@ -49,9 +49,7 @@ class FakePartition:
             self.log.high_watermark = self.log.log_end_offset
         return SimpleNamespace(last_offset=self.log.log_end_offset - 1)
 
-    def append(self, records: Any, acks: int, now_ms: int, *, from_client: bool) -> Any:
-        assert acks == -1
-        assert not from_client
+    def append_own(self, records: Any, now_ms: int, **more: Any) -> Any:
         return self._written()
 
     def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, **more: Any) -> Any:

@@ -8,7 +8,8 @@ from record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zi
 from ottla.errors import MalformedInput
 from ottla.records.batch import read_batch_header
 from ottla.records.compression import CODEC_NAMES
-from ottla.records.control import ABORT, COMMIT, build_end_txn_marker, control_type, coordinator_epoch_of
+from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch_of
+from ottla.records.own import own_marker
 from ottla.records.record import Record, build_batch, offset_of_max_timestamp, offset_of_timestamp, read_records
 from ottla.types import TimestampAndOffset
 
@@ -112,11 +113,11 @@ def test_time_lookup_in_garbage_is_malformed() -> None:
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
 def test_end_txn_marker(kind: int) -> None:
-    batch = build_end_txn_marker(kind, coordinator_epoch=12, producer_id=4, producer_epoch=3, timestamp_ms=NOW_MS, base_offset=8)
+    batch = own_marker(kind == COMMIT, 12, 4, 3, NOW_MS).buffer
     info = read_batch_header(batch, 0)
     assert info.is_control
     assert info.is_transactional
-    assert (info.producer_id, info.producer_epoch, info.base_sequence, info.base_offset) == (4, 3, -1, 8)
+    assert (info.producer_id, info.producer_epoch, info.base_sequence, info.base_offset) == (4, 3, -1, 0)
     [marker] = read_records(batch, info)
     assert control_type(marker) == kind
     assert coordinator_epoch_of(marker) == 12

@@ -11,7 +11,7 @@ from record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zi
 from ottla.errors import ErrorCode
 from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header
 from ottla.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
-from ottla.records.control import COMMIT, build_end_txn_marker
+from ottla.records.own import own_marker
 from ottla.records.record import build_batch, read_records
 from ottla.records.validate import LOG_APPEND_TIME, PRODUCER, RECORD_ERRORS_MAX, Checked, RecordsRefused, Rules, check
 from ottla.types import Buffer
@@ -134,7 +134,7 @@ class TestHeader:
         assert refused(build_batch([])).code == ErrorCode.INVALID_RECORD
 
     def test_control_batch(self) -> None:
-        marker = build_end_txn_marker(COMMIT, coordinator_epoch=0, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS)
+        marker = bytes(own_marker(True, 0, 1, 0, NOW_MS).buffer)
         assert refused(marker).code == ErrorCode.INVALID_RECORD
         assert "control" in str(refused(marker))
 
