@@ -14,7 +14,7 @@ from ottla.records import compression
 from ottla.records.batch import scan_batches
 from ottla.records.column_writer import BatchWriter, BytesInput, HeadersInput
 from ottla.records.columns import BatchReader, BytesColumn, Columns
-from ottla.records.control import ABORT, COMMIT, build_end_txn_marker
+from ottla.records.control import ABORT, COMMIT, marker_fields
 from ottla.records.partitioner import murmur2, partition_of_key, partition_of_keys
 from ottla.records.record import Fields, Record, build_batch, read_records
 from ottla.records.validate import Rules, check
@@ -165,8 +165,13 @@ def transaction(first: int, producer: int, *values: bytes) -> bytes:
 
 
 def marker(kind: int, offset: int, producer: int) -> bytes:
-    return build_end_txn_marker(
-        kind, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp_ms=NOW, base_offset=offset
+    return build_batch(
+        [(*marker_fields(kind == COMMIT, 0), (), NOW)],
+        base_offset=offset,
+        producer_id=producer,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
     )
 
 
