@@ -15,11 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
+from typing import Any
 
 from ottla.errors import MalformedInput
 from ottla.ports import Part
 from ottla.protocol.registry import API_BY_KEY, Api
-from ottla.wire.codec import JOIN_BYTES_MAX, decoder, encoder, parts_size, skip_tags
+from ottla.wire.codec import Encoder, decoder, encoder, parts_size, skip_tags
 from ottla.wire.framing import LENGTH_BYTES
 
 _API_VERSIONS = 18
@@ -30,6 +31,7 @@ _REQUEST_V1 = Struct(">hhih")
 _FRAMED_REQUEST_V1 = Struct(">ihhih")
 _FRAMED_REQUEST_START = Struct(">ihhi")
 _CORRELATION_ID = Struct(">i")
+_LENGTH = Struct(">i")
 _FRAMED_RESPONSE_V0 = Struct(">ii")
 _FRAMED_RESPONSE_V1 = Struct(">iix")
 
@@ -77,30 +79,45 @@ def _header_without_client_id(frame: memoryview, error: Exception) -> tuple[Requ
     raise MalformedInput("request header: cut short") from error
 
 
+class ResponseEncoder:
+    """Responses of one API in one version, as the parts of a frame, length and header included."""
+
+    __slots__ = ("_encode", "_pack_into", "_start")
+
+    def __init__(self, api: Api, version: int) -> None:
+        layout = _FRAMED_RESPONSE_V1 if api.is_flexible(version) and api.key != _API_VERSIONS else _FRAMED_RESPONSE_V0
+        self._encode: Encoder[Any] = encoder(api.response, version)
+        self._pack_into = layout.pack_into
+        self._start = bytes(layout.size)
+
+    def __call__(self, correlation_id: int, response: object) -> list[Part]:
+        parts: list[Part] = []
+        self._encode(response, parts, self._start)
+        first = parts[0]
+        size = len(first) if len(parts) == 1 else parts_size(parts)  # type: ignore[arg-type]
+        self._pack_into(first, 0, size - LENGTH_BYTES, correlation_id)  # type: ignore[arg-type]
+        return parts
+
+
 def encode_response(api: Api, version: int, correlation_id: int, response: object) -> list[Part]:
     """A response as the parts of a frame, length and header included."""
-    parts: list[Part] = []
-    encoder(type(response), version)(response, parts)
-    start = _FRAMED_RESPONSE_V1 if api.is_flexible(version) and api.key != _API_VERSIONS else _FRAMED_RESPONSE_V0
-    size = start.size - LENGTH_BYTES + parts_size(parts)
-    return _with_start(start.pack(size, correlation_id), parts)
+    return ResponseEncoder(api, version)(correlation_id, response)
 
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, request: object) -> list[Part]:
     """A request as the parts of a frame, length and header included."""
-    parts: list[Part] = []
-    encoder(type(request), version)(request, parts)
-    tail = b""
     if api.key == _CONTROLLED_SHUTDOWN and version == 0:
-        size = _REQUEST_START.size + parts_size(parts)
-        return _with_start(_FRAMED_REQUEST_START.pack(size, api.key, version, correlation_id), parts)
-    if client_id is not None:
-        tail = client_id.encode()
-    client_id_size = -1 if client_id is None else len(tail)
-    if api.is_flexible(version):
-        tail += b"\0"
-    size = _REQUEST_V1.size + len(tail) + parts_size(parts)
-    return _with_start(_FRAMED_REQUEST_V1.pack(size, api.key, version, correlation_id, client_id_size) + tail, parts)
+        start = _FRAMED_REQUEST_START.pack(0, api.key, version, correlation_id)
+    else:
+        name = b"" if client_id is None else client_id.encode()
+        client_id_size = -1 if client_id is None else len(name)
+        start = _FRAMED_REQUEST_V1.pack(0, api.key, version, correlation_id, client_id_size) + name
+        if api.is_flexible(version):
+            start += b"\0"
+    parts: list[Part] = []
+    encoder(type(request), version)(request, parts, start)
+    _LENGTH.pack_into(parts[0], 0, parts_size(parts) - LENGTH_BYTES)  # type: ignore[arg-type]
+    return parts
 
 
 def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, object]:
@@ -115,11 +132,3 @@ def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, obj
     if position != len(frame):
         raise MalformedInput(f"{api.name} response v{version}: {len(frame) - position} bytes too many")
     return correlation_id, response
-
-
-def _with_start(start: bytes, parts: list[Part]) -> list[Part]:
-    if parts and isinstance(first := parts[0], bytearray) and len(first) <= JOIN_BYTES_MAX:
-        first[0:0] = start
-    else:
-        parts.insert(0, start)
-    return parts

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.errors import MalformedInput
 from ottla.ports import FileRange, Part
@@ -25,9 +25,16 @@ from ottla.wire.schema import Definition, Field, ListOf, Type, definition_of, is
 from ottla.wire.varint import read_unsigned_varint, write_unsigned_varint
 
 T = TypeVar("T")
+Contra = TypeVar("Contra", contravariant=True)
 
 Decoder = Callable[[Buffer, int], tuple[T, int]]
-Encoder = Callable[[T, list[Part]], None]
+
+
+class Encoder(Protocol[Contra]):
+    def __call__(self, message: Contra, parts: list[Part], start: bytes = b"", /) -> None:
+        """Append the message to `parts`, `start` before it in the same bytearray: the first part, where there is a start."""
+        ...
+
 
 JOIN_BYTES_MAX = 4096
 """A buffer up to this size is copied into its surroundings rather than being a part of its own."""
@@ -59,7 +66,7 @@ def decoder(cls: type[T], version: int) -> Decoder[T]:
 
 
 def encoder(cls: type[T], version: int) -> Encoder[T]:
-    """The function (message, parts) -> None that appends one version of a message to the parts of a reply."""
+    """The function (message, parts, start) -> None that appends one version of a message to the parts of a reply."""
     found: Encoder[T] | None = _encoders.get((cls, version))
     if found is None:
         found = _encoders[cls, version] = _EncoderWriter(cls, version).compiled()
@@ -91,7 +98,10 @@ def encoder_source(cls: type, version: int) -> str:
 
 def parts_size(parts: list[Part]) -> int:
     """The bytes of all parts together."""
-    return sum(part.size if isinstance(part, FileRange) else len(part) for part in parts)
+    size = 0
+    for part in parts:
+        size += part.size if isinstance(part, FileRange) else len(part)
+    return size
 
 
 class _Writer:
@@ -364,7 +374,7 @@ class _DecoderWriter(_Writer):
 
 
 class _EncoderWriter(_Writer):
-    HEADER = "def run(message, parts):"
+    HEADER = 'def run(message, parts, start=b""):'
 
     def __init__(self, cls: type, version: int) -> None:
         super().__init__(cls, version)
@@ -385,7 +395,7 @@ class _EncoderWriter(_Writer):
         self.lines = []
         self.struct(self.cls, "message")
         self.flush()
-        return ["    out = bytearray()", *self.lines, "    if out:", "        parts.append(out)"]
+        return ["    out = bytearray(start)", *self.lines, "    if out:", "        parts.append(out)"]
 
     def flush(self) -> None:
         if not self.run:
