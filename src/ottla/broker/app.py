@@ -1,7 +1,9 @@
-"""A whole broker: builds everything, starts it in order, stops it in reverse.
+"""A whole broker, alone or one of a cluster (`zookeeper.connect`): builds everything, starts it in order, stops it in reverse.
 
 Start: data directories locked, the metadata store, the logs recovered (their topics' settings say how), listeners bound, the
 controller, the first image, and last of all requests are let in. So whoever gets an answer gets it from a complete broker.
+In a cluster the controller is perhaps elsewhere, the image is what it tells (`cluster_member`), and a clean stop begins with
+handing the leaderships over.
 Stop: no more requests, those that wait are let go, housekeeping ends, the controller steps down, the logs are flushed, and the
 mark of a clean shutdown is written.
 """
@@ -17,14 +19,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
+from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.identity import resolve_identity
+from ottla.broker.inter_broker import InterBroker
+from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
+from ottla.broker.replica_fetcher import ReplicaFetchers
 from ottla.broker.replica_moves import ReplicaMoves
+from ottla.broker.replication import ALONE
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
@@ -41,7 +48,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log
 from ottla.storage.segment import SegmentCache
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +67,8 @@ class Broker:
     coordinators: Coordinators
     transactions: Transactions
     store: MetadataStore
+    cluster: ClusterMember
+    """Only in a cluster."""
 
     def __init__(
         self,
@@ -72,6 +81,7 @@ class Broker:
         self.settings = settings
         self.world = world
         self.counters = counters if counters is not None else Counters()
+        self.is_in_cluster = bool(settings.optional_str("zookeeper.connect"))
         self.broker_id = -1
         self.cluster_id = ""
         self.endpoints: tuple[Endpoint, ...] = ()
@@ -87,12 +97,30 @@ class Broker:
         self._data_dirs: list[DataDir] = []
         self._failed_paths: list[str] = []
         self._stop_asked = asyncio.Event()
+        self._serving = False
         self._undo: list[Callable[[], object]] = []
 
     @property
     def image(self) -> ClusterImage:
         assert self._image is not None, "the broker has not started"
         return self._image
+
+    @property
+    def broker_epoch(self) -> int:
+        """Which life of this broker this is, as its registration in the cluster counts; -1 if it is alone."""
+        return self.cluster.broker_epoch if self.is_in_cluster else -1
+
+    @property
+    def inter_broker(self) -> InterBroker:
+        return self.cluster.inter_broker
+
+    @property
+    def fetchers(self) -> ReplicaFetchers:
+        return self.cluster.fetchers
+
+    @property
+    def metadata_cache(self) -> MetadataCache:
+        return self.cluster.metadata_cache
 
     @property
     def bootstrap_servers(self) -> str:
@@ -107,6 +135,8 @@ class Broker:
             raise
 
     async def stop(self) -> None:
+        if self.is_in_cluster and self._serving and self.failure is None:
+            await self.cluster.hand_over()
         await self._unwind(clean=True)
 
     def ask_to_stop(self) -> None:
@@ -125,13 +155,16 @@ class Broker:
             logger.warning("%s", warning)
         self._open_data_dirs()
         self._undo.append(self._close_data_dirs)
-        self.store = self._open_store()
+        self.store = await self._open_store()
         self._undo.append(self.store.close)
         await self._find_identity()
         leftovers = await self._load_logs()
 
         self.purgatory = Purgatory(loop)
         self._undo.append(self.purgatory.close)
+        if self.is_in_cluster:
+            self.cluster = ClusterMember(self)
+            self._undo.append(self.cluster.close)
         self.partitions = Partitions(
             self.broker_id,
             settings,
@@ -141,6 +174,7 @@ class Broker:
             on_last_directory_failed=self._fail,
             on_settings=self._settings_changed,
             failed_paths=self._failed_paths,
+            replication=self.cluster.replication if self.is_in_cluster else ALONE,
         )
         self.partitions.remove_leftovers(leftovers)
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
@@ -150,15 +184,22 @@ class Broker:
         self.transactions = Transactions(self, loop)
         self._undo.append(self.transactions.close)
         await self._listen()
-        await self._start_controller()
-        self.partitions.set_strays_aside()
+        if self.is_in_cluster:
+            await self._join_cluster()
+        else:
+            await self._start_controller()
+            self.partitions.set_strays_aside()
         self.housekeeping = Housekeeping(self)
         self.housekeeping.start()
         self._undo.append(self.housekeeping.stop)
         self.moves = ReplicaMoves(self)
         self._undo.append(self.moves.stop)
         self.moves.resume()
+        if self.is_in_cluster:
+            self.cluster.start()
+            self._undo.append(self.cluster.stop)
         self.server.open()
+        self._serving = True
         logger.info(
             "broker %d of cluster %s serves %s; record checks are %s",
             self.broker_id,
@@ -254,9 +295,12 @@ class Broker:
         for problem in problems:
             logger.error("%s", problem)
 
-    def _open_store(self) -> MetadataStore:
+    async def _open_store(self) -> MetadataStore:
         if self._given_store is not None:
             return self._given_store
+        connect = self.settings.optional_str("zookeeper.connect")
+        if connect:
+            return await self._open_zookeeper(connect)
         from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 
         try:
@@ -317,6 +361,46 @@ class Broker:
         except StoreError as error:
             raise StartupError(str(error)) from error
 
+    async def _open_zookeeper(self, connect: str) -> MetadataStore:
+        from ottla.runtime.zookeeper_store import ZooKeeperStore
+
+        session_ms = self.settings.int("zookeeper.session.timeout.ms")
+        connection_ms = self.settings.value("zookeeper.connection.timeout.ms")
+        try:
+            return await ZooKeeperStore.open(
+                connect,
+                session_timeout_ms=session_ms,
+                connection_timeout_ms=connection_ms if isinstance(connection_ms, int) else session_ms,
+            )
+        except StoreError as error:
+            raise StartupError(str(error)) from error
+
+    async def _join_cluster(self) -> None:
+        self._image = self.cluster.metadata_cache.image
+        raise NotImplementedError
+
+    def show(self, image: ClusterImage) -> None:
+        """In a cluster: what the controller tells has changed."""
+        self._image = image
+        self.partitions.show(image)
+        self.roles_changed()
+
+    def roles_changed(self) -> None:
+        """In a cluster: partitions of this broker have other roles. Coordinators move with theirs."""
+        image = self.image
+        self.coordinators.apply(image, self._led(self.coordinators.topic_name))
+        self.transactions.apply(image, self._led(self.transactions.topic_name))
+
+    def _led(self, topic_name: str) -> dict[int, int]:
+        """The partitions of a topic that this broker leads, with their epochs."""
+        topic = self.image.topics.get(topic_name)
+        led: dict[int, int] = {}
+        for number in range(len(topic.partitions) if topic is not None else 0):
+            partition = self.partitions.find(TopicPartition(topic_name, number))
+            if partition is not None and partition.is_leader and not partition.is_offline:
+                led[number] = partition.leader_epoch
+        return led
+
     def _apply(self, image: ClusterImage) -> None:
         self._image = image
         self.partitions.apply(image)
@@ -336,9 +420,11 @@ class Broker:
     def _settings_changed(self, settings: BrokerSettings) -> None:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
         self.settings = settings
-        self.server.limits = _limits(settings)
+        self.server.limits_changed(_limits(settings))
         self.coordinators.settings_changed(settings)
         self.transactions.settings_changed(settings)
+        if self.is_in_cluster:
+            self.cluster.settings_changed(settings)
         for warning in settings.warnings:
             logger.warning("%s", warning)
 
@@ -374,10 +460,14 @@ class Broker:
 
 def _limits(settings: BrokerSettings) -> ConnectionLimits:
     idle_ms = settings.int("connections.max.idle.ms")
+    listeners = settings.listeners()
     return ConnectionLimits(
         connections_max=settings.int("max.connections"),
         per_host_max=settings.int("max.connections.per.ip"),
         per_host_overrides=connection_overrides(settings.str("max.connections.per.ip.overrides"))[0],
+        per_listener_max=settings.of_listeners("max.connections"),
+        waiting_max=settings.int("socket.listen.backlog.size"),
+        brokers_listener=listeners.inter_broker if len(listeners.bind) > 1 else None,
         idle_ms_max=idle_ms if idle_ms >= 0 else 1 << 62,
         request_bytes_max=settings.int("socket.request.max.bytes"),
         held_bytes_max=settings.int("queued.max.request.bytes"),

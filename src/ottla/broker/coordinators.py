@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -111,9 +112,9 @@ class Coordinators(ShardHost["GroupShard"]):
 
     # Following image, settings and time
 
-    def apply(self, image: ClusterImage) -> None:
+    def apply(self, image: ClusterImage, led: Mapping[int, int] | None = None) -> None:
         before = self._topic
-        super().apply(image)
+        super().apply(image, led)
         if self._topic is not before:
             self._configure()
         now = self.now()

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers import HANDLERS
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
-from ottla.protocol.headers import RequestHeader, decode_request_header, encode_response
+from ottla.protocol.headers import RequestHeader, ResponseEncoder, decode_request_header, encode_response
 from ottla.protocol.registry import API_BY_KEY, Api
 from ottla.wire.codec import decoder
 
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _API_VERSIONS = 18
+_correlation_id = Struct(">i").unpack_from
 
 
 class Route:
     """One API in one version."""
 
-    __slots__ = ("api", "decode", "handle", "refuse", "response_class", "version")
+    __slots__ = ("api", "decode", "encode", "handle", "refuse", "response_class", "version")
 
     def __init__(
         self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
@@ -42,9 +44,24 @@ class Route:
         self.api = api
         self.version = version
         self.decode = decoder(api.request, version)
+        self.encode = ResponseEncoder(api, version)
         self.handle = handle
         self.refuse = refuse
         self.response_class = api.response
+
+
+class Usual:
+    """What the last request of a connection began with, and what that meant: the next one mostly differs in its correlation id
+    only, which stands between API and client."""
+
+    __slots__ = ("api", "client", "context", "position", "route")
+
+    def __init__(self, api: bytes, client: bytes, position: int, route: Route, context: RequestContext) -> None:
+        self.api = api
+        self.client = client
+        self.position = position
+        self.route = route
+        self.context = context
 
 
 class PendingReply:
@@ -68,11 +85,7 @@ class PendingReply:
             if error is not None:
                 raise error
             response = self.future.result()
-            return (
-                None
-                if response is None
-                else encode_response(self._route.api, self._route.version, self._correlation_id, response)
-            )
+            return None if response is None else self._route.encode(self._correlation_id, response)
         except Exception as failure:
             return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure)
 
@@ -86,6 +99,27 @@ class Dispatcher:
 
     def dispatch(self, frame: memoryview, connection: Connection) -> list[Part] | PendingReply | None:
         """Answer one request. None: it gets no reply. MalformedInput: close the connection."""
+        usual = connection.usual
+        if usual is None or frame[8 : usual.position] != usual.client or frame[:4] != usual.api:
+            found = self._begin(frame, connection)
+            if not isinstance(found, Usual):
+                return found
+            usual = connection.usual = found
+        route = usual.route
+        correlation_id: int = _correlation_id(frame, 4)[0]
+        request, _ = route.decode(frame, usual.position)
+        try:
+            response = route.handle(request, usual.context)
+            if type(response) is route.response_class:
+                return route.encode(correlation_id, response)
+        except Exception as error:
+            return self.failure(route, correlation_id, request, error)
+        if response is None:
+            return None
+        future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
+        return PendingReply(self, route, correlation_id, request, future)
+
+    def _begin(self, frame: memoryview, connection: Connection) -> Usual | list[Part]:
         header, position = decode_request_header(frame)
         route = self._routes.get(header.api_key << 16 | header.api_version)
         if route is None:
@@ -93,28 +127,16 @@ class Dispatcher:
             if not isinstance(found, Route):
                 return found
             route = found
-        request, _ = route.decode(frame, position)
-        try:
-            response = route.handle(
-                request,
-                RequestContext(
-                    self._broker,
-                    header.api_version,
-                    header.api_key,
-                    header.client_id,
-                    connection.listener_name,
-                    connection.client_host,
-                    connection,
-                ),
-            )
-            if type(response) is route.response_class:
-                return encode_response(route.api, header.api_version, header.correlation_id, response)
-        except Exception as error:
-            return self.failure(route, header.correlation_id, request, error)
-        if response is None:
-            return None
-        future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
-        return PendingReply(self, route, header.correlation_id, request, future)
+        context = RequestContext(
+            self._broker,
+            header.api_version,
+            header.api_key,
+            header.client_id,
+            connection.listener_name,
+            connection.client_host,
+            connection,
+        )
+        return Usual(bytes(frame[:4]), bytes(frame[8:position]), position, route, context)
 
     def failure(self, route: Route, correlation_id: int, request: object, error: BaseException) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):
@@ -131,12 +153,12 @@ class Dispatcher:
                 response.error_message = error.detail
         if response is None:
             raise MalformedInput(f"a {route.api.name} request that cannot be answered: {error}") from error
-        return encode_response(route.api, route.version, correlation_id, response)
+        return route.encode(correlation_id, response)
 
     def _find(self, header: RequestHeader) -> Route | list[Part]:
         handler = HANDLERS.get(header.api_key)
         version = header.api_version
-        if handler is None:
+        if handler is None or (handler.between_brokers and not self._broker.is_in_cluster):
             known = API_BY_KEY.get(header.api_key)
             raise MalformedInput(f"an API this broker does not serve: {header.api_key}" + (f" ({known.name})" if known else ""))
         if not handler.min_version <= version <= handler.max_version:

@@ -5,11 +5,14 @@ session's (`replication.fetch_session`).
 
 1. The first partition with data gives at least one batch, however large; from then on the limits hold (W03).
 2. An error or a divergence in any partition means that there is nothing to wait for.
-3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset.
+3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset; followers see all.
+4. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
+   one and its position is on this log (R08, R10).
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
@@ -42,6 +45,7 @@ class FetchRead:
         "_found",
         "_isolation_level",
         "_max_bytes",
+        "_replica_epoch",
         "_replica_id",
         "_version",
         "keys",
@@ -50,7 +54,15 @@ class FetchRead:
     )
 
     def __init__(
-        self, broker: Broker, context: FetchContext, *, version: int, max_bytes: int, isolation_level: int, replica_id: int
+        self,
+        broker: Broker,
+        context: FetchContext,
+        *,
+        version: int,
+        max_bytes: int,
+        isolation_level: int,
+        replica_id: int,
+        replica_epoch: int = -1,
     ) -> None:
         self._broker = broker
         self._context = context
@@ -58,11 +70,33 @@ class FetchRead:
         self._max_bytes = max_bytes
         self._isolation_level = isolation_level
         self._replica_id = replica_id
+        self._replica_epoch = replica_epoch
         self._found: list[tuple[FetchPartition, PartitionData, int]] = []
         self.size = 0
         self.must_answer = False
-        self.keys: list[TopicPartition] = []
-        """The partitions read, for those who wait for more."""
+        self.keys: list[Hashable] = []
+        """What to wait for, if more is wanted of the partitions read."""
+
+    def follower_progress(self) -> None:
+        """Before the first `read` for a follower: note how far it has come, in every partition it asks for."""
+        partitions = self._broker.partitions
+        for wanted in self._context.partitions:
+            topic = partitions.topic_name(wanted.topic_id) if self._version >= _TOPIC_IDS_FROM else wanted.topic
+            partition = partitions.find(TopicPartition(topic, wanted.partition)) if topic is not None else None
+            if partition is None:
+                continue
+            try:
+                partition.check_leader(wanted.current_leader_epoch)
+                partition.check_follower(self._replica_id)
+                if wanted.last_fetched_epoch >= 0 and partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset):
+                    continue
+            except KafkaError:
+                continue  # `read` says so
+            log = partition.log
+            if log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+                partition.follower_fetched(
+                    self._replica_id, wanted.fetch_offset, wanted.follower_log_start_offset, self._replica_epoch
+                )
 
     def read(self) -> None:
         """Look at every partition, afresh."""
@@ -72,7 +106,7 @@ class FetchRead:
         partitions = self._broker.partitions
         left = self._max_bytes
         found: list[tuple[FetchPartition, PartitionData, int]] = []
-        keys: list[TopicPartition] = []
+        keys: list[Hashable] = []
         total = 0
         must_answer = False
         for wanted in context.partitions:
@@ -85,15 +119,18 @@ class FetchRead:
                 key = TopicPartition(topic, wanted.partition)
                 partition = partitions.get(key)
                 partition.check_leader(wanted.current_leader_epoch)
-                if self._replica_id >= _FOLLOWER_FROM:
-                    # Nobody becomes a follower by saying so (CVE-2018-1288).
-                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                keys.append(key)
                 log = partition.log
                 high_watermark = log.high_watermark
                 log_start_offset = log.log_start_offset
                 stable_offset = log.last_stable_offset
-                end_offset = stable_offset if committed else high_watermark
+                if self._replica_id >= _FOLLOWER_FROM:
+                    # Nobody becomes a follower by saying so (CVE-2018-1288).
+                    partition.check_follower(self._replica_id)
+                    keys.append(partition)
+                    end_offset = log.log_end_offset
+                else:
+                    keys.append(key)
+                    end_offset = stable_offset if committed else high_watermark
                 if wanted.last_fetched_epoch >= 0:
                     divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
                     if divergence is not None:

@@ -346,7 +346,9 @@ class Partition:
     def check_follower(self, replica_id: int) -> None:
         """That a replica is one of this partition's. It may know of a reassignment before this leader does."""
         leadership = self.leadership
-        if leadership is None or replica_id not in leadership.followers:
+        if leadership is None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no followers")
+        if replica_id not in leadership.followers:
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {replica_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}",

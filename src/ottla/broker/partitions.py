@@ -362,14 +362,23 @@ class Partitions:
         self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
         return due
 
+    def set_deleted_aside(self, image: ClusterImage) -> None:
+        """In a cluster, after the first picture of it: logs of topics that were deleted while this broker was away (C08)."""
+        self._set_aside(
+            lambda key, log: key not in self._by_key and log.topic_id != ZERO_UUID and log.topic_id not in image.topic_names
+        )
+
     def set_strays_aside(self) -> None:
         """Logs on disk whose topic is not in the image: a deletion that a crash cut short, or files that somebody put here.
 
         Nobody can tell which, so they are renamed as Kafka does and kept: only a person may remove them.
         """
+        self._set_aside(lambda key, log: key not in self._by_key)
+
+    def _set_aside(self, is_stray: Callable[[TopicPartition, Log], bool]) -> None:
         for data_dir in self.online_dirs():
             for key, log in list(data_dir.logs.items()):
-                if key in self._by_key or log.closed:
+                if log.closed or not is_stray(key, log):
                     continue
                 try:
                     path = data_dir.set_aside(key)

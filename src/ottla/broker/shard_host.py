@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -372,18 +372,26 @@ class ShardHost(Generic[S]):
 
     # Following the image
 
-    def apply(self, image: ClusterImage) -> None:
-        """The cluster has become another: shards come and go with the leadership of their partitions."""
+    @property
+    def topic_name(self) -> str:
+        return self._topic_name
+
+    def apply(self, image: ClusterImage, led: Mapping[int, int] | None = None) -> None:
+        """The cluster has become another: shards come and go with the leadership of their partitions.
+
+        `led`: the partitions that this broker leads, with their epochs, where the image does not decide that (in a cluster).
+        """
         topic = image.topics.get(self._topic_name)
-        if topic is self._topic:
+        if topic is self._topic and led is None:
             return
         self._topic = topic
         self._partition_count = len(topic.partitions) if topic is not None else 0
-        led = {
-            number: partition.leader_epoch
-            for number, partition in enumerate(topic.partitions if topic is not None else ())
-            if partition.leader == self._broker.broker_id
-        }
+        if led is None:
+            led = {
+                number: partition.leader_epoch
+                for number, partition in enumerate(topic.partitions if topic is not None else ())
+                if partition.leader == self._broker.broker_id
+            }
         for hosted in list(self._hosted.values()):
             if led.get(hosted.number) != hosted.leader_epoch:
                 self._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR))

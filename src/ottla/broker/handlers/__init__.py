@@ -25,6 +25,8 @@ class Handler:
     api: Api
     min_version: int
     max_version: int
+    between_brokers: bool = False
+    """Served and advertised by brokers of a cluster only."""
 
     @property
     def module(self) -> ModuleType:
@@ -79,4 +81,14 @@ _SERVED = (
     ("describe_topic_partitions", 0, 0),
 )
 
-HANDLERS: dict[int, Handler] = {API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last) for name, first, last in _SERVED}
+_BETWEEN_BROKERS = (
+    ("leader_and_isr", 0, 7),
+    ("stop_replica", 0, 4),
+    ("update_metadata", 0, 8),
+)
+
+HANDLERS: dict[int, Handler] = {
+    API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last, table is _BETWEEN_BROKERS)
+    for table in (_SERVED, _BETWEEN_BROKERS)
+    for name, first, last in table
+}

@@ -40,6 +40,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         api_keys=[
             ApiVersion(api_key=key, min_version=handler.min_version, max_version=handler.max_version)
             for key, handler in sorted(HANDLERS.items())
+            if context.broker.is_in_cluster or not handler.between_brokers
         ],
         supported_features=[SupportedFeatureKey(name=_TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION)]
         if context.version >= _FROM_ZERO_SINCE

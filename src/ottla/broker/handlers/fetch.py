@@ -25,9 +25,9 @@ _FINAL_EPOCH = -1
 
 def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     version, broker = context.version, context.broker
-    replica_id = request.replica_id
+    replica_id, replica_epoch = request.replica_id, -1
     if request.replica_state is not None:
-        replica_id = request.replica_state.replica_id
+        replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
     session = broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch if version >= _SESSIONS_FROM else _FINAL_EPOCH,
@@ -48,7 +48,10 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         max_bytes=max_bytes,
         isolation_level=request.isolation_level,
         replica_id=replica_id,
+        replica_epoch=replica_epoch,
     )
+    if replica_id >= 0:
+        fetch.follower_progress()
     fetch.read()
     if fetch.size >= min_bytes or fetch.must_answer or request.max_wait_ms <= 0 or not fetch.keys:
         return fetch.response()

@@ -1,0 +1,150 @@
+"""The picture of the cluster that a broker of several answers from, as the controller tells it (UpdateMetadata).
+
+Owns the image, and the settings of topics and brokers in it: those are not told but kept in the metadata store, where this reads
+them when a topic is first heard of; later changes come through `configure_topic` and `configure_broker`. Never asks the store who
+leads: only the controller says so, in its order.
+
+1. What is shown is complete: a topic appears together with its settings.
+2. A partition's leader epoch never goes back, whatever order arrives late (C10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ottla.cluster import znodes
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.ports import MetadataStore
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ottla.types import ZERO_UUID
+
+LEADER_DURING_DELETE: Final = -2
+"""As leader of a partition: its topic is being deleted."""
+
+_NO_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), (), -1)
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class MetadataCache:
+    def __init__(self, cluster_id: str, store: MetadataStore, show: Callable[[ClusterImage], None]) -> None:
+        self.image = ClusterImage(cluster_id)
+        self._store = store
+        self._show = show
+        self._topic_configs: dict[str, Mapping[str, str]] = {}
+
+    async def load_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        self._become(replace(self.image, broker_configs=dict(configs)))
+
+    async def topic_config(self, name: str) -> Mapping[str, str]:
+        """Known, or read now. StoreError if that cannot be done."""
+        config = self._topic_configs.get(name)
+        if config is None:
+            path = znodes.topic_config_path(name)
+            node = await self._store.get(path)
+            config = znodes.decode_config(path, node.data) if node is not None else {}
+            config = self._topic_configs.setdefault(name, config)
+        return config
+
+    def forget_config(self, name: str) -> None:
+        """Of a topic that is gone: one of the same name may have others."""
+        self._topic_configs.pop(name, None)
+
+    async def update(self, request: UpdateMetadataRequest) -> None:
+        """What the controller tells; the caller has checked that it is the controller."""
+        topics = _grouped(request)
+        for told in topics:
+            await self.topic_config(told.topic_name)
+        image = self.image
+        if request.live_brokers:
+            image = replace(image, brokers={broker.id: _broker(broker) for broker in request.live_brokers})
+        image = replace(image, controller_id=request.controller_id)
+        changed: list[TopicImage] = []
+        removed: list[str] = []
+        for told in topics:
+            known = image.topics.get(told.topic_name)
+            if known is not None and told.topic_id not in (ZERO_UUID, known.topic_id):
+                removed.append(known.name)  # another of the same name
+                known = None
+            topic = _topic(known, told, self._topic_configs.get(told.topic_name, {}))
+            if topic is not None:
+                changed.append(topic)
+            elif known is not None:
+                removed.append(known.name)
+        self._become(image.with_topics(changed, removed))
+        for name in removed:
+            if name not in self.image.topics:
+                self.forget_config(name)
+
+    def configure_topic(self, name: str, config: Mapping[str, str]) -> None:
+        self._topic_configs[name] = dict(config)
+        topic = self.image.topics.get(name)
+        if topic is not None and topic.config != config:
+            self._become(self.image.with_topics([replace(topic, config=dict(config))]))
+
+    def configure_broker(self, name: str, config: Mapping[str, str]) -> None:
+        """Dynamic settings of one broker, or of all ("")."""
+        self._become(self.image.with_broker_config(name, dict(config)))
+
+    def _become(self, image: ClusterImage) -> None:
+        self.image = image
+        self._show(image)
+
+
+def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
+    """By topic, also of versions that name the topic in each partition."""
+    if not request.ungrouped_partition_states:
+        return request.topic_states
+    topics: dict[str, UpdateMetadataTopicState] = {}
+    for state in request.ungrouped_partition_states:
+        topic = topics.setdefault(
+            state.topic_name, UpdateMetadataTopicState(topic_name=state.topic_name, topic_id=ZERO_UUID, partition_states=[])
+        )
+        topic.partition_states.append(state)
+    return list(topics.values())
+
+
+def _broker(told: UpdateMetadataBroker) -> BrokerImage:
+    endpoints = tuple(
+        Endpoint(endpoint.listener or "PLAINTEXT", endpoint.host, endpoint.port, _SECURITY_PROTOCOLS[endpoint.security_protocol])
+        for endpoint in told.endpoints
+        if 0 <= endpoint.security_protocol < len(_SECURITY_PROTOCOLS)
+    )
+    return BrokerImage(told.id, -1, told.rack, endpoints)
+
+
+def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Mapping[str, str]) -> TopicImage | None:
+    """The topic with what is told of it; None if nothing of it is left."""
+    partitions = list(known.partitions) if known is not None else []
+    gone: set[int] = set()
+    for state in told.partition_states:
+        number = state.partition_index
+        if state.leader == LEADER_DURING_DELETE:
+            gone.add(number)
+            continue
+        while len(partitions) <= number:
+            partitions.append(_NO_PARTITION)
+        if state.leader_epoch >= partitions[number].leader_epoch:
+            partitions[number] = _partition(state)
+    if len(gone) >= len(partitions):
+        return None  # a topic is deleted whole
+    topic_id = told.topic_id if told.topic_id != ZERO_UUID or known is None else known.topic_id
+    return TopicImage(told.topic_name, bytes(topic_id), tuple(partitions), config)
+
+
+def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        state.zk_version,
+        offline=tuple(state.offline_replicas),
+    )

@@ -1,0 +1,258 @@
+"""The controller's orders to this broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+Owns the fences: an order of a controller that was replaced (C02), for a former life of this broker (C03), or for an epoch of a
+partition that is over, changes nothing. Has partitions take their roles, fetchers follow, coordinators come and go.
+
+1. One order at a time, in the order of their arrival.
+2. A partition stops fetching before it gets another role, and begins to fetch after it has one.
+3. The answer goes out when the order is carried out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.role_changes import Role
+from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import StoreError
+from ottla.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from ottla.protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+
+logger = logging.getLogger(__name__)
+
+_NO_BROKER_EPOCH: Final = -1
+_EPOCH_DURING_DELETE: Final = -2
+_NO_EPOCH: Final = -1
+_ERRORS_BY_TOPIC_ID_FROM: Final = 5
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+class ControllerOrders:
+    def __init__(self, broker: Broker, metadata_cache: MetadataCache) -> None:
+        self._broker = broker
+        self._cache = metadata_cache
+        self._lock = asyncio.Lock()
+        self.controller_epoch = -1
+        """The highest seen."""
+        self._first = True
+        self._stopped_epochs: dict[TopicPartition, int] = {}
+        """Leader epochs of replicas that were let go: an order from before must not bring them back."""
+
+    async def obey(self, version: int, request: object) -> object:
+        """Carry out an order of whichever kind; the response. Nobody who goes away undoes half of it."""
+        return await asyncio.shield(asyncio.ensure_future(self._obey(version, request)))
+
+    async def _obey(self, version: int, request: object) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
+        try:
+            if isinstance(request, LeaderAndIsrRequest):
+                return await self._leader_and_isr(request, version)
+            if isinstance(request, StopReplicaRequest):
+                return await self._stop_replica(request)
+            assert isinstance(request, UpdateMetadataRequest)
+            return await self._update_metadata(request)
+        except KafkaError as error:
+            if isinstance(request, LeaderAndIsrRequest):
+                return LeaderAndIsrResponse(error_code=error.code)
+            if isinstance(request, StopReplicaRequest):
+                return StopReplicaResponse(error_code=error.code)
+            return UpdateMetadataResponse(error_code=error.code)
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+        async with self._lock:
+            self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            errors: Errors = {}
+            topics = _topics_to_lead(request)
+            roles: dict[bool, list[Role]] = {True: [], False: []}
+            for topic in topics:
+                try:
+                    config = await self._cache.topic_config(topic.topic_name)
+                except StoreError as error:
+                    logger.error("the settings of %s cannot be read: %s", topic.topic_name, error)
+                    config = None
+                image = TopicImage(topic.topic_name, bytes(topic.topic_id), (), config or {})
+                for state in topic.partition_states:
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    errors[key] = ErrorCode.UNKNOWN_SERVER_ERROR if config is None else self._refusal(key, state, image.topic_id)
+                    if not errors[key]:
+                        roles[state.is_new].append(Role(image, key, _partition(state)))
+            for is_new, taken in roles.items():
+                await self._take(taken, errors, is_new=is_new)
+            self._broker.fetchers.close_idle()
+            self._broker.roles_changed()
+            return _answer(errors, {topic.topic_name: bytes(topic.topic_id) for topic in topics}, version)
+
+    def _refusal(self, key: TopicPartition, state: LeaderAndIsrPartitionState, topic_id: bytes) -> ErrorCode:
+        partitions = self._broker.partitions
+        partition = partitions.find(key)
+        if partition is not None:
+            if partition.is_offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if ZERO_UUID not in (topic_id, partition.topic_id) and partition.topic_id != topic_id:
+                return ErrorCode.INCONSISTENT_TOPIC_ID
+            known_epoch = partition.leader_epoch
+        else:
+            known_epoch = self._stopped_epochs.get(key, _NO_EPOCH)
+        if state.leader_epoch < known_epoch or (partition is not None and state.leader_epoch == known_epoch):
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if self._broker.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    async def _take(self, roles: Sequence[Role], errors: Errors, *, is_new: bool) -> None:
+        if not roles:
+            return
+        broker = self._broker
+        partitions, fetchers = broker.partitions, broker.fetchers
+        fetchers.stop([role.topic_partition for role in roles])
+        await partitions.prepare_roles(roles, broker.world.workers, may_be_elsewhere=not is_new)
+        for role, partition in zip(roles, partitions.take_roles(roles, may_be_elsewhere=not is_new), strict=True):
+            key = role.topic_partition
+            if partition is None:
+                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            self._stopped_epochs.pop(key, None)
+            if not partition.is_leader:
+                fetchers.follow(partition)
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        async with self._lock:
+            self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            errors: Errors = {}
+            broker = self._broker
+            partitions, fetchers = broker.partitions, broker.fetchers
+            for topic in _topics_to_stop(request):
+                for state in topic.partition_states:
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    partition = partitions.find(key)
+                    epoch, known_epoch = state.leader_epoch, partition.leader_epoch if partition is not None else _NO_EPOCH
+                    if partition is not None and partition.is_offline:
+                        errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                        continue
+                    if epoch not in (_NO_EPOCH, _EPOCH_DURING_DELETE) and epoch < known_epoch:
+                        errors[key] = ErrorCode.FENCED_LEADER_EPOCH
+                        continue
+                    errors[key] = ErrorCode.NONE
+                    fetchers.stop([key])
+                    if state.delete_partition:
+                        partitions.remove(key)
+                        self._stopped_epochs.pop(key, None)
+                    elif partition is not None:
+                        partitions.let_go(key)
+                        self._stopped_epochs[key] = max(known_epoch, epoch)
+            fetchers.close_idle()
+            broker.roles_changed()
+            return StopReplicaResponse(
+                partition_errors=[
+                    StopReplicaPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
+                    for key, code in errors.items()
+                ]
+            )
+
+    async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        async with self._lock:
+            self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            try:
+                await self._cache.update(request)
+            except StoreError as error:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"settings cannot be read: {error}") from error
+            if self._first:
+                # The first one tells of every topic there is.
+                self._first = False
+                self._broker.partitions.set_deleted_aside(self._cache.image)
+            return UpdateMetadataResponse()
+
+    def _check(self, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < self._broker.broker_epoch:
+            # A higher one may be known to the controller before this broker knows it.
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"an order for broker epoch {broker_epoch}, which is {self._broker.broker_epoch} now",
+            )
+        if controller_epoch < self.controller_epoch:
+            logger.warning("broker %d is not the controller any more: an order of it is refused", controller_id)
+            raise KafkaError(
+                ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch}, {self.controller_epoch} is known"
+            )
+        self.controller_epoch = controller_epoch
+
+
+def _topics_to_lead(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:
+    if not request.ungrouped_partition_states:
+        return request.topic_states
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    for state in request.ungrouped_partition_states:
+        topic = topics.setdefault(
+            state.topic_name, LeaderAndIsrTopicState(topic_name=state.topic_name, topic_id=ZERO_UUID, partition_states=[])
+        )
+        topic.partition_states.append(state)
+    return list(topics.values())
+
+
+def _topics_to_stop(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
+    """As version 3 says it, whatever the version."""
+    topics = [
+        StopReplicaTopicState(
+            topic_name=topic.name,
+            partition_states=[
+                StopReplicaPartitionState(partition_index=number, delete_partition=request.delete_partitions)
+                for number in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics
+    ]
+    for partition in request.ungrouped_partitions:
+        state = StopReplicaPartitionState(partition_index=partition.partition_index, delete_partition=request.delete_partitions)
+        topics.append(StopReplicaTopicState(topic_name=partition.topic_name, partition_states=[state]))
+    return topics + list(request.topic_states)
+
+
+def _partition(state: LeaderAndIsrPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.replicas),
+        state.partition_epoch,
+        tuple(state.adding_replicas),
+        tuple(state.removing_replicas),
+    )
+
+
+def _answer(errors: Errors, topic_ids: dict[str, bytes], version: int) -> LeaderAndIsrResponse:
+    response = LeaderAndIsrResponse()
+    by_topic: dict[bytes, LeaderAndIsrTopicError] = {}
+    for key, code in errors.items():
+        error = LeaderAndIsrPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
+        if version < _ERRORS_BY_TOPIC_ID_FROM:
+            response.partition_errors.append(error)
+            continue
+        topic_id = topic_ids[key.topic]
+        if topic_id not in by_topic:
+            by_topic[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
+        by_topic[topic_id].partition_errors.append(error)
+    response.topics = list(by_topic.values())
+    return response
