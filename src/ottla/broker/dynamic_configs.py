@@ -164,9 +164,8 @@ class DynamicConfigs:
     async def _write(self, image: ClusterImage, alteration: ConfigAlteration, config: dict[str, str]) -> None:
         change = config_change(image, alteration, config)
         is_topic = alteration.resource_type == ResourceType.TOPIC
-        entity = (
-            f"topics/{alteration.resource_name}" if is_topic else f"brokers/{alteration.resource_name or znodes.DEFAULT_ENTITY}"
-        )
+        name = alteration.resource_name or znodes.DEFAULT_ENTITY
+        entity = f"topics/{name}" if is_topic else f"brokers/{name}"
         notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
         try:
             await self._store.multi([change, notice])

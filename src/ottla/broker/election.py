@@ -5,8 +5,8 @@ Owns: the ephemeral nodes /brokers/ids/N and /controller, as far as they are thi
 1. The office is taken by one write: create /controller and raise /controller_epoch by one, from the value that was read. Two can
    not win, and the epoch grows by exactly one for each change.
 2. What happens is looked up in the tree, one look at a time; watches and the session only say when to look.
-3. A session that is over ends the office at once, before anything is looked up; then the broker registers anew, as a new life with
-   a new epoch, and bids again.
+3. A session that is over ends the office at once, before anything is looked up; then the broker registers anew, as a new life
+   with a new epoch, and bids again.
 """
 
 from __future__ import annotations

@@ -63,9 +63,8 @@ async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
 
 async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, controller_epoch: int, random: Random) -> Loaded:
     """The whole tree, and what a controller with this epoch has to add to it."""
-    loaded = Loaded(
-        ClusterImage(cluster_id, controller_id, await load_brokers(store), broker_configs=await broker_configs(store))
-    )
+    brokers, configs = await load_brokers(store), await broker_configs(store)
+    loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs))
     names = await store.children(znodes.TOPICS)
     topics = [await _load_topic(store, name, controller_epoch, random, loaded) for name in names]
     loaded.image = loaded.image.with_topics([topic for topic in topics if topic is not None])

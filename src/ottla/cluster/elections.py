@@ -1,7 +1,7 @@
 """Who leads a partition, and who counts as in sync, when brokers come and go: the rules of one partition (F51, F54, C07, R16).
 
-Pure. Every rule looks at the present only ("who is here") and not at what happened, so it may be asked at any time and as often as
-one likes: after a failure, a return, a take-over by another controller. Nothing to do gives back the very same object.
+Pure. Every rule looks at the present only ("who is here") and not at what happened, so it may be asked at any time and as often
+as one likes: after a failure, a return, a take-over by another controller. Nothing to do gives back the very same object.
 
 1. A leader comes from the in-sync replicas, the first in replica order that may lead; from outside only where unclean elections
    are allowed, and then it is the only one in sync.

@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
@@ -42,6 +43,9 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
     "node.id": (("node.id", 1), ("broker.id", 1)),
 }
 """All settings whose value may stand under other names."""
+
+OF_LISTENERS: Final = frozenset({"max.connections"})
+"""What may be set for a single listener besides: `listener.name.<listener>.<setting>`, the listener in small letters."""
 
 _FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
 """Below these, names belong to Java plug-ins; Ottla has none."""
@@ -75,7 +79,7 @@ class BrokerSettings(SettingValues):
         warnings: list[str] = []
         values: dict[str, Value] = {}
         for name, text in properties.items():
-            setting = BROKER_SETTINGS.get(name)
+            setting = setting_of(name)
             if setting is None:
                 base = _base_of(name)
                 if base is None:
@@ -92,6 +96,7 @@ class BrokerSettings(SettingValues):
                 warnings.append(f"{name} has no effect: Kafka knows it, Ottla does not use it ({setting.doc.rstrip('.')})")
         problems += _check_together(values)
         listeners = parse_listeners(lambda name: _given_or_default(values, name), problems, warnings)
+        warnings += _of_no_listener(values, listeners)
         if problems:
             raise SettingsError(problems)
         return cls(dict(properties), {}, {}, values, listeners, warnings)
@@ -104,11 +109,12 @@ class BrokerSettings(SettingValues):
         warnings: list[str] = []
         values: dict[str, Value] = {}
         for name, text in self.static.items():
-            if name in BROKER_SETTINGS:
-                values[name] = BROKER_SETTINGS[name].parse(text)
+            setting = setting_of(name)
+            if setting is not None:
+                values[name] = setting.parse(text)
         for overrides in (default, broker):
             for name, text in overrides.items():
-                setting = BROKER_SETTINGS.get(name)
+                setting = setting_of(name)
                 if setting is None or setting.update_mode == "read-only":
                     continue
                 try:
@@ -119,6 +125,14 @@ class BrokerSettings(SettingValues):
 
     def value(self, name: str) -> Value:
         return _given_or_default(self._values, name)
+
+    def of_listeners(self, name: str) -> dict[str, int]:
+        """What single listeners have of a setting, where they have something of their own."""
+        values = {
+            endpoint.listener: self._values.get(f"listener.name.{endpoint.listener.lower()}.{name}")
+            for endpoint in self._listeners.bind
+        }
+        return {listener: value for listener, value in values.items() if isinstance(value, int)}
 
     def listeners(self) -> Listeners:
         return self._listeners
@@ -136,7 +150,7 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
     problems: list[str] = []
     values: dict[str, Value] = {}
     for name, text in overrides.items():
-        setting = BROKER_SETTINGS.get(name)
+        setting = setting_of(name)
         if setting is None:
             if _base_of(name) is None:
                 problems.append(unknown_name(name, BROKER_SETTINGS))
@@ -156,7 +170,8 @@ def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
     synonyms = SYNONYMS.get(name)
     if synonyms is None:
         value = values.get(name)
-        return BROKER_SETTINGS[name].default if value is None else value
+        # One of a single listener has no default: it is not there, or it says something.
+        return BROKER_SETTINGS[name].default if value is None and name in BROKER_SETTINGS else value
     for given in (True, False):
         for synonym, factor in synonyms:
             value = values.get(synonym) if given else BROKER_SETTINGS[synonym].default
@@ -167,6 +182,24 @@ def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
                 return value * factor if value >= 0 else -1
             return value
     return None
+
+
+def setting_of(name: str) -> Setting | None:
+    """A setting by its name; also one of a single listener, if Ottla uses it there."""
+    setting = BROKER_SETTINGS.get(name)
+    if setting is None and name.startswith("listener.name."):
+        base = name.split(".", 3)[-1]
+        return replace(BROKER_SETTINGS[base], name=name, update_mode="per-broker") if base in OF_LISTENERS else None
+    return setting
+
+
+def _of_no_listener(values: Mapping[str, Value], listeners: Listeners) -> list[str]:
+    known = {endpoint.listener.lower() for endpoint in listeners.bind}
+    return [
+        f"{name} has no effect: listeners has no {name.split('.')[2]} (small letters name it here: {', '.join(sorted(known))})"
+        for name in values
+        if name.startswith("listener.name.") and name.split(".")[2] not in known
+    ]
 
 
 def _base_of(name: str) -> str | None:

@@ -59,6 +59,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("auto.create.topics.enable", BOOLEAN, True,
         doc="Whether asking for the metadata of a topic that does not exist creates it. The client must allow it "
             "as well."),
+    _used("auto.leader.rebalance.enable", BOOLEAN, True,
+        doc="Whether leadership returns to the preferred replicas by itself."),
     _used("broker.id", INT, -1, valid=at_least(-1),
         doc="The number of this broker, unique in the cluster. -1 lets the broker choose a number above "
             "`reserved.broker.max.id` at its first start; it is kept in meta.properties."),
@@ -131,6 +133,10 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("inter.broker.listener.name", STRING, None,
         doc="The listener that brokers use among themselves. Without it, the listener of "
             "`security.inter.broker.protocol`."),
+    _used("leader.imbalance.check.interval.seconds", LONG, 300, valid=at_least(1),
+        doc="How often the spread of leaders is looked at."),
+    _used("leader.imbalance.per.broker.percentage", INT, 10,
+        doc="Imbalance of leaders that is put up with."),
     _used("listener.security.protocol.map", STRING, "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         doc="Which security protocol each listener name speaks, as NAME:PROTOCOL, separated by commas."),
     _used("listeners", LIST, ("PLAINTEXT://:9092",),
@@ -221,7 +227,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("log.segment.delete.delay.ms", LONG, 60000, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="How long the files of a removed segment stay on disk under another name."),
     _used("max.connections", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
-        doc="The most connections the broker holds at a time."),
+        doc="The most connections the broker holds at a time; who comes then waits for a place. "
+            "`listener.name.<listener>.max.connections`, the listener in small letters, limits one listener."),
     _used("max.connections.per.ip", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="The most connections from one address."),
     _used("max.connections.per.ip.overrides", STRING, "", mode=CLUSTER_WIDE,
@@ -308,4 +315,14 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The size of a segment of the topic of transactions, when it is created."),
     _used("transactional.id.expiration.ms", INT, 604800000, valid=at_least(1),
         doc="How long a transactional id is remembered that nobody uses."),
+    _used("unclean.leader.election.enable", BOOLEAN, False, mode=CLUSTER_WIDE,
+        doc="Whether a replica out of sync may become leader when no other is left."),
+    _used("zookeeper.connect", STRING, None,
+        doc="The ZooKeeper servers of the cluster, as host:port, separated by commas, and perhaps a path below which "
+            "everything is kept (`/path`, made where it is missing). Without this setting a broker is alone, with its "
+            "own store."),
+    _used("zookeeper.connection.timeout.ms", INT, None,
+        doc="Time limit to connect to ZooKeeper; without it, `zookeeper.session.timeout.ms`."),
+    _used("zookeeper.session.timeout.ms", INT, 18000,
+        doc="Silence after which ZooKeeper gives a broker up."),
 ))

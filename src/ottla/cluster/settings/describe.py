@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings
+from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings, setting_of
 from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
 
@@ -56,7 +56,7 @@ def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collecti
         if own is not None:
             synonyms.append(Synonym(setting.name, setting.render(topic.value(setting.name)), ConfigSource.TOPIC_CONFIG))
         if setting.server_default is not None:
-            synonyms += _broker_synonyms(broker, setting.server_default)
+            synonyms += _broker_synonyms(broker, BROKER_SETTINGS[setting.server_default])
         described.append(
             DescribedSetting(
                 setting.name,
@@ -76,10 +76,13 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
     """Settings of this broker; `names` None or empty: all of them."""
     described: list[DescribedSetting] = []
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
-    for setting in _chosen(BROKER_SETTINGS.values(), names):
+    of_listeners = [
+        setting for name in sorted(given.keys() - BROKER_SETTINGS.keys()) if (setting := setting_of(name)) is not None
+    ]
+    for setting in _chosen((*BROKER_SETTINGS.values(), *of_listeners), names):
         if setting.internal and setting.name not in given:
             continue
-        synonyms = tuple(_broker_synonyms(broker, setting.name))
+        synonyms = tuple(_broker_synonyms(broker, setting))
         value = broker.value(setting.name)
         if setting.name in UNITS and synonyms and synonyms[0].name != setting.name:
             # Kafka shows the plain value of a setting that is decided in another unit: nothing, where it has none.
@@ -92,7 +95,7 @@ def describe_cluster_default(broker: BrokerSettings, names: Collection[str] | No
     """What is set for every broker of the cluster: only what is set, only from there."""
     described: list[DescribedSetting] = []
     for name, text in sorted(broker.dynamic_default.items()):
-        setting = BROKER_SETTINGS.get(name)
+        setting = setting_of(name)
         if setting is None or (names and name not in names):
             continue
         synonym = Synonym(name, None if setting.sensitive else text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -113,21 +116,21 @@ def _described_broker(setting: Setting, value: str | None, synonyms: tuple[Synon
     )
 
 
-def _broker_synonyms(broker: BrokerSettings, name: str) -> Iterator[Synonym]:
-    names = [synonym for synonym, _ in SYNONYMS[name]] if name in SYNONYMS else [name]
+def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synonym]:
+    name = setting.name
+    known = [BROKER_SETTINGS[synonym] for synonym, _ in SYNONYMS[name]] if name in SYNONYMS else [setting]
     for source, given in (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.dynamic_broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, broker.dynamic_default),
         (ConfigSource.STATIC_BROKER_CONFIG, broker.static),
     ):
-        for synonym in names:
-            if synonym in given:
-                yield Synonym(synonym, None if BROKER_SETTINGS[synonym].sensitive else given[synonym].strip(), source)
-    for synonym in names:
-        setting = BROKER_SETTINGS[synonym]
+        for synonym in known:
+            if synonym.name in given:
+                yield Synonym(synonym.name, None if synonym.sensitive else given[synonym.name].strip(), source)
+    for synonym in known:
         # Of two names for the very same thing, only one has a default worth showing.
-        if setting.default is not None and (synonym == name or name in UNITS):
-            yield Synonym(synonym, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG)
+        if synonym.default is not None and (synonym.name == name or name in UNITS):
+            yield Synonym(synonym.name, synonym.render(synonym.default), ConfigSource.DEFAULT_CONFIG)
 
 
 def _chosen(settings: Iterable[Setting], names: Collection[str] | None) -> Iterator[Setting]:

@@ -133,7 +133,7 @@ TOPIC_SETTINGS: Final = table_of((
         doc="The most time by which a roll is brought forward at random, so that not all partitions roll at once."),
     _used("segment.ms", LONG, 604800000, valid=at_least(1), server_default="log.roll.ms",
         doc="The time after which a segment is closed even if it is not full."),
-    _known("unclean.leader.election.enable", BOOLEAN, False, server_default="unclean.leader.election.enable",
+    _used("unclean.leader.election.enable", BOOLEAN, False, server_default="unclean.leader.election.enable",
         doc="Whether a replica that is not in sync may become leader when no other is left, at the price of lost "
             "records."),
 ))
