@@ -294,7 +294,10 @@ class ShardHost(Generic[S]):
                     producer_epoch=producer_epoch,
                 ).last_offset
                 for record in records:
-                    shard.replay(record.key, record.value, producer_id)
+                    if record.message is None:
+                        shard.replay(record.key, record.value, producer_id)
+                    else:
+                        shard.replay_message(record.message, producer_id)
         except KafkaError as error:
             self._append_failed(hosted, decision, error)
             return

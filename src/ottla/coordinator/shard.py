@@ -3,8 +3,8 @@
 A shard is the state of one partition of an internal topic. The host calls it with an event and the present time; the shard
 answers with a `Decision`: records to append, replies to release, timers to set. It performs nothing itself.
 
-1. What must survive is changed by `replay` only, with records as they stand in the log. So a shard that was loaded from the log
-   equals one that made the log, up to its soft state.
+1. What must survive is changed by `replay` only, with records as they stand in the log, or with what a record that was just
+   appended says. So a shard that was loaded from the log equals one that made the log, up to its soft state.
 2. Soft state (who waits, who has not shown up yet, deadlines) may change in the handlers. It is lost with the shard.
 3. A request's token is named in exactly one reply, of its own Decision or of a later one. Until then its request is parked here.
 4. The host appends the records of one Decision as one batch, replays them in order at once, and releases the replies when the
@@ -38,13 +38,15 @@ class Now(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CoordinatorRecord:
     """One record for the log, in Kafka's own format."""
 
     key: bytes
     value: bytes | None
     """None is a tombstone: the key is forgotten."""
+    message: object = field(default=None, compare=False)
+    """What key and value say, if the shard that made them would rather not read it out of them again (`replay_message`)."""
 
     @property
     def size_bytes(self) -> int:
@@ -106,6 +108,10 @@ class Shard(Protocol):
 
         With a producer id it is part of a transaction whose end the log will tell.
         """
+        ...
+
+    def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
+        """As `replay`, of a record this shard has made and given a message. The outcome must be the same."""
         ...
 
     def on_loaded(self, now: Now) -> Decision:

@@ -3,7 +3,7 @@
 Owns the offsets of one shard, how they are written and read, and which of them have expired (G08, G09). Never asks who may
 commit: the group was asked before.
 
-1. Changed by `replay` only.
+1. Changed by `replay` and `put` only, with what stands in the log.
 2. A partition nobody committed is offset -1 without an error.
 3. What a transaction commits is pending until its marker settles it. Then the later of two commits counts, by their place in the
    log, whichever of them was part of a transaction.
@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.coordinator.group.pending_offsets import PendingOffsets
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
 from ottla.protocol.internal.group_records import (
-    OFFSET_COMMIT_VERSION,
     OFFSET_COMMIT_WITH_EXPIRY_VERSION,
     LegacyOffsetCommitKey,
     OffsetCommitKey,
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
 _SERVER_RETENTION: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommittedOffset:
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -70,7 +69,16 @@ class CommittedOffset:
     """Set by old clients that bring their own retention; else the broker's counts."""
     topic_id: bytes = ZERO_UUID
     order: int = field(default=0, compare=False)
-    """Rises with the place in the log."""
+    """Rises with the place in the log, and is known when it has one."""
+
+
+class Commit(NamedTuple):
+    """What the record of an offset says."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: CommittedOffset
 
 
 class Offsets:
@@ -191,14 +199,18 @@ class Offsets:
                 partitions.append(OffsetCommitResponsePartition(partition_index=index))
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
                 at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
+                message: Commit | None = None
                 if expire_ms == NO_TIMESTAMP:
                     value = offset_commit_value(offset, leader_epoch, metadata, at_ms, topic_id)
+                    message = Commit(
+                        group_id, name, index, CommittedOffset(offset, leader_epoch, metadata, at_ms, NO_TIMESTAMP, topic_id)
+                    )
                 else:
                     expiring = OffsetCommitValue(
                         offset=offset, metadata=metadata, commit_timestamp=at_ms, expire_timestamp=expire_ms
                     )
                     value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
-                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value))
+                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value, message))
             answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
         return records, OffsetCommitResponse(topics=answers)
 
@@ -220,15 +232,15 @@ class Offsets:
                     )
                     continue
                 partitions.append(TxnOffsetCommitResponsePartition(partition_index=index))
-                value = OffsetCommitValue(
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=metadata,
-                    commit_timestamp=wall_ms,
-                    topic_id=topic_id,
+                offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
+                committed = CommittedOffset(offset, leader_epoch, metadata, wall_ms, NO_TIMESTAMP, topic_id)
+                records.append(
+                    CoordinatorRecord(
+                        offset_commit_key(request.group_id, topic.name, index),
+                        offset_commit_value(offset, leader_epoch, metadata, wall_ms, topic_id),
+                        Commit(request.group_id, topic.name, index, committed),
+                    )
                 )
-                key = offset_commit_key(request.group_id, topic.name, index)
-                records.append(CoordinatorRecord(key, encode_value(value, OFFSET_COMMIT_VERSION)))
             answers.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
         return records, TxnOffsetCommitResponse(topics=answers)
 
@@ -290,7 +302,6 @@ class Offsets:
         self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID
     ) -> None:
         if value is not None:
-            self._order += 1
             committed = CommittedOffset(
                 value.offset,
                 value.leader_epoch,
@@ -298,12 +309,8 @@ class Offsets:
                 value.commit_timestamp,
                 value.expire_timestamp,
                 value.topic_id,
-                self._order,
             )
-            if producer_id == NO_PRODUCER_ID:
-                self._by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = committed
-            else:
-                self.pending.put(producer_id, (key.group, key.topic, key.partition), committed)
+            self.put(Commit(key.group, key.topic, key.partition, committed), producer_id)
             return
         self.pending.remove((key.group, key.topic, key.partition))
         topics = self._by_group.get(key.group)
@@ -315,6 +322,22 @@ class Offsets:
             del topics[key.topic]
             if not topics:
                 del self._by_group[key.group]
+
+    def put(self, commit: Commit, producer_id: int) -> None:
+        """The record of it is in the log."""
+        group_id, topic, partition, committed = commit
+        self._order += 1
+        committed.order = self._order
+        if producer_id == NO_PRODUCER_ID:
+            topics = self._by_group.get(group_id)
+            if topics is None:
+                topics = self._by_group[group_id] = {}
+            partitions = topics.get(topic)
+            if partitions is None:
+                partitions = topics[topic] = {}
+            partitions[partition] = committed
+        else:
+            self.pending.put(producer_id, (group_id, topic, partition), committed)
 
     def settle(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""

@@ -19,7 +19,7 @@ from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer import Consumer
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
-from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.offsets import Commit, Offsets
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import decode_record
@@ -68,6 +68,13 @@ class GroupShard:
                 self.classic.make_simple_group(decoded_key.group)
         else:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
+
+    def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
+        """An offset that was just committed: of all records these are the many."""
+        assert isinstance(message, Commit)
+        self.offsets.put(message, producer_id)
+        if message.group not in self.groups.by_id:
+            self.classic.make_simple_group(message.group)
 
     def settle(self, producer_id: int, *, commit: bool) -> None:
         """A transaction has ended, with a marker in this partition's log."""

@@ -14,7 +14,7 @@ Owns what each request makes of a transactional id, in Kafka 4.3's words. A refu
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey, Token, replied
@@ -22,7 +22,7 @@ from ottla.coordinator.txn.markers import Marker, MarkersOwed, marker_of
 from ottla.coordinator.txn.state import IDLE, PREPARED, State
 from ottla.coordinator.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, Transaction, from_value, is_exhausted
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.internal.txn_records import decode_record, encode_key, encode_value
+from ottla.protocol.internal.txn_records import decode_record, encode_key
 from ottla.protocol.messages.describe_transactions import TopicData, TransactionState
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -50,8 +50,6 @@ class TransactionShard:
         self.partition = partition
         self.transactions: dict[str, Transaction] = {}
         self.owed = MarkersOwed()
-        self._last_epochs: dict[str, tuple[int, int, int]] = {}
-        """By transactional id: producer id, epoch, and the epoch before it. Says nothing of another id or epoch than these."""
 
     # The host's calls
 
@@ -62,13 +60,16 @@ class TransactionShard:
         transactional_id, decoded = record
         if decoded is None:
             self.transactions.pop(transactional_id, None)
-            self._last_epochs.pop(transactional_id, None)
             self.owed.settle(transactional_id)
             return
-        transaction = from_value(transactional_id, decoded)
-        last = self._last_epochs.get(transactional_id)
-        if last is not None and last[:2] == (transaction.producer_id, transaction.producer_epoch):
-            transaction = replace(transaction, last_producer_epoch=last[2])
+        self._put(from_value(transactional_id, decoded))
+
+    def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
+        assert isinstance(message, Transaction)
+        self._put(message)
+
+    def _put(self, transaction: Transaction) -> None:
+        transactional_id = transaction.transactional_id
         self.transactions[transactional_id] = transaction
         if transaction.state in PREPARED:
             self.owed.owe(transaction)
@@ -328,13 +329,8 @@ class TransactionShard:
     # Writing
 
     def _write(self, transaction: Transaction) -> Decision:
-        transactional_id = transaction.transactional_id
-        self._last_epochs[transactional_id] = (
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.last_producer_epoch,
-        )
-        return Decision([CoordinatorRecord(encode_key(transactional_id), encode_value(transaction.value()))], pure=True)
+        key = encode_key(transaction.transactional_id)
+        return Decision([CoordinatorRecord(key, transaction.encoded(), transaction)], pure=True)
 
 
 def _completed(commit: bool) -> State:

@@ -13,12 +13,13 @@ Owns the steps from one state to the next: epochs, producer ids, partitions, tim
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from ottla.coordinator.txn.state import IDLE, TRANSITIONS, State
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.protocol.internal.txn_records import PartitionsSchema, TransactionLogValue
+from ottla.protocol.internal.txn_records import TransactionLogValue, transaction_value
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 
 EPOCH_MAX: Final = 32767
@@ -132,23 +133,32 @@ class Transaction:
     def _to(self, state: State, **changes: Any) -> Transaction:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.transactional_id}: {self.state.name} cannot become {state.name}")
-        return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
+        # As dataclasses.replace, at a third of its price: a transaction takes four steps.
+        other = Transaction(*_fields(self))
+        changes["state"], changes["previous_producer_id"] = state, self.producer_id
+        for name, value in changes.items():
+            object.__setattr__(other, name, value)
+        return other
 
     # How it stands in the log
 
-    def value(self) -> TransactionLogValue:
-        return TransactionLogValue(
-            producer_id=self.producer_id,
-            previous_producer_id=self.previous_producer_id,
-            next_producer_id=self.next_producer_id,
-            producer_epoch=self.producer_epoch,
-            transaction_timeout_ms=self.timeout_ms,
-            transaction_status=self.state,
-            transaction_partitions=None if self.state == State.EMPTY else _by_topic(self.partitions),
-            transaction_last_update_timestamp_ms=self.last_update_ms,
-            transaction_start_timestamp_ms=self.start_ms,
-            client_transaction_version=self.client_version,
+    def encoded(self) -> bytes:
+        """A TransactionLogValue."""
+        return transaction_value(
+            self.producer_id,
+            self.previous_producer_id,
+            self.next_producer_id,
+            self.producer_epoch,
+            self.timeout_ms,
+            self.state,
+            None if self.state == State.EMPTY else _by_topic(self.partitions),
+            self.last_update_ms,
+            self.start_ms,
+            self.client_version,
         )
+
+
+_fields = attrgetter(*(each.name for each in fields(Transaction)))
 
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
@@ -179,8 +189,8 @@ def is_exhausted(producer_epoch: int) -> bool:
     return producer_epoch >= EPOCH_MAX - 1
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
-    return [PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in by_topic.items()]
+    return by_topic

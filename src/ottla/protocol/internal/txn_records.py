@@ -10,6 +10,8 @@ commit that used up the epochs then still knows which id it has promised the pro
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -17,6 +19,7 @@ from ottla.errors import MalformedInput
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import list_of, message, wire
+from ottla.wire.varint import write_unsigned_varint
 
 
 @message(versions="0")
@@ -50,14 +53,61 @@ VALUE_VERSION: Final = 1
 _TRANSACTION_LOG: Final = 0
 _VERSIONS: Final = (0, 1)
 _prefix = Struct(">h")
+_int32 = Struct(">i")
+_value_head = Struct(">hqhib")
+_value_times = Struct(">qq")
+_id_tag = Struct(">bbq")
+_version_tag = Struct(">bbh")
 
 
+@lru_cache(maxsize=16_384)
 def encode_key(transactional_id: str) -> bytes:
     return _prefix.pack(_TRANSACTION_LOG) + encode(TransactionLogKey(transactional_id=transactional_id), 0)
 
 
 def encode_value(value: TransactionLogValue, version: int = VALUE_VERSION) -> bytes:
     return _prefix.pack(version) + encode(value, version)
+
+
+def transaction_value(
+    producer_id: int,
+    previous_producer_id: int,
+    next_producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    status: int,
+    partitions: Mapping[str, Sequence[int]] | None,
+    last_update_ms: int,
+    start_ms: int,
+    client_version: int,
+) -> bytes:
+    """A `TransactionLogValue` of the version written, as it stands in a record: what the codec writes, for the three that every
+    transaction has."""
+    out = bytearray(_value_head.pack(VALUE_VERSION, producer_id, producer_epoch, timeout_ms, status))
+    if partitions is None:
+        out.append(0)
+    else:
+        write_unsigned_varint(out, len(partitions) + 1)
+        for topic, numbers in partitions.items():
+            name = topic.encode()
+            write_unsigned_varint(out, len(name) + 1)
+            out += name
+            write_unsigned_varint(out, len(numbers) + 1)
+            for number in numbers:
+                out += _int32.pack(number)
+            out.append(0)
+    out += _value_times.pack(last_update_ms, start_ms)
+    tags = []
+    if previous_producer_id != NO_PRODUCER_ID:
+        tags.append(_id_tag.pack(0, 8, previous_producer_id))
+    if next_producer_id != NO_PRODUCER_ID:
+        tags.append(_id_tag.pack(1, 8, next_producer_id))
+    if client_version:
+        tags.append(_version_tag.pack(2, 2, client_version))
+    out.append(len(tags))
+    for tag in tags:
+        out += tag
+    return bytes(out)
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, TransactionLogValue | None] | None:

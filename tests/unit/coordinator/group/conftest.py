@@ -85,7 +85,10 @@ class Host:
     def do(self, decision: Decision) -> Decision:
         for record in decision.records:
             self.log.append(record)
-            self.shard.replay(record.key, record.value)
+            if record.message is None:
+                self.shard.replay(record.key, record.value)
+            else:
+                self.shard.replay_message(record.message)
         for timer in decision.timers:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.due_ms

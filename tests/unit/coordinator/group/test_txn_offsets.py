@@ -38,7 +38,10 @@ class Log:
         producer_id = decision.producer.producer_id if decision.producer is not None else -1
         for record in decision.records:
             self.entries.append((producer_id, record.key, record.value))
-            self.shard.replay(record.key, record.value, producer_id)
+            if record.message is None:
+                self.shard.replay(record.key, record.value, producer_id)
+            else:
+                self.shard.replay_message(record.message, producer_id)
         self.check()
         (reply,) = decision.replies
         return reply[1]

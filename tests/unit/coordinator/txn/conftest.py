@@ -46,7 +46,10 @@ class TxnHost:
         for record in decision.records:
             before = {key: transaction.state for key, transaction in self.shard.transactions.items()}
             self.log.append(record)
-            self.shard.replay(record.key, record.value)
+            if record.message is None:
+                self.shard.replay(record.key, record.value)
+            else:
+                self.shard.replay_message(record.message)
             for key, transaction in self.shard.transactions.items():
                 was = before.get(key)
                 assert was is None or was == transaction.state or transaction.state in TRANSITIONS[was]

@@ -11,7 +11,14 @@ import pytest
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.coordinator.txn.state import STATE_BY_TITLE, TRANSITIONS, State
 from ottla.errors import ErrorCode, MalformedInput
-from ottla.protocol.internal.txn_records import TransactionLogValue, decode_record, encode_key, encode_value
+from ottla.protocol.internal.txn_records import (
+    PartitionsSchema,
+    TransactionLogValue,
+    decode_record,
+    encode_key,
+    encode_value,
+    transaction_value,
+)
 from ottla.types import TopicPartition
 
 NONE = ErrorCode.NONE
@@ -485,6 +492,29 @@ def test_records_are_kafkas() -> None:
     assert old is not None
     assert old[1] is not None
     assert (old[1].producer_id, old[1].previous_producer_id, old[1].client_transaction_version) == (7, -1, 0)
+
+
+@pytest.mark.parametrize("partitions", [None, {}, {"t": [0]}, {"a" * 200: list(range(200)), "ü": [2**31 - 1]}])
+@pytest.mark.parametrize(("previous", "next_one", "version"), [(-1, -1, 0), (6, -1, 2), (2**40, 2**41, 2), (-1, 8, 0)])
+def test_the_quick_way_to_a_value_is_that_of_the_codec(
+    partitions: dict[str, list[int]] | None, previous: int, next_one: int, version: int
+) -> None:
+    value = TransactionLogValue(
+        producer_id=2**62,
+        previous_producer_id=previous,
+        next_producer_id=next_one,
+        producer_epoch=32766,
+        transaction_timeout_ms=60000,
+        transaction_status=State.ONGOING,
+        transaction_partitions=None
+        if partitions is None
+        else [PartitionsSchema(topic=topic, partition_ids=numbers) for topic, numbers in partitions.items()],
+        transaction_last_update_timestamp_ms=5,
+        transaction_start_timestamp_ms=-1,
+        client_transaction_version=version,
+    )
+    quick = transaction_value(2**62, previous, next_one, 32766, 60000, State.ONGOING, partitions, 5, -1, version)
+    assert quick == encode_value(value)
 
 
 def test_records_of_another_kind_are_passed_over_and_broken_ones_refused(host: Any) -> None:
