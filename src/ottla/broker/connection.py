@@ -26,7 +26,7 @@ from ottla.ports import FileRange, FileSender, Part
 from ottla.types import Buffer
 
 if TYPE_CHECKING:
-    from ottla.broker.dispatch import PendingReply
+    from ottla.broker.dispatch import PendingReply, Usual
     from ottla.broker.socket_server import ListenerLimits, SocketServer
 
 COPY_BYTES_MAX = 16 << 10
@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "limits",
         "listener_name",
         "transport",
+        "usual",
     )
 
     def __init__(self, server: SocketServer, limits: ListenerLimits) -> None:
@@ -73,6 +74,8 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = limits.name
         self.client_host = ""
         self.last_used = 0.0
+        self.usual: Usual | None = None
+        """Kept for `dispatch`."""
         self.transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None
         self._head = b""

@@ -104,7 +104,9 @@ class Dispatcher:
             found = self._begin(frame, connection)
             if not isinstance(found, Usual):
                 return found
-            usual = connection.usual = found
+            usual = found
+            if usual.client:  # only ControlledShutdown v0 names none: nothing would tell that a frame is too short
+                connection.usual = usual
         route = usual.route
         correlation_id: int = _correlation_id(frame, 4)[0]
         request, _ = route.decode(frame, usual.position)
