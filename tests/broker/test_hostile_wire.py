@@ -183,9 +183,13 @@ def test_max_connections(play: Any) -> None:
             await stage.raw()
         while len(stage.broker.server) < 3:
             await asyncio.sleep(0)
-        assert await (await stage.raw()).closed()
+        waiting, refused = await stage.raw(), await stage.raw()
+        assert await refused.closed()
+        assert len(stage.broker.server) == 3
+        waiting.close()
 
-    play(case, max_connections="3")
+    play(case, max_connections="3", socket_listen_backlog_size="1")
+    play(case, listener_name_plaintext_max_connections="3", socket_listen_backlog_size="1")
 
 
 def test_socket_request_max_bytes(play: Any) -> None:

@@ -1,6 +1,11 @@
 """All listeners and connections of a broker: who may connect, who has been silent too long.
 
-Owns the limits (`max.connections`, `max.connections.per.ip`, per listener) and the order of last use. Reads and writes no bytes.
+Owns the limits (`max.connections`, also of single listeners, `max.connections.per.ip`) and the order of last use. Reads and
+writes no bytes.
+
+Whoever comes when all places are taken waits for one, as many at a time as the kernel would hold (`socket.listen.backlog.size`),
+and is heard when somebody else has gone; more are refused. One address that has too many is refused at once. Where brokers have a
+listener of their own, `max.connections` keeps none of them out: somebody else, the longest silent one, has to go.
 
 Connections stand in the order of their last use, so that one periodic sweep finds the idle ones at the front and stops at the
 first that is not: no timer per connection or request.
@@ -34,17 +39,20 @@ class ConnectionLimits:
     connections_max: int = 2**31 - 1
     per_host_max: int = 2**31 - 1
     per_host_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_listener_max: Mapping[str, int] = field(default_factory=dict)
+    waiting_max: int = 50
+    brokers_listener: str | None = None
+    """The listener that `max.connections` does not close: that of the brokers, where clients have another."""
     idle_ms_max: int = 600_000
     request_bytes_max: int = 100 << 20
     held_bytes_max: int = -1
 
 
 @dataclass(slots=True, eq=False)
-class ListenerLimits:
-    """One listener: its name, how many connections it may have, how many it has."""
+class ListenerUse:
+    """One listener: its name, and how many connections it has."""
 
     name: str
-    connections_max: int = 2**31 - 1
     connections: int = 0
 
 
@@ -72,15 +80,17 @@ class SocketServer:
         self._opened = False
         self._early: list[Connection] = []
         """Came before the broker was ready: they wait."""
+        self._waiting: dict[Connection, None] = {}
+        """Came when there was no place: they wait too, and do not count."""
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._by_use)
 
-    async def listen(self, name: str, host: str, port: int, *, connections_max: int = 2**31 - 1) -> int:
+    async def listen(self, name: str, host: str, port: int) -> int:
         """Open a listener; returns the port bound. OSError if that cannot be."""
-        listener_limits = ListenerLimits(name, connections_max)
-        listener = await self._network.listen(lambda: Connection(self, listener_limits), host, port)
+        use = ListenerUse(name)
+        listener = await self._network.listen(lambda: Connection(self, use), host, port)
         self._listeners.append(listener)
         return listener.port
 
@@ -99,47 +109,101 @@ class SocketServer:
     def close(self) -> None:
         self._closing = True
         self.stop_listening()
-        for connection in list(self._by_use):
+        for connection in [*self._by_use, *self._waiting]:
             connection.close()
+
+    def limits_changed(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._let_in()
 
     # Called by connections
 
     def admit(self, connection: Connection) -> bool:
-        host, listener = connection.client_host, connection.limits
-        here = self._by_host.get(host, 0)
-        per_host_max = self.limits.per_host_overrides.get(host, self.limits.per_host_max)
+        host, listener = connection.client_host, connection.listener
         if self._closing:
             return False
-        if here >= per_host_max:
-            return self._refuse(f"{host} already has {here} connections, max.connections.per.ip allows no more")
-        if len(self._by_use) >= self.limits.connections_max:
-            return self._refuse(f"there are {len(self._by_use)} connections, max.connections allows no more ({host})")
-        if listener.connections >= listener.connections_max:
-            return self._refuse(f"listener {listener.name} has {listener.connections} connections and allows no more ({host})")
-        self._by_host[host] = here + 1
-        listener.connections += 1
-        connection.last_used = self.loop.time()
-        self._by_use[connection] = None
-        self._counters.add("connections_accepted")
+        if self._host_is_full(host):
+            return False
+        if not self._has_place(listener):
+            if len(self._waiting) >= self.limits.waiting_max:
+                return self._refuse(f"{len(self._by_use)} connections are here and others wait: no more from {host}")
+            self._lines.warn(
+                "a connection waits",
+                f"{host} on {listener.name}: {listener.connections} connections are there and {len(self._by_use)} in all, "
+                f"max.connections allows no more",
+            )
+            connection.hold()
+            self._waiting[connection] = None
+            return True
+        self._take_in(connection)
         if not self._opened:
             connection.hold()
             self._early.append(connection)
         return True
 
+    def _host_is_full(self, host: str) -> bool:
+        here = self._by_host.get(host, 0)
+        if here < self.limits.per_host_overrides.get(host, self.limits.per_host_max):
+            return False
+        self._refuse(f"{host} already has {here} connections, max.connections.per.ip allows no more")
+        return True
+
+    def _has_place(self, listener: ListenerUse) -> bool:
+        limits = self.limits
+        here_max = limits.per_listener_max.get(listener.name)
+        if here_max is not None and listener.connections >= here_max:
+            return False
+        return len(self._by_use) < limits.connections_max or listener.name == limits.brokers_listener
+
+    def _take_in(self, connection: Connection) -> None:
+        if len(self._by_use) >= self.limits.connections_max:
+            for other in self._by_use:
+                if other.listener is not connection.listener:
+                    self._lines.warn("closed a connection", f"{other.client_host} makes room for a broker (max.connections)")
+                    other.close()
+                    break
+        host = connection.client_host
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+        connection.listener.connections += 1
+        connection.last_used = self.loop.time()
+        self._by_use[connection] = None
+        self._counters.add("connections_accepted")
+
+    def _let_in(self) -> None:
+        """Those who wait and for whom there is a place now, in the order in which they came."""
+        for connection in [each for each in self._waiting if not self._closing]:
+            if not self._has_place(connection.listener):
+                continue
+            del self._waiting[connection]
+            if self._host_is_full(connection.client_host):
+                connection.close()
+                continue
+            self._take_in(connection)
+            if self._opened:
+                connection.begin()
+            else:
+                self._early.append(connection)
+
     def forget(self, connection: Connection) -> None:
+        self._waiting.pop(connection, None)
         if connection not in self._by_use:
             return
         del self._by_use[connection]
-        connection.limits.connections -= 1
+        connection.listener.connections -= 1
         left = self._by_host[connection.client_host] - 1
         if left:
             self._by_host[connection.client_host] = left
         else:
             del self._by_host[connection.client_host]
+        if self._waiting:
+            self._let_in()
 
     def used(self, connection: Connection) -> None:
         connection.last_used = self.loop.time()
-        self._by_use.move_to_end(connection)
+        try:
+            self._by_use.move_to_end(connection)
+        except KeyError:
+            assert connection in self._waiting
 
     def malformed(self, connection: Connection, reason: str) -> None:
         self._counters.add("connections_closed_malformed")

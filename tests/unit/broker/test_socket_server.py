@@ -19,11 +19,13 @@ from ottla.runtime.network import RealNetwork
 Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
 
 
-def play(dispatch: Dispatch, case: Callable[[SocketServer, int], Awaitable[None]]) -> None:
+def play(
+    dispatch: Dispatch, case: Callable[[SocketServer, int], Awaitable[None]], limits: ConnectionLimits | None = None
+) -> None:
     async def main() -> None:
         counters = Counters()
         loop = asyncio.get_running_loop()
-        server = SocketServer(loop, RealNetwork(counters), dispatch, ConnectionLimits(), counters)
+        server = SocketServer(loop, RealNetwork(counters), dispatch, limits or ConnectionLimits(), counters)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         try:
             await asyncio.wait_for(case(server, port), 30)
@@ -118,3 +120,122 @@ def test_a_file_shorter_than_promised_closes_the_connection(tmp_path: Path) -> N
 
     play(dispatch, case)
     file.close()
+
+
+class Client:
+    """Sends requests that the test's dispatcher answers with themselves."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, port: int) -> Client:
+        return cls(*await asyncio.open_connection("127.0.0.1", port))
+
+    def send(self, text: bytes) -> None:
+        self._writer.write(frame(text))
+
+    async def answer(self, text: bytes) -> None:
+        assert await self._reader.readexactly(len(text)) == text
+
+    async def call(self, text: bytes) -> None:
+        self.send(text)
+        await self.answer(text)
+
+    async def is_closed(self) -> bool:
+        try:
+            return await self._reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def echo(request: memoryview, connection: Connection) -> list[Part]:
+    return [bytes(request)]
+
+
+def test_who_finds_no_place_waits_for_one_and_too_many_are_refused() -> None:
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        first, second = await Client.connect(port), await Client.connect(port)
+        await first.call(b"one")
+        await second.call(b"two")
+        waiting = await Client.connect(port)
+        waiting.send(b"three")
+        while not server._waiting:
+            await asyncio.sleep(0.001)
+        refused = await Client.connect(port)
+        assert await refused.is_closed()
+        refused.close()
+        await first.call(b"still here")
+        assert len(server) == 2
+        second.close()
+        await waiting.answer(b"three")
+        assert len(server) == 2
+        waiting.close()
+        first.close()
+
+    play(echo, case, ConnectionLimits(connections_max=2, waiting_max=1))
+
+
+def test_one_who_waited_and_left_takes_no_place() -> None:
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        first = await Client.connect(port)
+        await first.call(b"one")
+        gone = await Client.connect(port)
+        while not server._waiting:
+            await asyncio.sleep(0.001)
+        gone.close()
+        while server._waiting:
+            await asyncio.sleep(0.001)
+        last = await Client.connect(port)
+        last.send(b"two")
+        first.close()
+        await last.answer(b"two")
+        last.close()
+
+    play(echo, case, ConnectionLimits(connections_max=1))
+
+
+def test_a_listener_has_a_limit_of_its_own() -> None:
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        other_port = await server.listen("INSIDE", "127.0.0.1", 0)
+        outside = await Client.connect(port)
+        await outside.call(b"one")
+        waiting = await Client.connect(port)
+        waiting.send(b"two")
+        while not server._waiting:
+            await asyncio.sleep(0.001)
+        inside = [await Client.connect(other_port) for _ in range(3)]
+        for client in inside:
+            await client.call(b"inside")
+        assert list(server._waiting) != []
+        server.limits_changed(ConnectionLimits(per_listener_max={"PLAINTEXT": 2}))
+        await waiting.answer(b"two")
+        for client in (outside, waiting, *inside):
+            client.close()
+
+    play(echo, case, ConnectionLimits(per_listener_max={"PLAINTEXT": 1}))
+
+
+def test_a_broker_always_finds_a_place_and_the_longest_silent_client_has_to_go() -> None:
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        brokers_port = await server.listen("BROKERS", "127.0.0.1", 0)
+        silent, lively = await Client.connect(port), await Client.connect(port)
+        await silent.call(b"one")
+        await lively.call(b"two")
+        broker = await Client.connect(brokers_port)
+        await broker.call(b"three")
+        assert await silent.is_closed()
+        silent.close()
+        await lively.call(b"four")
+        for client in (lively, broker):
+            client.close()
+
+    play(echo, case, ConnectionLimits(connections_max=2, brokers_listener="BROKERS"))

@@ -76,10 +76,8 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
     """Settings of this broker; `names` None or empty: all of them."""
     described: list[DescribedSetting] = []
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
-    of_listeners = [
-        setting for name in sorted(given.keys() - BROKER_SETTINGS.keys()) if (setting := setting_of(name)) is not None
-    ]
-    for setting in _chosen((*BROKER_SETTINGS.values(), *of_listeners), names):
+    of_listeners = (setting_of(name) for name in sorted(given.keys() - BROKER_SETTINGS.keys()))
+    for setting in _chosen((*BROKER_SETTINGS.values(), *filter(None, of_listeners)), names):
         if setting.internal and setting.name not in given:
             continue
         synonyms = tuple(_broker_synonyms(broker, setting))

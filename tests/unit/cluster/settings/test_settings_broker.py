@@ -6,6 +6,7 @@ import pytest
 
 from ottla.cluster.settings import BROKER_SETTINGS, BrokerSettings, SettingsError
 from ottla.cluster.settings.broker import dynamic_problems
+from ottla.cluster.settings.describe import describe_broker
 
 
 def problems_of(properties: dict[str, str]) -> list[str]:
@@ -246,3 +247,27 @@ def test_the_times_of_consumer_groups_stay_within_their_limits(given: dict[str, 
     assert any(word in problem for problem in refused.value.problems)
     lower = {"group.consumer.heartbeat.interval.ms": "500", "group.consumer.min.heartbeat.interval.ms": "100"}
     assert BrokerSettings.parse(lower).int("group.consumer.heartbeat.interval.ms") == 500
+
+
+def test_a_listener_has_a_limit_of_connections_of_its_own() -> None:
+    name = "listener.name.inside.max.connections"
+    properties = {
+        "listeners": "INSIDE://127.0.0.1:1,OUTSIDE://127.0.0.1:2",
+        "advertised.listeners": "INSIDE://127.0.0.1:1,OUTSIDE://127.0.0.1:2",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+        name: "7",
+    }
+    settings = BrokerSettings.parse(properties)
+    assert settings.of_listeners("max.connections") == {"INSIDE": 7}
+    assert settings.warnings == []
+    changed = settings.with_dynamic({name: "8"})
+    assert changed.of_listeners("max.connections") == {"INSIDE": 8}
+    (shown,) = describe_broker(changed, [name])
+    assert (shown.value, shown.source, [synonym.value for synonym in shown.synonyms][:2]) == ("8", 2, ["8", "7"])
+    assert problems_of({**properties, name: "-1"}) == [f"{name}=-1 is not allowed; allowed: 0 or more"]
+    assert dynamic_problems({name: "x"}, per_broker=True) != []
+    assert dynamic_problems({name: "9"}, per_broker=True) == []
+    assert dynamic_problems({name: "9"}, per_broker=False) == [f"{name} cannot be set for the whole cluster; name a broker"]
+    (warning,) = BrokerSettings.parse({**properties, "listener.name.INSIDE.max.connections": "7"}).warnings
+    assert "small letters" in warning
