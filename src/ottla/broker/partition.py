@@ -323,6 +323,11 @@ class Partition:
         )
 
     @property
+    def epoch_start_offset(self) -> int:
+        """Where the log ended when this leader took over; 0 where that makes no difference."""
+        return self.leadership.epoch_start_offset if self.leadership is not None else 0
+
+    @property
     def is_under_min_isr(self) -> bool:
         """Too few replicas are in sync for acks=all (F49)."""
         leadership = self.leadership

@@ -37,6 +37,7 @@ EARLIEST_PENDING_UPLOAD = -6
 _KNOWN_FROM = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
 _CONSUMER = -1
+_NOT_AVAILABLE_FROM = 5
 
 
 def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
@@ -84,6 +85,14 @@ def _look_up(
             leader_epoch=leader_epoch if version >= 4 else NO_LEADER_EPOCH,
         )
 
+    if request.replica_id == _CONSUMER and partition.epoch_start_offset > partition.high_watermark:
+        # This leader does not know yet how much of the log was committed: a smaller offset than was seen before must not be told
+        # (R04, KIP-207).
+        not_yet = KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if version >= _NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE)
+    else:
+        not_yet = None
+    if timestamp == LATEST and not_yet is not None:
+        raise not_yet
     if timestamp == LATEST:
         return answer(NO_TIMESTAMP, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -91,6 +100,8 @@ def _look_up(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
     found = partition.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
+    if (found is None or found.offset >= end_offset) and not_yet is not None:
+        raise not_yet
     if found is None or found.offset >= end_offset:
         return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
     return answer(found.timestamp_ms, found.offset, found.leader_epoch)

@@ -181,7 +181,7 @@ class _Wait:
         self.open = True
 
     def settled(self) -> bool:
-        """Whether the outcome is known: replicated, or this broker leads no more, or its disk failed."""
+        """Whether the outcome is known: replicated, or too few are in sync, or this broker leads no more, or its disk failed."""
         if not self.open:
             return True
         partition = self.partition
@@ -191,10 +191,11 @@ class _Wait:
             return self._close(error.code)
         if partition.leader_epoch != self.leader_epoch:
             return self._close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if partition.is_under_min_isr:
+            # Nothing will be committed before enough are in sync again (R12, R13): the producer can try again then.
+            return self._close(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         if partition.log.high_watermark < self.end_offset:
             return False
-        if len(partition.isr) < partition.min_insync_replicas:
-            return self._close(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return self._close(ErrorCode.NONE)
 
     def _close(self, code: ErrorCode) -> bool:

@@ -1,0 +1,600 @@
+"""Three brokers in one loop that replicate for real, over sockets and files; the test is their controller.
+
+What a controller decides is tested elsewhere: here it does as it is told, so that each case can have exactly the orders it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.app import Broker
+from ottla.broker.inter_broker import PeerUnavailable
+from ottla.broker.partition import Partition
+from ottla.client.connection import ClientConnection
+from ottla.cluster.node_tree import NodeTree
+from ottla.cluster.settings import BrokerSettings
+from ottla.errors import ErrorCode
+from ottla.metrics import Counters
+from ottla.ports import Change, Node, SessionEvent
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ottla.records.record import build_batch
+from ottla.runtime.loop import real_world, run
+from ottla.types import TopicPartition
+
+TOPIC = "t"
+TOPIC_ID = bytes(range(1, 17))
+T0 = TopicPartition(TOPIC, 0)
+CONTROLLER = 1
+
+
+class Store:
+    """A metadata tree that all brokers of a test share."""
+
+    def __init__(self, tree: NodeTree) -> None:
+        self._tree = tree
+        self.callbacks: list[Callable[[SessionEvent], None]] = []
+
+    async def get(self, path: str) -> Node | None:
+        return self._tree.get(path, self)
+
+    async def children(self, path: str) -> list[str]:
+        return self._tree.names_below(path)
+
+    async def multi(self, changes: Sequence[Change]) -> list[str]:
+        transaction = self._tree.begin(self)
+        try:
+            paths = [transaction.apply(change) for change in changes]
+        except Exception:
+            transaction.undo()
+            raise
+        transaction.commit()
+        return paths
+
+    def watch(self, path: str, callback: Callable[[str], None]) -> None: ...
+
+    def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
+        self.callbacks.append(callback)
+
+    async def close(self) -> None: ...
+
+
+class Member(Broker):
+    """A broker of a cluster whose controller is the test."""
+
+    async def _join_cluster(self) -> None:
+        self._image = self.cluster.metadata_cache.image
+        self.cluster.epoch_of_registration = lambda: 100 + self.broker_id
+
+
+@dataclass
+class State:
+    leader: int
+    isr: list[int]
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    replicas: list[int] = field(default_factory=lambda: [1, 2, 3])
+    topic_id: bytes = TOPIC_ID
+
+
+class Cluster:
+    def __init__(self, path: Path, settings: dict[str, str]) -> None:
+        self.path = path
+        self.settings = settings
+        self.tree = NodeTree()
+        self.brokers: dict[int, Member] = {}
+        self.ports: dict[int, int] = {}
+        self.states: dict[TopicPartition, State] = {}
+        self.epoch = 1
+        self.isr_asked: list[list[int]] = []
+        self.isr_error = ErrorCode.NONE
+        self.isr_gate: asyncio.Event | None = None
+        self.clients: list[ClientConnection] = []
+
+    async def start(self, *numbers: int) -> None:
+        for number in numbers:
+            properties = {
+                "broker.id": str(number),
+                "log.dirs": str(self.path / str(number)),
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports.get(number, 0)}",
+                "zookeeper.connect": "given",
+                "replica.fetch.backoff.ms": "50",
+                "replica.fetch.wait.max.ms": "200",
+                "log.initial.task.delay.ms": "0",
+                **self.settings,
+            }
+            settings = BrokerSettings.parse(properties)
+            counters = Counters()
+            broker = Member(settings, real_world(counters, settings), store=Store(self.tree), counters=counters)
+            await broker.start()
+            self._answer_isr_changes(broker)
+            self.ports[number] = next(iter(broker.bound_ports.values()))
+            self.brokers[number] = broker
+
+    async def kill(self, number: int) -> None:
+        """Without handing anything over, and without the mark of a clean stop."""
+        broker = self.brokers.pop(number)
+        broker.failure = "killed"
+        await broker.stop()
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        for number in list(self.brokers):
+            await self.kill(number)
+
+    def _answer_isr_changes(self, broker: Member) -> None:
+        ask = broker.inter_broker.call
+
+        async def call(broker_id: int, purpose: str, api_name: str, request: Any, **options: Any) -> Any:
+            if api_name != "alter_partition":
+                return await ask(broker_id, purpose, api_name, request, **options)
+            if self.isr_gate is not None:
+                await self.isr_gate.wait()
+            return self._alter_partition(request(3))
+
+        broker.inter_broker.call = call  # type: ignore[method-assign]
+
+    def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        response = AlterPartitionResponse()
+        for topic in request.topics:
+            answers: list[ResponsePartitionData] = []
+            for asked in topic.partitions:
+                state = self.states[TopicPartition(TOPIC, asked.partition_index)]
+                self.isr_asked.append([replica.broker_id for replica in asked.new_isr_with_epochs])
+                error = self.isr_error
+                if not error and (asked.leader_epoch, asked.partition_epoch) != (state.leader_epoch, state.partition_epoch):
+                    error = ErrorCode.INVALID_UPDATE_VERSION
+                if not error:
+                    state.isr = self.isr_asked[-1]
+                    state.partition_epoch += 1
+                answers.append(
+                    ResponsePartitionData(
+                        partition_index=asked.partition_index,
+                        error_code=error,
+                        leader_id=state.leader,
+                        leader_epoch=state.leader_epoch,
+                        isr=list(state.isr),
+                        partition_epoch=state.partition_epoch,
+                    )
+                )
+            response.topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=answers))
+        return response
+
+    async def order(
+        self, key: TopicPartition, state: State, *, to: Sequence[int] | None = None, is_new: bool = False
+    ) -> list[Any]:
+        """LeaderAndIsr, then UpdateMetadata, to brokers that run."""
+        self.states[key] = state
+        answers = []
+        for number in to if to is not None else list(self.brokers):
+            broker = self.brokers[number]
+            partition = LeaderAndIsrPartitionState(
+                partition_index=key.partition,
+                controller_epoch=self.epoch,
+                leader=state.leader,
+                leader_epoch=state.leader_epoch,
+                isr=list(state.isr),
+                partition_epoch=state.partition_epoch,
+                replicas=state.replicas,
+                is_new=is_new,
+            )
+            topic = LeaderAndIsrTopicState(topic_name=key.topic, topic_id=state.topic_id, partition_states=[partition])
+            answers.append(
+                await broker.cluster.orders.obey(
+                    7,
+                    LeaderAndIsrRequest(
+                        controller_id=CONTROLLER,
+                        controller_epoch=self.epoch,
+                        broker_epoch=broker.broker_epoch,
+                        topic_states=[topic],
+                    ),
+                )
+            )
+            await self.tell(number, key, state)
+        return answers
+
+    async def tell(self, number: int, key: TopicPartition, state: State) -> Any:
+        broker = self.brokers[number]
+        told = UpdateMetadataPartitionState(
+            partition_index=key.partition,
+            controller_epoch=self.epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.partition_epoch,
+            replicas=state.replicas,
+        )
+        live = [
+            UpdateMetadataBroker(
+                id=other, endpoints=[UpdateMetadataEndpoint(port=self.ports[other], host="127.0.0.1", listener="PLAINTEXT")]
+            )
+            for other in self.brokers
+        ]
+        return await broker.cluster.orders.obey(
+            8,
+            UpdateMetadataRequest(
+                controller_id=CONTROLLER,
+                controller_epoch=self.epoch,
+                broker_epoch=broker.broker_epoch,
+                live_brokers=live,
+                topic_states=[UpdateMetadataTopicState(topic_name=key.topic, topic_id=state.topic_id, partition_states=[told])],
+            ),
+        )
+
+    def partition(self, number: int, key: TopicPartition = T0) -> Partition:
+        return self.brokers[number].partitions.get(key)
+
+    async def client(self, number: int) -> ClientConnection:
+        connection = await ClientConnection.open(self.brokers[number].world.network, "127.0.0.1", self.ports[number])
+        self.clients.append(connection)
+        return connection
+
+    async def produce(
+        self,
+        number: int,
+        *values: bytes,
+        acks: int = -1,
+        timeout_ms: int = 5000,
+        client: ClientConnection | None = None,
+        **batch: Any,
+    ) -> Any:
+        connection = await self.client(number)
+        records = build_batch([(None, value, (), 1_700_000_000_000) for value in values], **batch)
+        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
+        response = await connection.call("produce", 9, ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]))
+        return response.responses[0].partition_responses[0]
+
+    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
+        deadline = asyncio.get_running_loop().time() + 15
+        while not holds():
+            assert asyncio.get_running_loop().time() < deadline, what or "it never came to hold"
+            await asyncio.sleep(0.005)
+
+    async def until_equal(self, *numbers: int) -> None:
+        """All replicas end and are committed at the same offset."""
+
+        def equal() -> bool:
+            logs = [self.partition(number).log for number in numbers]
+            return len({(log.log_end_offset, log.high_watermark) for log in logs}) == 1
+
+        await self.until(equal, "the replicas never agreed")
+
+    def bytes_of(self, number: int) -> bytes:
+        directory = self.path / str(number) / f"{TOPIC}-0"
+        return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def play(tmp_path: Path, case: Callable[[Cluster], Awaitable[None]], brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
+    async def scene() -> None:
+        cluster = Cluster(tmp_path, {name.replace("_", "."): value for name, value in settings.items()})
+        try:
+            await cluster.start(*brokers)
+            await asyncio.wait_for(case(cluster), 60)
+        finally:
+            await cluster.close()
+
+    run(scene())
+
+
+@contextmanager
+def deaf(cluster: Cluster, number: int) -> Iterator[None]:
+    """A follower that cannot fetch."""
+    inter_broker = cluster.brokers[number].inter_broker
+    ask = inter_broker.call
+
+    async def call(broker_id: int, purpose: str, api_name: str, request: Any, **options: Any) -> Any:
+        if api_name == "fetch":
+            raise PeerUnavailable("cut off")
+        return await ask(broker_id, purpose, api_name, request, **options)
+
+    inter_broker.call = call  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        inter_broker.call = ask  # type: ignore[method-assign]
+
+
+def test_f46_acks_all_means_that_all_replicas_have_it(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        for number in range(20):
+            answer = await cluster.produce(1, b"%d" % number)
+            assert (answer.error_code, answer.base_offset) == (0, number)
+            assert all(cluster.partition(broker).log.log_end_offset == number + 1 for broker in (1, 2, 3))
+        await cluster.until_equal(1, 2, 3)
+        assert cluster.bytes_of(1) == cluster.bytes_of(2) == cluster.bytes_of(3) != b""
+
+    play(tmp_path, case)
+
+
+def test_f50_a_new_leader_has_every_acknowledged_record(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        for number in range(10):
+            await cluster.produce(1, b"%d" % number)
+        await cluster.kill(1)
+        await cluster.order(T0, State(2, [2, 3], 1, 1))
+        answer = await cluster.produce(2, b"after")
+        assert (answer.error_code, answer.base_offset) == (0, 10)
+        await cluster.until_equal(2, 3)
+        assert cluster.bytes_of(2) == cluster.bytes_of(3)
+        await cluster.start(1)
+        await cluster.order(T0, State(2, [2, 3], 2, 2))
+        await cluster.until(lambda: 1 in cluster.states[T0].isr, "the first leader never came back into the ISR")
+        await cluster.until_equal(1, 2, 3)
+        assert cluster.bytes_of(1) == cluster.bytes_of(2)
+
+    play(tmp_path, case)
+
+
+def test_r06_what_only_a_dead_leader_had_is_cut_and_the_logs_are_equal(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"both")
+        await cluster.until_equal(1, 2, 3)
+        with deaf(cluster, 2), deaf(cluster, 3):
+            # The fetches that wait already would still be answered.
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await cluster.produce(1, b"lost", acks=1)
+            await cluster.kill(1)
+        await cluster.order(T0, State(2, [2, 3], 1, 1))
+        await cluster.produce(2, b"instead", b"of it")
+        await cluster.start(1)
+        await cluster.order(T0, State(2, [2, 3], 2, 2))
+        await cluster.until(lambda: 1 in cluster.states[T0].isr)
+        await cluster.until_equal(1, 2, 3)
+        assert cluster.bytes_of(1) == cluster.bytes_of(2) == cluster.bytes_of(3)
+        assert b"lost" not in cluster.bytes_of(1)
+
+    play(tmp_path, case)
+
+
+def test_r11_too_few_in_sync_nothing_is_appended_with_acks_all(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        assert (await cluster.produce(1, b"x")).error_code == 0
+        await cluster.kill(2)
+        await cluster.kill(3)
+        await cluster.order(T0, State(1, [1], 1, 1))
+        answer = await cluster.produce(1, b"y")
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert cluster.partition(1).log.log_end_offset == 1
+        assert (await cluster.produce(1, b"z", acks=1)).error_code == 0
+        assert cluster.partition(1).log.log_end_offset == 2
+        assert cluster.partition(1).high_watermark == 1  # R13
+
+    play(tmp_path, case, min_insync_replicas="2")
+
+
+def test_r12_a_write_that_waits_hears_when_too_few_are_left(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 2), deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            answer = await cluster.produce(1, b"y", timeout_ms=30_000, producer_id=5, producer_epoch=0, base_sequence=0)
+            assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            assert cluster.partition(1).log.log_end_offset == 2
+        await cluster.until(lambda: len(cluster.states[T0].isr) == 3)
+        again = await cluster.produce(1, b"y", producer_id=5, producer_epoch=0, base_sequence=0)
+        assert (again.error_code, again.base_offset) == (0, 1)
+        assert cluster.partition(1).log.log_end_offset == 2
+
+    play(tmp_path, case, min_insync_replicas="2", replica_lag_time_max_ms="200")
+
+
+def test_f47_a_follower_that_falls_behind_leaves_and_comes_back(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            answer = await cluster.produce(1, b"y")  # waits until the controller has confirmed that 3 is out
+            assert answer.error_code == 0
+            assert cluster.states[T0].isr == [1, 2]
+            assert cluster.partition(3).log.log_end_offset == 1
+        await cluster.until(lambda: sorted(cluster.states[T0].isr) == [1, 2, 3])
+        await cluster.until_equal(1, 2, 3)
+
+    play(tmp_path, case, replica_lag_time_max_ms="300")
+
+
+def test_r02_while_the_controller_does_not_answer_the_old_isr_counts(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        cluster.isr_gate = asyncio.Event()
+        with deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=20_000))
+            leader = cluster.partition(1)
+            await cluster.until(lambda: leader.leadership is not None and leader.leadership.pending is not None)
+            await cluster.until(lambda: cluster.partition(2).log.log_end_offset == 2)
+            assert leader.high_watermark == 1
+            assert not waiting.done()
+            cluster.isr_gate.set()
+            assert (await waiting).error_code == 0
+        assert leader.high_watermark == 2
+
+    play(tmp_path, case, replica_lag_time_max_ms="200")
+
+
+def test_a_produce_times_out_when_the_replicas_take_too_long(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            answer = await cluster.produce(1, b"y", timeout_ms=50)
+            assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    play(tmp_path, case)
+
+
+def test_r15_who_waits_at_a_leader_that_is_none_any_more_hears_so(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 3), deaf(cluster, 2):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            waiting = asyncio.ensure_future(cluster.produce(1, b"never", timeout_ms=20_000))
+            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+            await cluster.order(T0, State(2, [2, 3], 1, 1))
+            assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await cluster.produce(2, b"instead")
+        await cluster.until(lambda: 1 in cluster.states[T0].isr)
+        await cluster.until_equal(1, 2, 3)
+        assert b"never" not in cluster.bytes_of(1)
+        assert cluster.bytes_of(1) == cluster.bytes_of(2)
+
+    play(tmp_path, case)
+
+
+def test_c02_c03_orders_of_former_controllers_and_for_former_lives_change_nothing(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        cluster.epoch = 5
+        await cluster.order(T0, State(1, [1, 2, 3], 3), is_new=True)
+        cluster.epoch = 4
+        [answer] = await cluster.order(T0, State(2, [2], 9), to=[1])
+        assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        orders = cluster.brokers[1].cluster.orders
+        stop = StopReplicaTopicState(
+            topic_name=TOPIC,
+            partition_states=[StopReplicaPartitionState(partition_index=0, leader_epoch=9, delete_partition=True)],
+        )
+        former_life = StopReplicaRequest(controller_id=1, controller_epoch=5, broker_epoch=50, topic_states=[stop])
+        assert (await orders.obey(4, former_life)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+        cluster.epoch = 5
+        [stale] = await cluster.order(T0, State(2, [2], 2), to=[1])
+        assert stale.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert cluster.partition(1).is_leader
+        assert cluster.partition(1).leader_epoch == 3
+
+    play(tmp_path, case)
+
+
+def test_r08_r10_a_follower_of_another_epoch_or_history_counts_for_nothing(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1], 4), is_new=True)
+        await cluster.produce(1, b"a", b"b")
+        client = await cluster.client(1)
+
+        async def fetch(offset: int, epoch: int, last_epoch: int, replica: int = 2) -> Any:
+            asked = FetchPartition(
+                partition=0,
+                fetch_offset=offset,
+                partition_max_bytes=1 << 20,
+                current_leader_epoch=epoch,
+                last_fetched_epoch=last_epoch,
+                log_start_offset=0,
+            )
+            request = FetchRequest(
+                max_wait_ms=0,
+                min_bytes=1,
+                replica_state=ReplicaState(replica_id=replica, replica_epoch=7),
+                topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[asked])],
+            )
+            return (await client.call("fetch", 17, request)).responses[0].partitions[0]
+
+        leadership = cluster.partition(1).leadership
+        assert leadership is not None
+        assert (await fetch(2, 3, 3)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+        assert (await fetch(2, 5, 4)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        diverging = await fetch(2, 4, 3)
+        assert diverging.diverging_epoch is not None
+        assert not diverging.records
+        assert leadership.followers[2].log_end_offset == -1
+        assert (await fetch(0, 4, -1, replica=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert (await fetch(2, 4, 4)).error_code == 0
+        assert leadership.followers[2].log_end_offset == 2
+        assert leadership.followers[2].broker_epoch == 7
+
+    play(tmp_path, case, brokers=(1,))
+
+
+def test_r04_latest_is_not_told_before_it_is_known(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 2), deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await cluster.produce(1, b"y", acks=1)
+            await cluster.order(T0, State(1, [1, 2, 3], 1, 1))
+            client = await cluster.client(1)
+            asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            for version, error in ((5, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)):
+                response = await client.call("list_offsets", version, ListOffsetsRequest(replica_id=-1, topics=[asked]))
+                assert response.topics[0].partitions[0].error_code == error
+
+    play(tmp_path, case)
+
+
+def test_c08_a_topic_made_anew_while_a_broker_was_away_has_none_of_the_old_data(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"old")
+        await cluster.until_equal(1, 2, 3)
+        await cluster.kill(3)
+        await cluster.kill(2)
+        await cluster.start(2)
+        other = bytes(16 * [7])
+        await cluster.order(T0, State(2, [2], topic_id=other), to=[2], is_new=True)
+        assert cluster.partition(2).log.log_end_offset == 0
+        cluster.states[T0].isr = [2]
+        await cluster.produce(2, b"new")
+        await cluster.start(3)
+        await cluster.order(T0, State(2, [2], 1, 1, topic_id=other), to=[2, 3])
+        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        assert b"old" not in cluster.bytes_of(3)
+        assert cluster.bytes_of(3) == cluster.bytes_of(2)
+
+    play(tmp_path, case)
+
+
+def test_l10_the_log_start_moves_on_all_replicas(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        for number in range(5):
+            await cluster.produce(1, b"%d" % number)
+        await cluster.until_equal(1, 2, 3)
+        cluster.partition(1).delete_records(3)
+        await cluster.until(lambda: all(cluster.partition(number).log.log_start_offset == 3 for number in (1, 2, 3)))
+
+    play(tmp_path, case)
+
+
+def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2]), to=[1, 2], is_new=True)
+        for number in range(5):
+            await cluster.produce(1, b"%d" % number)
+        await cluster.until_equal(1, 2)
+        cluster.partition(1).delete_records(3)
+        await cluster.order(T0, State(1, [1, 2], 1, 1), is_new=True)
+        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        log = cluster.partition(3).log
+        assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+
+    play(tmp_path, case)
