@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 
+from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
@@ -36,7 +37,7 @@ from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
 from ottla.broker.tree import stored_configs
-from ottla.cluster.image import ClusterImage, Endpoint
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
 from ottla.cluster.settings.broker import connection_overrides
@@ -376,8 +377,47 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def _join_cluster(self) -> None:
-        self._image = self.cluster.metadata_cache.image
-        raise NotImplementedError
+        member, world = self.cluster, self.world
+        self._image = member.metadata_cache.image
+        listener = self.settings.listeners().inter_broker
+
+        async def send(broker: BrokerImage, api_name: str, version: int, request: object) -> object:
+            if broker.id == self.broker_id:
+                return await member.orders.obey(version, request)
+            timeout_ms = self.settings.int("controller.socket.timeout.ms")
+            return await member.inter_broker.call(
+                broker.id,
+                "orders",
+                api_name,
+                request,
+                version_max=version,
+                timeout_ms=timeout_ms,
+                endpoint=broker.endpoint(listener),
+            )
+
+        async def call(broker_id: int, api_name: str, version: int, request: object) -> object:
+            return await member.inter_broker.call(broker_id, "requests", api_name, request, version_max=version)
+
+        self.controller = host = ClusterHost(
+            self.store,
+            self.settings,
+            self.broker_id,
+            self.endpoints,
+            world.clock,
+            world.random,
+            send=send,
+            call=call,
+            local_image=lambda: self.image,
+            on_topic_config=member.metadata_cache.configure_topic,
+            on_broker_configs=member.metadata_cache.configure_brokers,
+            on_refused=self._fail,
+        )
+        member.epoch_of_registration = lambda: host.broker_epoch
+        self._undo.append(host.stop)
+        try:
+            await host.start()
+        except StoreError as error:
+            raise StartupError(str(error)) from error
 
     def show(self, image: ClusterImage) -> None:
         """In a cluster: what the controller tells has changed."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ottla.broker.inter_broker import PeerUnavailable
@@ -41,8 +41,10 @@ class _Channel:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, orders: BrokerOrders) -> asyncio.Future[None]:
+        return self.put_all(orders.requests())
+
+    def put_all(self, requests: Sequence[tuple[str, object]]) -> asyncio.Future[None]:
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        requests = orders.requests()
         for index, (name, request) in enumerate(requests):
             self._queue.append((name, request, delivered if index == len(requests) - 1 else None))
         if self._task is None:
@@ -89,13 +91,19 @@ class ControllerChannels:
         """Put the orders on their way. For each broker, a future that is done when it has answered them all."""
         delivered: dict[int, asyncio.Future[None]] = {}
         for each in orders:
-            channel = self._channels.get(each.broker.id)
-            if channel is None or channel.broker.epoch != each.broker.epoch:
-                if channel is not None:
-                    channel.close()
-                channel = self._channels[each.broker.id] = _Channel(each.broker, self._send, self._on_answer)
-            delivered[each.broker.id] = channel.put(each)
+            delivered[each.broker.id] = self._channel(each.broker).put(each)
         return delivered
+
+    def give_one(self, broker: BrokerImage, api_name: str, request: object) -> None:
+        self._channel(broker).put_all([(api_name, request)])
+
+    def _channel(self, broker: BrokerImage) -> _Channel:
+        channel = self._channels.get(broker.id)
+        if channel is None or channel.broker.epoch != broker.epoch:
+            if channel is not None:
+                channel.close()
+            channel = self._channels[broker.id] = _Channel(broker, self._send, self._on_answer)
+        return channel
 
     def forget(self, broker_id: int) -> None:
         """The broker is gone: nothing reaches it any more."""

@@ -21,13 +21,16 @@ from typing import Any, ParamSpec, TypeVar
 from ottla.broker.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.tree import load_image
 from ottla.cluster import znodes
+from ottla.cluster.broker_changes import renumbered
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
-from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic
-from ottla.cluster.settings import BrokerSettings
+from ottla.cluster.settings import BrokerSettings, TopicSettings
+from ottla.cluster.tree_changes import state_changes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import (
     BadVersion,
+    Change,
     Check,
     Clock,
     Create,
@@ -46,7 +49,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _to_its_end(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def to_its_end(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """A client that goes away ends its request, not the change: what the store has, the image must show."""
 
     @functools.wraps(change)
@@ -133,27 +136,59 @@ class ControllerHost:
         self.image = image
         self._on_image(image)
 
-    @_to_its_end
-    async def create_topics(self, asked: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicOutcome]:
-        """For each topic asked for, in order: the topic, usable now, or a KafkaError."""
+    @to_its_end
+    async def change(self, plan: Callable[[ClusterImage], tuple[ClusterImage, T]]) -> T:
+        """Have `plan` say what the image should become, and write and show it. KafkaError if that cannot be."""
+        async with self._lock:
+            self._office()
+            after, outcome = plan(self.image)
+            try:
+                await self._become(after)
+            except StoreError as error:
+                raise failure_of(error) from error
+            return outcome
+
+    async def _become(self, image: ClusterImage) -> None:
+        """Write and show an image whose partitions have other leaders, replicas or in-sync replicas."""
+        if image is not self.image:
+            after, controller = renumbered(self.image, image), self._office()
+            await self._perform(Decision([*self._fence(), *state_changes(self.image, after, controller.epoch)], after))
+
+    def _fence(self) -> list[Change]:
+        return [Check(znodes.CONTROLLER_EPOCH, self._office().epoch_version)]
+
+    def image_in_office(self) -> ClusterImage:
+        """The controller's own picture; a KafkaError elsewhere."""
+        self._office()
+        return self.image
+
+    def unclean_allowed(self, topic: TopicImage) -> bool:
+        return TopicSettings.resolve(self.settings, topic.config).bool("unclean.leader.election.enable")
+
+    @to_its_end
+    async def create_topics(
+        self, asked: Sequence[NewTopic], *, validate_only: bool = False, forward: bool = True
+    ) -> list[TopicOutcome]:
+        """For each topic asked for, in order: the topic, usable now, or a KafkaError. `forward`: where this broker is not the
+        controller, ask the one that is."""
         async with self._lock:
             decision, outcomes = self._office().create_topics(self.image, self.settings, asked, self._random)
             return outcomes if validate_only else await self._perform_for(decision, outcomes)
 
-    @_to_its_end
+    @to_its_end
     async def delete_topics(self, asked: Sequence[str | bytes]) -> list[TopicOutcome]:
         """For each topic, by name or id, in order: the topic that is gone now, or a KafkaError."""
         async with self._lock:
             decision, outcomes = self._office().delete_topics(self.image, self.settings, asked)
             return await self._perform_for(decision, outcomes)
 
-    @_to_its_end
+    @to_its_end
     async def create_partitions(self, asked: Sequence[NewPartitions], *, validate_only: bool = False) -> list[TopicOutcome]:
         async with self._lock:
             decision, outcomes = self._office().create_partitions(self.image, asked)
             return outcomes if validate_only else await self._perform_for(decision, outcomes)
 
-    @_to_its_end
+    @to_its_end
     async def alter_configs(self, asked: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
         """For each resource, in order: None if its settings hold now, or a KafkaError."""
         async with self._lock:
@@ -163,7 +198,7 @@ class ControllerHost:
             try:
                 await self._perform(decision)
             except StoreError as error:
-                failure = _failure(error)
+                failure = failure_of(error)
                 return [outcome or failure for outcome in outcomes]
             return outcomes
 
@@ -173,7 +208,7 @@ class ControllerHost:
         try:
             await self._perform(decision)
         except StoreError as error:
-            failure = _failure(error)
+            failure = failure_of(error)
             return [outcome if isinstance(outcome, KafkaError) else failure for outcome in outcomes]
         return outcomes
 
@@ -209,7 +244,7 @@ class ControllerHost:
                 try:
                     self._producer_ids = await self.allocate_producer_id_block()
                 except StoreError as error:
-                    raise _failure(error) from error
+                    raise failure_of(error) from error
                 producer_id = self.take_producer_id()
                 assert producer_id is not None
             return producer_id
@@ -232,7 +267,7 @@ class ControllerHost:
         return self._controller
 
 
-def _failure(error: StoreError) -> KafkaError:
+def failure_of(error: StoreError) -> KafkaError:
     """What a client hears of a store that did not take a change."""
     log.error("a change of the metadata failed: %s", error)
     if isinstance(error, BadVersion):

@@ -37,12 +37,11 @@ class Election:
         *,
         take_office: Callable[[Controller], Awaitable[None]],
         resign: Callable[[], None],
-        registered: Callable[[], None],
         refused: Callable[[str], None],
         patience_s: float,
     ) -> None:
-        """`take_office` is awaited after a bid that won, `resign` called when the office is lost. `registered` is called for each
-        new life. `refused`: the broker cannot go on. `patience_s`: how long the node of a former life may take to vanish."""
+        """`take_office` is awaited after a bid that won, `resign` called when the office is lost. `refused`: the broker cannot go
+        on. `patience_s`: how long the node of a former life may take to vanish."""
         self.broker_epoch = -1
         self.controller_id = NOBODY
         self.connected = True
@@ -53,7 +52,6 @@ class Election:
         self._clock = clock
         self._take_office = take_office
         self._resign = resign
-        self._registered = registered
         self._refused = refused
         self._patience_s = patience_s
         self._in_office = False
@@ -139,7 +137,6 @@ class Election:
             await asyncio.sleep(_LOOK_S)
         self.broker_epoch = node.czxid
         logger.info("registered as broker %d with epoch %d", self._broker_id, node.czxid)
-        self._registered()
 
     async def _settle(self) -> None:
         """Look who is in office, and bid if nobody is."""

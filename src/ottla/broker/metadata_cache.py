@@ -93,6 +93,11 @@ class MetadataCache:
         """Dynamic settings of one broker, or of all ("")."""
         self._become(self.image.with_broker_config(name, dict(config)))
 
+    def configure_brokers(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Dynamic settings of all brokers; "" holds those of every one."""
+        if configs != self.image.broker_configs:
+            self._become(replace(self.image, broker_configs=dict(configs)))
+
     def _become(self, image: ClusterImage) -> None:
         self.image = image
         self._show(image)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from ottla.cluster.elections import eligible, settle, standing
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.reassignment import finished, is_moving
+from ottla.cluster.tree_changes import changed_topics
 
 UncleanAllowed = Callable[[TopicImage], bool]
 
@@ -64,10 +65,24 @@ def _settled(
             after = settle(partition, here, may_lead, unclean=True)
     if is_moving(after) and after.leader != NO_LEADER:
         after = finished(after, eligible(image, after)) or after
-        if after.partition_epoch > partition.partition_epoch + 1:
-            # Both steps are one write.
-            after = replace(after, partition_epoch=partition.partition_epoch + 1)
     return after
+
+
+def renumbered(before: ClusterImage, after: ClusterImage) -> ClusterImage:
+    """However many steps lie between two images: one write takes a partition from one to the other, and counts as one."""
+    changed: list[TopicImage] = []
+    for topic in changed_topics(before, after):
+        former = before.topics.get(topic.name)
+        if former is None or former.topic_id != topic.topic_id:
+            continue
+        partitions = list(topic.partitions)
+        for number, (old, new) in enumerate(zip(former.partitions, topic.partitions, strict=False)):
+            if new.partition_epoch > old.partition_epoch + 1:
+                partitions[number] = replace(new, partition_epoch=old.partition_epoch + 1)
+        renewed = _with_partitions(topic, partitions)
+        if renewed is not topic:
+            changed.append(renewed)
+    return after.with_topics(changed)
 
 
 def with_offline(image: ClusterImage, broker_id: int, failed: Iterable[tuple[str, int]]) -> ClusterImage:

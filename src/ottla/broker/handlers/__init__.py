@@ -68,8 +68,11 @@ _SERVED = (
     ("alter_replica_log_dirs", 0, 2),
     ("describe_log_dirs", 0, 5),
     ("create_partitions", 0, 3),
+    ("elect_leaders", 0, 2),
     ("delete_groups", 0, 2),
     ("incremental_alter_configs", 0, 1),
+    ("alter_partition_reassignments", 0, 1),
+    ("list_partition_reassignments", 0, 0),
     ("offset_delete", 0, 0),
     ("describe_cluster", 0, 2),
     ("describe_producers", 0, 0),
@@ -85,6 +88,9 @@ _BETWEEN_BROKERS = (
     ("leader_and_isr", 0, 7),
     ("stop_replica", 0, 4),
     ("update_metadata", 0, 8),
+    ("controlled_shutdown", 1, 3),
+    ("alter_partition", 0, 3),
+    ("allocate_producer_ids", 0, 0),
 )
 
 HANDLERS: dict[int, Handler] = {

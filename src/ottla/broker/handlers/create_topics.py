@@ -31,7 +31,7 @@ def handle(request: CreateTopicsRequest, context: RequestContext) -> Awaitable[C
 async def _handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     controller = context.broker.controller
     asked = [_new_topic(topic) for topic in request.topics]
-    outcomes = await controller.create_topics(asked, validate_only=request.validate_only)
+    outcomes = await controller.create_topics(asked, validate_only=request.validate_only, forward=False)
     results: dict[str, CreatableTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
         # A name that stands in the request twice is answered once.

@@ -1,0 +1,71 @@
+"""AlterPartition: the leader of a partition wants other in-sync replicas (KIP-497; C05, C06). Answered by the controller.
+
+Topics go by name before version 2 and by id since; versions before 2 do not know INELIGIBLE_REPLICA.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.cluster_host import ClusterHost
+from ottla.broker.context import RequestContext
+from ottla.cluster.image import PartitionImage
+from ottla.cluster.isr_changes import UNKNOWN_EPOCH, IsrWish
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from ottla.types import TopicPartition
+
+VERSIONS = (0, 3)
+
+_BY_ID_FROM = 2
+_BROKER_EPOCHS_FROM = 3
+
+
+async def handle(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    host = context.broker.controller
+    if not isinstance(host, ClusterHost) or not host.in_office:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    response = AlterPartitionResponse()
+    wishes: list[tuple[TopicPartition, IsrWish]] = []
+    places: list[ResponsePartitionData] = []
+    for topic in request.topics:
+        by_id = context.version >= _BY_ID_FROM
+        name = host.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
+        answer = ResponseTopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
+        response.topics.append(answer)
+        for partition in topic.partitions:
+            place = ResponsePartitionData(partition_index=partition.partition_index)
+            answer.partitions.append(place)
+            if name is None:
+                place.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+            wishes.append((TopicPartition(name, partition.partition_index), _wish(request.broker_id, partition, context.version)))
+            places.append(place)
+    outcomes = await host.alter_partitions(request.broker_id, request.broker_epoch, wishes)
+    for place, outcome in zip(places, outcomes, strict=True):
+        _fill(place, outcome, context.version)
+    return response
+
+
+def _wish(leader: int, asked: RequestPartitionData, version: int) -> IsrWish:
+    if version >= _BROKER_EPOCHS_FROM:
+        isr = [(broker.broker_id, broker.broker_epoch) for broker in asked.new_isr_with_epochs]
+    else:
+        isr = [(broker, UNKNOWN_EPOCH) for broker in asked.new_isr]
+    return IsrWish(leader, asked.leader_epoch, isr, asked.partition_epoch, bool(asked.leader_recovery_state))
+
+
+def _fill(place: ResponsePartitionData, outcome: PartitionImage | ErrorCode, version: int) -> None:
+    if isinstance(outcome, ErrorCode):
+        too_new = outcome is ErrorCode.INELIGIBLE_REPLICA and version < _BY_ID_FROM
+        place.error_code = ErrorCode.OPERATION_NOT_ATTEMPTED if too_new else outcome
+        return
+    place.leader_id = outcome.leader
+    place.leader_epoch = outcome.leader_epoch
+    place.isr = list(outcome.isr)
+    place.leader_recovery_state = int(outcome.recovering)
+    place.partition_epoch = outcome.partition_epoch

@@ -1,0 +1,44 @@
+"""AlterPartitionReassignments: partitions get other replicas, or stop on their way to them (KIP-455; F56, R18)."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_requests import Reassignment, alter_reassignments
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+VERSIONS = (0, 1)
+
+
+async def handle(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> AlterPartitionReassignmentsResponse:
+    asked = [
+        Reassignment(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if len({(each.topic, each.partition) for each in asked}) < len(asked):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition stands in the request twice")
+    outcomes = iter(
+        await alter_reassignments(context.broker.controller, asked, factor_may_change=request.allow_replication_factor_change)
+    )
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_result(partition.partition_index, next(outcomes)) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _result(number: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=number)
+    return ReassignablePartitionResponse(partition_index=number, error_code=error.code, error_message=error.detail)

@@ -1,0 +1,24 @@
+"""ControlledShutdown: a broker wants to stop; the controller moves its leaderships away first (F58, C07)."""
+
+from __future__ import annotations
+
+from ottla.broker.cluster_host import ClusterHost
+from ottla.broker.context import RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+
+VERSIONS = (1, 3)
+
+
+async def handle(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
+    host = context.broker.controller
+    if not isinstance(host, ClusterHost):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller of a cluster")
+    remaining = await host.controlled_shutdown(request.broker_id, request.broker_epoch)
+    return ControlledShutdownResponse(
+        remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=number) for topic, number in remaining]
+    )

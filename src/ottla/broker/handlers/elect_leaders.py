@@ -1,0 +1,52 @@
+"""ElectLeaders: partitions go to their preferred leader, or (unclean) to any replica that lives (KIP-460; F54).
+
+Without a list, all partitions that need it are meant, and only those are answered.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_requests import elect_leaders
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+VERSIONS = (0, 2)
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no kind of election {request.election_type}")
+    asked = None
+    if request.topic_partitions is not None:
+        asked = list(dict.fromkeys((topic.topic, number) for topic in request.topic_partitions for number in topic.partitions))
+    outcomes = await elect_leaders(context.broker.controller, asked, unclean=request.election_type == _UNCLEAN)
+    results: dict[str, ReplicaElectionResult] = {}
+    for name, number, error in outcomes:
+        if name not in results:
+            results[name] = ReplicaElectionResult(topic=name)
+        results[name].partition_result.append(_result(number, error))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
+
+
+def _result(number: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=number)
+    return PartitionResult(partition_id=number, error_code=error.code, error_message=error.detail)
+
+
+def refuse(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Version 0 has no place for an error of the whole request but at each partition."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(topic=topic.topic, partition_result=[_result(number, error) for number in topic.partitions])
+            for topic in request.topic_partitions or ()
+        ],
+    )

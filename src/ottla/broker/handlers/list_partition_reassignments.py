@@ -1,0 +1,35 @@
+"""ListPartitionReassignments: which partitions are on their way to other replicas (KIP-455; F56). Asked of the controller."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.broker.partition_requests import reassignments
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+VERSIONS = (0, 0)
+
+
+def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for name, number, partition in reassignments(context.broker.controller.image_in_office()):
+        if wanted is not None and (name, number) not in wanted:
+            continue
+        if name not in topics:
+            topics[name] = OngoingTopicReassignment(name=name)
+        topics[name].partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding),
+                removing_replicas=list(partition.removing),
+            )
+        )
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))
