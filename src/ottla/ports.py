@@ -142,14 +142,6 @@ class Listener(Protocol):
 class FileSender(Protocol):
     """Sends file ranges on one transport. Used only while the transport's write buffer is empty."""
 
-    def gather(self) -> None:
-        """Buffers and file ranges of one reply follow: put them into as few packets as possible, until `release`."""
-        ...
-
-    def release(self) -> None:
-        """The reply is complete: hold nothing back any more."""
-        ...
-
     def send(self, part: FileRange) -> asyncio.Future[None] | None:
         """Start sending. None: all sent already. A future: done when all is sent, failed when the connection is."""
         ...

@@ -84,7 +84,9 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
         network=RealNetwork(
             counters,
             backlog=given("socket.listen.backlog.size") or BACKLOG,
-            send_buffer_bytes=given("socket.send.buffer.bytes"),
+            # Kafka's default for sending, though the system would let a buffer grow: what waits there costs the CPU's cache. For
+            # receiving the system knows better.
+            send_buffer_bytes=settings.int("socket.send.buffer.bytes") if settings is not None else None,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),
     )

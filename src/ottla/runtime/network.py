@@ -20,7 +20,6 @@ from ottla.ports import File, FileRange
 BACKLOG = 1024
 SENDFILE_TURN_BYTES = 4 << 20
 """After so much for one connection in one go the others get their turn, even if the peer still takes more."""
-_TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)
 
 
 class RealNetwork:
@@ -89,38 +88,17 @@ class TcpListener:
 class SocketFileSender:
     """File ranges on one connection, one at a time."""
 
-    __slots__ = ("_count", "_counters", "_done", "_file", "_gathering", "_loop", "_position", "_socket", "_socket_fd")
+    __slots__ = ("_count", "_counters", "_done", "_file", "_loop", "_position", "_socket_fd")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, counters: Counters) -> None:
         self._loop = loop
         self._counters = counters
         self._socket_fd = os.dup(transport.get_extra_info("socket").fileno())
-        self._socket = socket.socket(fileno=self._socket_fd)
-        self._gathering = False
         self._file: File | None = None
         """Held while it is sent: the last reference closes a file."""
         self._position = 0
         self._count = 0
         self._done: asyncio.Future[None] | None = None
-
-    def gather(self) -> None:
-        # A header of some bytes, the records, a byte of trailer: three packets and three wake-ups of the peer, or one.
-        if not self._gathering:
-            self._gathering = True
-            self._cork(1)
-
-    def release(self) -> None:
-        if self._gathering:
-            self._gathering = False
-            self._cork(0)
-
-    def _cork(self, on: int) -> None:
-        if _TCP_CORK is None or self._socket_fd < 0:
-            return
-        try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, on)
-        except OSError:
-            pass  # the peer is gone, which the next write will say
 
     def send(self, part: FileRange) -> asyncio.Future[None] | None:
         assert self._done is None, "one range at a time"
@@ -138,7 +116,7 @@ class SocketFileSender:
             return
         if self._done is not None:
             self._finish(ConnectionResetError("the connection closed in the middle of a file"))
-        self._socket.close()
+        os.close(self._socket_fd)
         self._socket_fd = -1
 
     def _send_some(self) -> bool:

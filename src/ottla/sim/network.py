@@ -449,11 +449,6 @@ class SimFileSender:
     def busy(self) -> bool:
         return self._done is not None
 
-    def gather(self) -> None:
-        """Nothing to do: the window decides what travels together."""
-
-    def release(self) -> None: ...
-
     def send(self, part: FileRange) -> asyncio.Future[None] | None:
         assert self._done is None, "one range at a time"
         assert self._transport.get_write_buffer_size() == 0, "the file would overtake bytes"
