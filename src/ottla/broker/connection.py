@@ -27,7 +27,7 @@ from ottla.types import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch import PendingReply, Usual
-    from ottla.broker.socket_server import ListenerLimits, SocketServer
+    from ottla.broker.socket_server import ListenerUse, SocketServer
 
 COPY_BYTES_MAX = 16 << 10
 """Of file ranges in a reply: up to here reading them costs less than the system calls that would save it."""
@@ -58,20 +58,20 @@ class Connection(asyncio.BufferedProtocol):
         "_writable",
         "client_host",
         "last_used",
-        "limits",
+        "listener",
         "listener_name",
         "transport",
         "usual",
     )
 
-    def __init__(self, server: SocketServer, limits: ListenerLimits) -> None:
+    def __init__(self, server: SocketServer, listener: ListenerUse) -> None:
         self._server = server
         self._loop = server.loop
         self._memory: RequestMemory = server.memory
         self._dispatch = server.dispatch
         self._request_bytes_max = server.request_bytes_max
-        self.limits = limits
-        self.listener_name = limits.name
+        self.listener = listener
+        self.listener_name = listener.name
         self.client_host = ""
         self.last_used = 0.0
         self.usual: Usual | None = None
