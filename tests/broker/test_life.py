@@ -22,7 +22,9 @@ from ottla.errors import ErrorCode
 from ottla.metrics import Counters
 from ottla.ports import Buffer, Disk, File
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.runtime.clock import SystemClock
@@ -287,6 +289,19 @@ def test_l06_f6_a_failed_directory_takes_its_own_partitions_only(ground: Ground)
         results = (await client.call("describe_log_dirs", 4, DescribeLogDirsRequest(topics=None))).results
         codes = {result.log_dir.rpartition("/")[2]: result.error_code for result in results}
         assert codes == {"one": 0, "two": ErrorCode.KAFKA_STORAGE_ERROR}
+        here = broker.broker_id
+        shown = (await client.call("metadata", 12, MetadataRequest(topics=[MetadataRequestTopic(name="t")]))).topics[0].partitions
+        seen = {each.partition_index: (each.error_code, each.leader_id, each.offline_replicas, each.isr_nodes) for each in shown}
+        assert seen == {
+            number: (ErrorCode.NONE, here, [], [here]) if number in kept else (ErrorCode.LEADER_NOT_AVAILABLE, -1, [here], [here])
+            for number in range(4)
+        }
+        described = await client.call(
+            "describe_topic_partitions", 0, DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+        )
+        assert {each.partition_index: (each.leader_id, each.offline_replicas) for each in described.topics[0].partitions} == {
+            number: (here, []) if number in kept else (-1, [here]) for number in range(4)
+        }
         await broker.controller.create_topics([NewTopic("new", 2, 1)])
         assert {partition.data_dir.path for partition in broker.partitions.online()} == {str(ground.path / "one")}
         assert broker.failure is None

@@ -91,6 +91,11 @@ class Partitions:
         """The replica lies in a directory that was offline at the start."""
         return key in self._missing
 
+    def is_lost(self, key: TopicPartition) -> bool:
+        """Whether it should be here, and lies in a directory that is offline."""
+        partition = self._by_key.get(key)
+        return partition.is_offline if partition is not None else key in self._missing
+
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._image.topic_names.get(topic_id) if self._image is not None else None
 

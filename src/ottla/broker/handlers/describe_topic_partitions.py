@@ -8,7 +8,7 @@ exist get their error and take no room on the page.
 from __future__ import annotations
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.metadata import missing_topic_error, offline_replicas
+from ottla.broker.handlers.metadata import lost_here, missing_topic_error, offline_replicas
 from ottla.broker.handlers.operations import TOPIC_OPERATIONS
 from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.errors import ErrorCode, KafkaError
@@ -63,20 +63,24 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
 
 
 def _topic(topic: TopicImage, first: int, end: int, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
+    lost = lost_here(topic, context.broker)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(topic, number, context) for number in range(first, end)],
+        partitions=[_partition(topic, number, context, lost=number in lost) for number in range(first, end)],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(topic: TopicImage, number: int, context: RequestContext) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    topic: TopicImage, number: int, context: RequestContext, *, lost: bool
+) -> DescribeTopicPartitionsResponsePartition:
     image = context.broker.image
     partition = topic.partitions[number]
     leader = image.brokers.get(partition.leader)
     led = leader is not None and leader.endpoint(context.listener_name) is not None
+    led = led and not (lost and partition.leader == context.broker.broker_id)
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,
         leader_id=partition.leader if led else NO_LEADER,
@@ -85,7 +89,7 @@ def _partition(topic: TopicImage, number: int, context: RequestContext) -> Descr
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=offline_replicas(partition, image, context.listener_name),
+        offline_replicas=offline_replicas(partition, context, lost=lost),
     )
 
 

@@ -6,12 +6,15 @@ made by the coordinators that keep their state there, with settings of their own
 
 Which topics: version 0 has no null, its empty list means all; later null means all and an empty list none. Topic ids are answered
 from version 10 on and may be asked for from 12 on. Authorized operations: all of them, as without an authorizer.
+
+A partition whose data directory is offline here is not led by this broker, whatever the image says: a client that was told so
+would come, and be refused, and ask again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Collection, Iterable
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
@@ -26,7 +29,10 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.types import ZERO_UUID
+from ottla.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
 
 VERSIONS = (0, 13)
 
@@ -95,15 +101,21 @@ def missing_topic_error(name: str) -> ErrorCode:
 
 
 def _topic(topic: TopicImage, image: ClusterImage, context: RequestContext) -> MetadataResponseTopic:
+    lost = lost_here(topic, context.broker)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(number, partition, image, context) for number, partition in enumerate(topic.partitions)],
+        partitions=[
+            _partition(number, partition, image, context, lost=number in lost)
+            for number, partition in enumerate(topic.partitions)
+        ],
     )
 
 
-def _partition(number: int, partition: PartitionImage, image: ClusterImage, context: RequestContext) -> MetadataResponsePartition:
+def _partition(
+    number: int, partition: PartitionImage, image: ClusterImage, context: RequestContext, *, lost: bool
+) -> MetadataResponsePartition:
     replicas, isr = list(partition.replicas), list(partition.isr)
     error = ErrorCode.NONE
     if context.version == 0:
@@ -112,7 +124,7 @@ def _partition(number: int, partition: PartitionImage, image: ClusterImage, cont
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     leader = image.brokers.get(partition.leader)
-    if leader is None:
+    if leader is None or (lost and leader.id == context.broker.broker_id):
         error = ErrorCode.LEADER_NOT_AVAILABLE
     elif leader.endpoint(context.listener_name) is None:
         known = context.version >= _LISTENER_ERROR_FROM
@@ -125,7 +137,7 @@ def _partition(number: int, partition: PartitionImage, image: ClusterImage, cont
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=offline_replicas(partition, image, context.listener_name),
+        offline_replicas=offline_replicas(partition, context, lost=lost),
     )
 
 
@@ -136,9 +148,19 @@ def reachable(brokers: Iterable[int], image: ClusterImage, listener: str) -> lis
     ]
 
 
-def offline_replicas(partition: PartitionImage, image: ClusterImage, listener: str) -> list[int]:
-    present = reachable(partition.replicas, image, listener)
-    return [broker for broker in partition.replicas if broker not in present]
+def offline_replicas(partition: PartitionImage, context: RequestContext, *, lost: bool) -> list[int]:
+    """Those that do not run, lack the client's listener, or (of this broker) lie in a data directory that has failed."""
+    present = reachable(partition.replicas, context.broker.image, context.listener_name)
+    here = context.broker.broker_id
+    return [broker for broker in partition.replicas if broker not in present or (lost and broker == here)]
+
+
+def lost_here(topic: TopicImage, broker: Broker) -> Collection[int]:
+    """The partitions of a topic that this broker has in a data directory that is offline."""
+    partitions = broker.partitions
+    if not partitions.offline_paths():
+        return ()
+    return {number for number in range(len(topic.partitions)) if partitions.is_lost(TopicPartition(topic.name, number))}
 
 
 def _response(request: MetadataRequest, context: RequestContext, topics: list[MetadataResponseTopic]) -> MetadataResponse:

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ class MetadataBroker:
 
     def __init__(self, properties: Mapping[str, str], tree: MetadataTree | None = None, broker_id: int = 1) -> None:
         self.broker_id = broker_id
+        self.partitions = SimpleNamespace(offline_paths=list)
         self.images: list[ClusterImage] = []
         self.tree = tree or MetadataTree()
         self.store = self.tree.session(Process("broker"), random.Random(1))
