@@ -16,7 +16,11 @@ Read it in this order:
     world      the machine and the broker on it
     workload   producers, consumers, administrators, all seeded
     members    members of groups; group_play, group_model: what becomes of them, and what must hold of them
+    play       clients that find their brokers, ask again and twice, and note what they heard
+    producers  idempotent, transactional, copying; readers: of both isolation levels; cast: who is started after whom
+    node       one broker through its lives; txn_world: transactions on one
+    history    what clients did and heard, and what in it must not be
     checkers   what must hold, and the words in which its breach is reported
-    bugs       faults planted on purpose: the proof that the checkers see; group_bugs: those of groups, compaction, moves
+    bugs       faults planted on purpose: the proof that the checkers see; group_bugs, txn_bugs: more of them
     run        `python -m ottla.sim --seed N`
 """

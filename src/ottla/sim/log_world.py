@@ -28,6 +28,7 @@ from ottla.sim.checkers import (
     check_contents,
     check_indexes,
     check_order,
+    check_producers,
     entries_of,
     guaranteed_end,
     require,
@@ -109,6 +110,7 @@ class LogWorld:
         """Index files that are built again when somebody needs them, and not before."""
         self._unverified = False
         """A crash happened, and no life since got as far as to be checked."""
+        self._producers = random.Random(f"producers {seed}")
         self._timestamp_style = self.rng.choice(("rising", "rising", "equal", "wild"))
 
     def run(self) -> None:
@@ -180,6 +182,7 @@ class LogWorld:
                 self._forget(kept)
             else:
                 self._check_recovered(kept, log, how)
+                check_producers(self.disk, log)
             kept.log = log
             log.high_watermark = log.log_end_offset
         self._unverified = False
@@ -464,7 +467,8 @@ class LogWorld:
             value = b"%d:" % self._made + rng.randbytes(rng.choice((0, 10, 60)))
             records.append((rng.choice((None, b"k")), value, (), self._next_timestamp()))
         codec = rng.choice((0, 0, 0, 1, 2, 3, 4))
-        batch = build_batch(records, codec=codec)
+        producer_id, epoch, sequence = self._producer(log)
+        batch = build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         if len(batch) > kept.config.segment_bytes:
             return
         base = model.log_end
@@ -490,6 +494,15 @@ class LogWorld:
         if rng.random() < 0.9:
             log.high_watermark = log.log_end_offset
         self.now_ms += rng.choice((0, 1, 50, 3000))
+
+    def _producer(self, log: Log) -> tuple[int, int, int]:
+        """Some batches are of an idempotent producer, which goes on where its log says it is."""
+        chance = self._producers
+        if chance.random() < 0.5:
+            return -1, -1, -1
+        producer_id = chance.randrange(3)
+        known = log.producers.get(producer_id)
+        return producer_id, 0, known.next_sequence if known is not None else 0
 
     def _check_failed_append(self, kept: Kept, log: Log) -> None:
         """A failed write leaves the log as it was (L06)."""
@@ -687,6 +700,7 @@ class LogWorld:
         kept.truncating = True
         log.truncate_to(offset, self.now_ms)
         kept.truncating = False
+        check_producers(self.disk, log)
         # What the method asks of its callers, and what a follower does before it fetches on.
         self._write_checkpoints()
 

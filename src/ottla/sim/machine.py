@@ -62,8 +62,11 @@ class SimWorkers:
 class Machine:
     """What stays when processes come and go."""
 
-    def __init__(self, rng: random.Random, disk: SimDisk, network: SimNetwork, *, worker_delay_s_max: float) -> None:
+    def __init__(
+        self, rng: random.Random, disk: SimDisk, network: SimNetwork, *, worker_delay_s_max: float, host: str = "127.0.0.1"
+    ) -> None:
         self._rng = rng
+        self._host = host
         self.disk = disk
         self.network = network
         self.clock: SimClock | None = None
@@ -77,5 +80,5 @@ class Machine:
             random=SeededRandom(self._rng),
             disk=self.disk.view(process),
             workers=SimWorkers(self._rng, self._worker_delay_s_max),
-            network=self.network.view(process),
+            network=self.network.view(process, self._host),
         )

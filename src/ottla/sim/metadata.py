@@ -26,7 +26,7 @@ class MetadataTree:
         self._sessions: list[MetadataSession] = []
         self.reachable = True
 
-    def session(self, process: Process, rng: random.Random, *, delay_s_max: float = 0.0) -> MetadataSession:
+    def session(self, process: Process, rng: random.Random, *, delay_s_max: float = 0.0, host: str = "") -> MetadataSession:
         session = MetadataSession(self, process, rng, delay_s_max)
         self._sessions.append(session)
         process.at_death.append(session.expire)

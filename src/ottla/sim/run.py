@@ -1,6 +1,6 @@
 """Runs seeds: one to look at it closely, many to find one worth looking at.
 
-A seed is two runs, the log world and the broker world; its trace hash is over both. The same seed gives the same hash, on any
+A seed is a run in each of the worlds; its trace hash is over all of them. The same seed gives the same hash, on any
 machine and with any hash seed of Python: `--check` runs each seed twice and compares.
 """
 
@@ -18,15 +18,16 @@ from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
-import ottla.sim.group_bugs  # noqa: F401  # its bugs join those of `bugs`
+import ottla.sim.group_bugs
+import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, planted
 from ottla.sim.checkers import Violation
 from ottla.sim.log_world import LogWorld
 from ottla.sim.trace import Trace
+from ottla.sim.txn_world import TransactionWorld
 from ottla.sim.world import BrokerWorld
 
-WORLDS: Final = ("log", "broker")
-SEEDS_DEFAULT: Final = "1-400"
+SEEDS_DEFAULT: Final = "1-300"
 SEEDS_BETWEEN_COLLECTIONS: Final = 10
 SEEDS_AT_ONCE: Final = 20
 
@@ -34,7 +35,12 @@ SEEDS_AT_ONCE: Final = 20
 class _World(Protocol):
     trace: Trace
 
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None: ...
+
     def run(self) -> None: ...
+
+
+WORLDS: Final[dict[str, type[_World]]] = {"log": LogWorld, "broker": BrokerWorld, "transactions": TransactionWorld}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +61,12 @@ class Outcome:
         return bool(self.rule)
 
 
-def run_seed(seed: int, worlds: Sequence[str] = WORLDS, *, echo: Callable[[str], None] | None = None) -> Outcome:
+def run_seed(seed: int, worlds: Sequence[str] = tuple(WORLDS), *, echo: Callable[[str], None] | None = None) -> Outcome:
     """One seed, to its end or to the first broken rule."""
     digest = hashlib.blake2b(digest_size=8)
     events = 0
     for name in worlds:
-        world: _World = LogWorld(seed, echo=echo) if name == "log" else BrokerWorld(seed, echo=echo)
+        world = WORLDS[name](seed, echo=echo)
         rule = detail = ""
         try:
             world.run()
@@ -77,7 +83,7 @@ def run_seed(seed: int, worlds: Sequence[str] = WORLDS, *, echo: Callable[[str],
     return Outcome(seed, digest.hexdigest(), events)
 
 
-def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = WORLDS, *, jobs: int = 1) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = tuple(WORLDS), *, jobs: int = 1) -> Iterator[Outcome]:
     """Outcomes in the order they come. One job runs here, several in processes of their own."""
     if jobs <= 1:
         for number, seed in enumerate(seeds):
@@ -121,9 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--seeds", type=_parse_range, metavar="A-B", help=f"run a range (default {SEEDS_DEFAULT})")
     which.add_argument("--minutes", type=float, help="run seeds from 1 on for so long")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
-    parser.add_argument("--world", choices=WORLDS, help="only one of the two worlds")
+    parser.add_argument("--world", choices=WORLDS, help="only one of the worlds")
     parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see it caught")
-    parser.add_argument("--bugs", action="store_true", help="plant every bug in turn and say who caught it (a Markdown table)")
+    parser.add_argument(
+        "--bugs", metavar="WORLD", nargs="?", const="", help="plant every bug in turn and say who caught it (a Markdown table)"
+    )
     parser.add_argument("--check", action="store_true", help="run each seed twice: the same seed must give the same trace")
     parser.add_argument("--quiet", action="store_true", help="with --seed: the outcome only")
     return parser
@@ -131,10 +139,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    worlds = (options.world,) if options.world else WORLDS
+    worlds = (options.world,) if options.world else tuple(WORLDS)
     gc.disable()
-    if options.bugs:
-        return _all_bugs()
+    if options.bugs is not None:
+        return _all_bugs(options.bugs)
     with planted(options.bug) if options.bug else nullcontext():
         if options.seed is not None:
             return _one(options.seed, worlds, quiet=options.quiet, bug=options.bug or "")
@@ -191,11 +199,13 @@ def find_bug(name: str, seeds: Iterable[int]) -> Outcome | None:
     return None
 
 
-def _all_bugs() -> int:
+def _all_bugs(world: str) -> int:
     missed = 0
     print("| planted bug | world | caught by | seeds needed |")
     print("|---|---|---|---|")
     for name, bug in BUGS.items():
+        if world not in ("", bug.world):
+            continue
         gc.collect()
         outcome = find_bug(name, range(1, bug.seeds_max + 1))
         if outcome is None:

@@ -1,0 +1,224 @@
+"""Bugs planted in idempotence and transactions; the rest is in `bugs` and its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker import cleaner
+from ottla.broker.controller_host import ControllerHost
+from ottla.broker.coordinators import Coordinators
+from ottla.broker.transactions import Transactions
+from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.shard import Decision
+from ottla.coordinator.txn.shard import TransactionShard
+from ottla.coordinator.txn.transaction import VERSION_1, Transaction
+from ottla.sim.bugs import Patch, bug
+from ottla.storage import log as log_module
+from ottla.storage import recovery
+from ottla.storage.log import Log
+from ottla.storage.results import AppendInfo
+from ottla.storage.segment import Segment
+from ottla.storage.snapshot import Snapshots
+
+# --- what a partition remembers of its producers
+
+
+@bug("four batches of a producer are remembered instead of five", world="transactions", seeds_max=40)
+def four_batches_remembered() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, checked: Any, *rest: Any, **options: Any) -> AppendInfo:
+        info = original(self, checked, *rest, **options)
+        producer = self.producers.get(checked.batches[0].producer_id)
+        while producer is not None and len(producer.batches) > 4:
+            producer.batches.popleft()
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("a duplicate is answered with another offset", world="transactions", seeds_max=40)
+def duplicate_elsewhere() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, *arguments: Any, **options: Any) -> AppendInfo:
+        info = original(self, *arguments, **options)
+        if info.duplicate:
+            return replace(info, first_offset=self.log_end_offset, last_offset=self.log_end_offset)
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("the state of producers is not rebuilt at a start", world="transactions", seeds_max=40)
+def producers_not_rebuilt() -> list[Patch]:
+    return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
+
+
+@bug("snapshots of producers survive a truncation", world="log", seeds_max=200)
+def snapshots_not_truncated() -> list[Patch]:
+    return [(Snapshots, "remove_behind", lambda self, offset: False)]
+
+
+@bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
+def producers_not_truncated() -> list[Patch]:
+    return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
+def producer_ids_repeated() -> list[Patch]:
+    async def allocate(self: ControllerHost) -> range:
+        return range(1000)
+
+    return [(ControllerHost, "allocate_producer_id_block", allocate)]
+
+
+# --- what readers of committed records see
+
+
+@bug("the last stable offset passes an open transaction", world="transactions", seeds_max=40)
+def lso_ignores_open() -> list[Patch]:
+    return [(Log, "last_stable_offset", property(lambda self: self.high_watermark))]
+
+
+@bug("the list of aborted transactions misses one", world="transactions", seeds_max=40)
+def aborted_list_short() -> list[Patch]:
+    original = Log.aborted
+
+    def aborted(self: Log, start_offset: int, end_offset: int) -> Any:
+        return original(self, start_offset, end_offset)[1:]
+
+    return [(Log, "aborted", aborted)]
+
+
+@bug("aborted transactions are not found again at a recovery", world="transactions", seeds_max=60)
+def aborted_lost_at_recovery() -> list[Patch]:
+    original = Segment.replace_txn_index
+
+    def replace_txn_index(self: Segment, aborted: Any) -> None:
+        original(self, [])
+
+    return [(Segment, "replace_txn_index", replace_txn_index)]
+
+
+@bug("the cleaner goes past the last stable offset", world="transactions", seeds_max=200)
+def clean_past_lso() -> list[Patch]:
+    original: Any = vars(cleaner)["find_dirt"]
+
+    def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Any:
+        return original(log, log.high_watermark, now_ms)
+
+    return [(cleaner, "find_dirt", find_dirt)]
+
+
+# --- the coordinator
+
+
+@bug("a new instance is given the epoch of the one before it", world="transactions", seeds_max=40)
+def epoch_not_raised() -> list[Patch]:
+    original = Transaction.initialised
+
+    def initialised(self: Transaction, *arguments: Any) -> Transaction:
+        found = original(self, *arguments)
+        return replace(found, producer_epoch=max(self.producer_epoch, 0))
+
+    return [(Transaction, "initialised", initialised)]
+
+
+@bug("a coordinator that takes over forgets the markers its predecessor owed", world="transactions", seeds_max=60)
+def prepare_forgotten() -> list[Patch]:
+    return [(TransactionShard, "on_loaded", lambda self, now_ms: Decision())]
+
+
+@bug("a marker of a former coordinator is taken", world="transactions", seeds_max=60)
+def former_coordinator_believed() -> list[Patch]:
+    original = Log.append_marker
+
+    def append_marker(self: Log, producer_id: int, *rest: Any, coordinator_epoch: int, **options: Any) -> AppendInfo:
+        producer = self.producers.get(producer_id)
+        known = producer.coordinator_epoch if producer is not None else -1
+        return original(self, producer_id, *rest, coordinator_epoch=max(coordinator_epoch, known), **options)
+
+    return [(Log, "append_marker", append_marker)]
+
+
+@bug("a transaction that timed out is aborted and its producer is not fenced", world="transactions", seeds_max=120)
+def timeout_does_not_fence() -> list[Patch]:
+    def abort_timed_out(self: TransactionShard, transactional_id: str, new_producer_id: Any, now_ms: int) -> Decision:
+        return self._end(self.transactions[transactional_id], False, VERSION_1, new_producer_id, now_ms)[1]
+
+    return [(TransactionShard, "abort_timed_out", abort_timed_out)]
+
+
+@bug("transactions do not time out", world="transactions", seeds_max=40)
+def no_timeout() -> list[Patch]:
+    return [(TransactionShard, "timed_out", lambda self, now_ms: [])]
+
+
+@bug("an old epoch may add partitions, and end what it has added", world="transactions", seeds_max=60)
+def zombie_not_fenced() -> list[Patch]:
+    original = TransactionShard._end_v1
+
+    def of(self: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+        return self._get(transactional_id)
+
+    def end_v1(self: TransactionShard, transaction: Transaction, request: Any, *rest: Any) -> Decision:
+        request.producer_epoch = transaction.producer_epoch
+        return original(self, transaction, request, *rest)
+
+    return [(TransactionShard, "_of", of), (TransactionShard, "_end_v1", end_v1)]
+
+
+@bug("a transaction is complete before its markers are written", world="transactions", seeds_max=40)
+def complete_without_markers() -> list[Patch]:
+    def effect(self: Transactions, hosted: Any, marker: Any) -> None:
+        self._markers_written(hosted, marker, marker.partitions, False)
+
+    return [(Transactions, "_effect", effect)]
+
+
+@bug("the marker of a commit says abort in all partitions but one", world="transactions", seeds_max=40)
+def commit_torn() -> list[Patch]:
+    original = Log.append_marker
+    seen: set[tuple[int, int]] = set()
+
+    def append_marker(self: Log, producer_id: int, producer_epoch: int, *, commit: bool, **options: Any) -> AppendInfo:
+        first = (producer_id, producer_epoch) not in seen
+        seen.add((producer_id, producer_epoch))
+        return original(self, producer_id, producer_epoch, commit=commit and first, **options)
+
+    return [(Log, "append_marker", append_marker)]
+
+
+@bug("whether a partition belongs to the transaction is not asked", world="transactions", seeds_max=200)
+def not_verified() -> list[Patch]:
+    return [(Transactions, "verify", lambda self, *arguments: {})]
+
+
+# --- offsets in transactions
+
+
+@bug("pending offsets are seen before the commit", world="transactions", seeds_max=60)
+def pending_offsets_visible() -> list[Patch]:
+    original = Offsets.replay
+
+    def replay(self: Offsets, key: Any, value: Any, producer_id: int = -1) -> None:
+        original(self, key, value)
+
+    return [(Offsets, "replay", replay)]
+
+
+@bug("offsets of an aborted transaction count", world="transactions", seeds_max=60)
+def aborted_offsets_count() -> list[Patch]:
+    original = Offsets.settle
+
+    def settle(self: Offsets, producer_id: int, *, commit: bool) -> None:
+        original(self, producer_id, commit=True)
+
+    return [(Offsets, "settle", settle)]
+
+
+@bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)
+def pending_forgotten_at_load() -> list[Patch]:
+    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
