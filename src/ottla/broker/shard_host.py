@@ -201,13 +201,19 @@ class ShardHost(Generic[S]):
         """The broker that coordinates a key, -1 if none does now. Creates the topic on first use."""
         if self._topic is None:
             await self._create_topic()
-        topic = self._topic
-        return topic.partitions[self.partition_for(key)].leader if topic is not None else -1
+        leader = self.known_leader_of(key)
+        return -1 if leader is None else leader
 
     def known_leader_of(self, key: str) -> int | None:
         """As `leader_of`, if that can be said without waiting."""
         topic = self._topic
-        return None if topic is None else topic.partitions[self.partition_for(key)].leader
+        if topic is None:
+            return None
+        number = self.partition_for(key)
+        leader = topic.partitions[number].leader
+        if leader == self._broker.broker_id and self._broker.partitions.is_lost(TopicPartition(self._topic_name, number)):
+            return -1
+        return leader
 
     async def _create_topic(self) -> None:
         if self._creating is None:
