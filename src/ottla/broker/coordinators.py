@@ -61,11 +61,12 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def _new_topic(self) -> NewTopic:
         broker, settings = self._broker, self._broker.settings
+        factor = settings.int("offsets.topic.replication.factor")
         return NewTopic(
             OFFSETS_TOPIC,
             settings.int("offsets.topic.num.partitions"),
-            # Fewer where the cluster has fewer brokers: a single one must have groups too.
-            min(settings.int("offsets.topic.replication.factor"), len(broker.image.brokers)),
+            # Fewer where there is one broker: it must have groups too. In a cluster, others may only be late.
+            factor if broker.is_in_cluster else min(factor, len(broker.image.brokers)),
             config={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",

@@ -56,6 +56,7 @@ class Partition:
         "_on_failure",
         "_on_progress",
         "_replication",
+        "_verifying",
         "data_dir",
         "is_leader",
         "isr",
@@ -98,6 +99,8 @@ class Partition:
         self.leadership: Leadership | None = None
         """Of a leader that has followers."""
         self._replication = replication
+        self._verifying: dict[int, object] = {}
+        """Guards of producers about whose transactions their coordinator is being asked."""
         self._broker_id = broker_id
         self._offline = False
         self._on_progress = on_progress
@@ -117,6 +120,7 @@ class Partition:
         self.isr = image.isr
         self.replicas = image.replicas
         self.is_leader = image.leader == self._broker_id
+        self._verifying.clear()
         if self._offline:
             self.leadership = None
             return
@@ -303,10 +307,24 @@ class Partition:
             self._after_append(info, now_ms)
         except OSError as error:
             raise self._failed(error) from error
+        self._verifying.pop(producer_id, None)
         self._advance_high_watermark()
         if self.leadership is not None:
             self._on_progress(self)
         return info
+
+    # Asking whether a transaction may write here
+
+    def start_verification(self, producer_id: int) -> object:
+        """The coordinator is about to be asked. The guard is void once a marker of the producer, or another role, has come."""
+        return self._verifying.setdefault(producer_id, object())
+
+    def end_verification(self, producer_id: int, guard: object, *, keep: bool) -> bool:
+        """Whether the guard still holds. `keep`: for others who ask at the same time."""
+        holds = self._verifying.get(producer_id) is guard
+        if holds and not keep:
+            del self._verifying[producer_id]
+        return holds
 
     def _after_append(self, info: AppendInfo, now_ms: int) -> None:
         log = self.log

@@ -5,18 +5,18 @@ writers of partitions have to ask (`verify`). The rest is `shard_host`.
 
 1. Nothing is answered before all that it may rest on is committed.
 2. A marker is written once PREPARE_* is committed, never before (T06); COMPLETE_* follows when all markers are committed.
-3. Markers for partitions of other brokers wait until this broker has a way to send them (`_send`); a partition without a leader
-   waits for one; a deleted one is owed nothing.
-4. `verify` asks the shards that are here. For an id coordinated elsewhere the answer is NOT_COORDINATOR, which writers hear as an
-   error to try again; with other brokers the question goes to them (AddPartitionsToTxn 4+), and between its answer and the write
-   of a client before KIP-890 the transaction must not have ended: on one broker nothing comes between the two.
+3. Markers for partitions that other brokers lead are sent to them (`marker_sender`); a partition without a leader waits for one;
+   a deleted one is owed nothing.
+4. `verify` asks the shard, here or on the broker that has it (AddPartitionsToTxn 4+). Between an answer that had to be waited for
+   and the write, the transaction may have ended: the writer holds a guard of the partition, which a marker takes away
+   (`Partition.start_verification`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.markers import write_marker
@@ -27,6 +27,7 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.broker.marker_sender import MarkerSender
     from ottla.broker.partition import Partition
     from ottla.cluster.settings import BrokerSettings
     from ottla.coordinator.shard import Decision
@@ -59,11 +60,14 @@ class Transactions(ShardHost["TransactionShard"]):
         self._timeouts: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._fetching_ids: asyncio.Task[int] | None = None
+        self._sender: MarkerSender | None = None
 
     def close(self) -> None:
         for handle in (self._timeouts, self._expiry, self._fetching_ids):
             if handle is not None:
                 handle.cancel()
+        if self._sender is not None:
+            self._sender.close()
         super().close()
 
     # Asking
@@ -120,6 +124,11 @@ class Transactions(ShardHost["TransactionShard"]):
         adds = version >= _ADDS_PARTITIONS_SINCE[api_name]
         if not adds and not self._broker.settings.bool("transaction.partition.verification.enable"):
             return {}
+        coordinator = self._elsewhere(transactional_id)
+        if coordinator is not None:
+            return self._verify_elsewhere(
+                coordinator, transactional_id, producer_id, producer_epoch, partitions, api_name, version
+            )
         try:
             answer = self._verify_once(transactional_id, producer_id, producer_epoch, partitions, adds)
         except KafkaError as error:
@@ -145,6 +154,36 @@ class Transactions(ShardHost["TransactionShard"]):
         )
         answer = self.reply_of(hosted, reply, decision)
         return answer if isinstance(answer, asyncio.Future) else {}
+
+    def _elsewhere(self, transactional_id: str) -> int | None:
+        """The broker that coordinates an id, if it is another one (or none, -1)."""
+        if not self._broker.is_in_cluster:
+            return None
+        leader = self.known_leader_of(transactional_id)
+        return None if leader is None or leader == self._broker.broker_id else leader
+
+    async def _verify_elsewhere(
+        self,
+        coordinator: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        api_name: str,
+        version: int,
+    ) -> Refusals:
+        from ottla.broker.txn_verification import ask_coordinator
+
+        settings, adds = self._broker.settings, version >= _ADDS_PARTITIONS_SINCE[api_name]
+        deadline = self._loop.time() + settings.int("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+        while True:
+            refusals = await ask_coordinator(
+                self._broker, coordinator, transactional_id, producer_id, producer_epoch, partitions, adds=adds
+            )
+            busy = any(error.code == ErrorCode.CONCURRENT_TRANSACTIONS for error in refusals.values())
+            if not (adds and busy) or self._loop.time() >= deadline:
+                return _as_writers_hear(refusals, api_name, version)
+            await asyncio.sleep(settings.int("add.partitions.to.txn.retry.backoff.ms") / 1000)
 
     async def _verify_later(
         self, added: Awaitable[ErrorCode], partitions: Collection[TopicPartition], api_name: str, version: int
@@ -194,11 +233,13 @@ class Transactions(ShardHost["TransactionShard"]):
 
     def _new_topic(self) -> NewTopic:
         broker, settings = self._broker, self._broker.settings
-        replicas = min(settings.int("transaction.state.log.replication.factor"), len(broker.image.brokers))
+        replicas = settings.int("transaction.state.log.replication.factor")
+        if not broker.is_in_cluster:
+            replicas = min(replicas, len(broker.image.brokers))
         return NewTopic(
             TRANSACTIONS_TOPIC,
             settings.int("transaction.state.log.num.partitions"),
-            # Fewer where the cluster has fewer brokers: a single one must have transactions too.
+            # Fewer where there is one broker: it must have transactions too.
             replicas,
             config={
                 "cleanup.policy": "compact",
@@ -245,7 +286,7 @@ class Transactions(ShardHost["TransactionShard"]):
         retry = False
         for leader, partitions in leaders.items():
             if leader != self._broker.broker_id:
-                retry = not self._send(leader, marker, partitions) or retry
+                retry = not self._send(hosted, leader, marker, partitions) or retry
                 continue
             for topic_partition in partitions:
                 try:
@@ -279,9 +320,43 @@ class Transactions(ShardHost["TransactionShard"]):
             return None
         return topic.partitions[topic_partition.partition].leader
 
-    def _send(self, leader: int, marker: Marker, partitions: Collection[TopicPartition]) -> bool:
+    def _send(
+        self, hosted: HostedShard[TransactionShard], leader: int, marker: Marker, partitions: Collection[TopicPartition]
+    ) -> bool:
         """Have another broker write the marker. False: that is not possible now, and to be tried again."""
-        return False
+        if leader < 0 or not self._broker.is_in_cluster:
+            return False
+        if self._sender is None:
+            from ottla.broker.marker_sender import MarkerSender
+
+            self._sender = MarkerSender(self._broker, self._loop)
+        self._sender.send(
+            leader, marker, hosted.leader_epoch, partitions, lambda codes: self._sent(hosted, leader, marker, codes)
+        )
+        return True
+
+    def _sent(
+        self, hosted: HostedShard[TransactionShard], leader: int, marker: Marker, codes: Mapping[TopicPartition, int]
+    ) -> None:
+        from ottla.coordinator.txn.markers import Outcome, outcome_of
+
+        written: list[TopicPartition] = []
+        retry = False
+        for topic_partition, code in codes.items():
+            outcome = outcome_of(code)
+            if outcome is Outcome.WRITTEN:
+                written.append(topic_partition)
+            elif outcome is Outcome.RETRY:
+                retry = True
+            else:
+                logger.warning(
+                    "%s, led by broker %d, refuses the marker of %s: %s",
+                    topic_partition,
+                    leader,
+                    marker.transactional_id,
+                    ErrorCode(code).name,
+                )
+        self._markers_written(hosted, marker, written, retry)
 
     def _settle_when_committed(
         self, hosted: HostedShard[TransactionShard], marker: Marker, partition: Partition, end_offset: int

@@ -66,6 +66,7 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
     """Ask the coordinator about the partitions that have no records of the transaction yet."""
     partitions = context.broker.partitions
     wanted: list[TopicPartition] = []
+    asked_about: list[Partition] = []
     producer: ProducerIdAndEpoch | None = None
     for topic in request.topic_data:
         name = partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
@@ -83,9 +84,22 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
                 continue
             if not partition.log.producers.has_ongoing_transaction(*found):
                 wanted.append(key)
+                asked_about.append(partition)
     if producer is None or not wanted:
         return {}
-    return context.broker.transactions.verify(transactional_id, *producer, wanted, "produce", context.version)
+    answer = context.broker.transactions.verify(transactional_id, *producer, wanted, "produce", context.version)
+    return answer if isinstance(answer, Mapping) else _guarded(answer, asked_about, producer.producer_id)
+
+
+async def _guarded(answer: Awaitable[Refusals], partitions: list[Partition], producer_id: int) -> Refusals:
+    """The coordinator's answer, if no marker has come meanwhile: what it said of the transaction would be over then."""
+    guards = [(partition, partition.start_verification(producer_id)) for partition in partitions]
+    refusals = dict(await answer)
+    for partition, guard in guards:
+        key = partition.topic_partition
+        if not partition.end_verification(producer_id, guard, keep=key not in refusals) and key not in refusals:
+            refusals[key] = KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was being asked about")
+    return refusals
 
 
 def _transactional_producer(records: Part | None) -> ProducerIdAndEpoch | None:
