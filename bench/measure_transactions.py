@@ -35,7 +35,7 @@ def idempotence(server: Server, scale: Scale) -> Figures:
     costs: dict[bool, list[float]] = {False: [], True: []}
     for found, spent in loads(
         server, "produce", module="transactions", topic="idempotence", partitions=PARTITIONS, connections=20,
-        record_bytes=100, records=10, requests=scale.requests // 3, rounds=scale.turns,
+        record_bytes=100, records=10, requests=scale.requests // 2, rounds=scale.turns,
     ):  # fmt: skip
         rates[found["idempotent"]].append(found["requests"] / found["seconds"])
         costs[found["idempotent"]].append(spent.cpu_s / found["requests"] * 1e6)

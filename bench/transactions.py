@@ -11,6 +11,8 @@ import json
 import struct
 import sys
 import time
+from dataclasses import dataclass
+from typing import TypeVar
 
 import uvloop
 from raw import batch, fetch_frame
@@ -23,6 +25,14 @@ PAUSE_S = 0.02  # what Java's producer waits before it asks again whether the tr
 SEQUENCES = 1 << 31
 MARKER_BYTES = 61 + 17
 """A control batch: its header, and one record with a key of 4 and a value of 6 bytes."""
+
+
+T = TypeVar("T")
+
+
+def in_turn(number: int, one: T, other: T) -> tuple[T, T]:
+    """Who is first alternates: what comes later on a busy machine must not always be the same."""
+    return (one, other) if number % 2 == 0 else (other, one)
 
 
 class Refused(RuntimeError):
@@ -191,46 +201,111 @@ async def produce(
 
     for idempotent in (False, True):
         await run(idempotent, requests // 4)
-    for _ in range(rounds):
-        for idempotent in (False, True):
+    for number in range(rounds):
+        for idempotent in in_turn(number, False, True):
             await begin()
             started = time.perf_counter()
             await run(idempotent, requests)
             done(idempotent=idempotent, requests=requests, seconds=time.perf_counter() - started)
 
 
+class Reader(asyncio.BufferedProtocol):
+    """Reads one partition of what `fill` wrote, from its beginning to its end, in fetches of 1 MB; looks at the heads only."""
+
+    def __init__(self, topic: str, partition: int, isolation: int, layout: Layout) -> None:
+        self.layout = layout
+        self.frame = bytearray(fetch_frame(topic, [(partition, 0)], max_bytes=1 << 20))
+        # A frame ends with: isolation 1, session 8, topics 4, name, partitions 4, partition 4, epoch 4, offset 8, log start 8,
+        # max bytes 4, forgotten 4, rack 2.
+        self.offset_at = len(self.frame) - 26
+        self.frame[len(self.frame) - 34 - 4 - (2 + len(topic)) - 4 - 8 - 1] = isolation
+        self.partition_at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4  # in the answer, with its length
+        self.buffer = memoryview(bytearray(1 << 20))
+        self.head = bytearray()
+        self.missing = self.position = 0
+        self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.next()
+
+    def next(self) -> None:
+        layout = self.layout
+        if self.position >= layout.count * layout.unit_bytes:
+            self.done.set_result(self.position)
+            self.transport.close()
+            return
+        units, rest = divmod(self.position, layout.unit_bytes)
+        offset = units * (layout.batch_records + 1) + (layout.batch_records if rest else 0)
+        struct.pack_into(">q", self.frame, self.offset_at, offset)
+        self.transport.write(bytes(self.frame))  # type: ignore[attr-defined]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.buffer
+
+    def buffer_updated(self, count: int) -> None:
+        if self.missing:
+            self.missing -= count
+        else:
+            self.head += self.buffer[:count]
+            if not self._has_head():
+                return
+        if self.missing == 0:
+            self.next()
+
+    def _has_head(self) -> bool:
+        at, head = self.partition_at, self.head
+        if len(head) < at + 34:
+            return False
+        aborted = max(struct.unpack_from(">i", head, at + 30)[0], 0)
+        records_at = at + 34 + 16 * aborted + 4
+        if len(head) < records_at + 4:
+            return False
+        error, size = struct.unpack_from(">h", head, at + 4)[0], struct.unpack_from(">i", head, records_at)[0]
+        if error or size <= 0:
+            self.done.set_exception(Refused(f"Fetch: error {error}, {size} bytes at {self.position}"))
+            self.transport.close()
+            return False
+        # A reply may end with part of a batch: what is whole counts.
+        layout = self.layout
+        units, rest = divmod(self.position + size, layout.unit_bytes)
+        self.position = units * layout.unit_bytes + (layout.batch_bytes if rest >= layout.batch_bytes else 0)
+        self.missing = int.from_bytes(head[:4], "big") + 4 - len(head)
+        head.clear()
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(Refused(f"the broker closed a connection: {error}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Of a partition: `count` transactions, each one batch and its marker."""
+
+    batch_bytes: int
+    batch_records: int
+    count: int
+
+    @property
+    def unit_bytes(self) -> int:
+        return self.batch_bytes + MARKER_BYTES
+
+
 async def fetch(
     bootstrap: str, topic: str, *, partitions: int, batch_bytes: int, batch_records: int, count: int, rounds: int, times: int
 ) -> None:
-    """All that `fill` wrote, `times` times, in fetches of 1 MB, one connection a partition; uncommitted and committed in turn."""
-    unit_bytes, unit_offsets = batch_bytes + MARKER_BYTES, batch_records + 1
+    """All that `fill` wrote, `times` times, one connection a partition; uncommitted and committed in turn."""
+    host, port = bootstrap.rsplit(":", 1)
+    loop = asyncio.get_running_loop()
+    layout = Layout(batch_bytes, batch_records, count)
 
     async def read(partition: int, isolation: int) -> int:
-        connection = await Connection.open(bootstrap)
-        frame = bytearray(fetch_frame(topic, [(partition, 0)], max_bytes=1 << 20))
-        # A frame ends with: isolation 1, session 8, topics 4, name, partitions 4, partition 4, epoch 4, offset 8, log start 8,
-        # max bytes 4, forgotten 4, rack 2.
-        offset_at = len(frame) - 26
-        frame[len(frame) - 34 - 4 - (2 + len(topic)) - 4 - 8 - 1] = isolation
-        head = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4  # until the partition
-        position = 0
-        while position < count * unit_bytes:
-            units, rest = divmod(position, unit_bytes)
-            struct.pack_into(">q", frame, offset_at, units * unit_offsets + (batch_records if rest else 0))
-            reply = await connection.call(bytes(frame))
-            error = struct.unpack_from(">h", reply, head + 4)[0]
-            aborted = struct.unpack_from(">i", reply, head + 30)[0]
-            size = struct.unpack_from(">i", reply, head + 34 + 16 * max(aborted, 0) + 4)[0]
-            if error or size <= 0:
-                raise Refused(f"Fetch: error {error}, {size} bytes at {position}")
-            # A reply may end with part of a batch: what is whole counts.
-            units, rest = divmod(position + size, unit_bytes)
-            position = units * unit_bytes + (batch_bytes if rest >= batch_bytes else 0)
-        connection.writer.close()
-        return position
+        _, reader = await loop.create_connection(lambda: Reader(topic, partition, isolation, layout), host, int(port))
+        return await reader.done
 
-    for _ in range(rounds):
-        for isolation in (0, 1):
+    for number in range(rounds):
+        for isolation in in_turn(number, 0, 1):
             await begin()
             started = time.perf_counter()
             read_bytes = 0
