@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, sleep
 from types import TracebackType
@@ -119,6 +119,7 @@ class Channel:
 
     def exchange(self, api: Api, version: int, request: object, timeout_s: float) -> Any:
         """Send and wait for the answer. Closes itself on any failure (invariant 3)."""
+        assert not self._pipeline, "an answer is still to come"
         self.send(api, version, request, timeout_s)
         return self.receive(timeout_s)
 
@@ -216,6 +217,14 @@ class Client:
 
         return self.persist(attempt, timeout_s, lambda: self._coordinators.pop((number, key), None))
 
+    def send_leader(
+        self, topic: str, partition: int, request: Request, *, api: str | None = None, max_version: int | None = None
+    ) -> Callable[[], Any]:
+        """Ask the leader of a partition, once, without waiting: what is returned waits. Until then nothing else may be called."""
+        until = monotonic() + self.options.request_timeout_ms / 1000
+        channel = self._node(self.leader(topic, partition, until), until)
+        return self._send(channel, request, api, max_version, until)
+
     def ask_node(self, node_id: int, request: Request, until: float, *, max_version: int | None = None) -> Any:
         """Ask one broker, once: for an attempt of `persist` that asks several."""
         return self._ask(self._node(node_id, until), request, None, max_version, until)
@@ -229,6 +238,22 @@ class Client:
     def topic(self, name: str, *, timeout_s: float = 0, create: bool = False) -> Topic:
         """A topic as it is now, asked for if not known or no longer fresh."""
         return self.persist(lambda until: self._fresh_topic(name, until, create), timeout_s)
+
+    def describe(self, names: Sequence[str], *, timeout_s: float = 0) -> dict[str, Topic]:
+        """These topics as they are now, in one request. One that does not exist is not in the answer."""
+
+        def attempt(until: float) -> dict[str, Topic]:
+            found: dict[str, Topic] = {}
+            for entry in self._metadata(list(names), until).topics:
+                if entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    self.forget(entry.name or "")
+                elif entry.error_code != ErrorCode.NONE:
+                    raise KafkaError(_code(entry.error_code), f"topic {entry.name}")
+                else:
+                    found[str(entry.name)] = self._learn(entry)
+            return found
+
+        return self.persist(attempt, timeout_s)
 
     def topics(self, *, timeout_s: float = 0) -> dict[str, Topic]:
         """All topics this client may see, internal ones included."""
@@ -347,19 +372,35 @@ class Client:
     def _ask(
         self, channel: Channel, request: Request, api_name: str | None, max_version: int | None, until: float, check: bool = True
     ) -> Any:
+        return self._send(channel, request, api_name, max_version, until, check)()
+
+    def _send(
+        self, channel: Channel, request: Request, api_name: str | None, max_version: int | None, until: float, check: bool = True
+    ) -> Callable[[], Any]:
         api = API_BY_NAME[api_name] if api_name is not None else api_of(request)
         version = channel.version_of(api, max_version)
         message = request(version) if callable(request) else request
         timeout_s = min(self.options.request_timeout_ms / 1000, max(until - monotonic(), 0.1))
-        try:
-            answer = channel.exchange(api, version, message, timeout_s)
-        except OSError as error:
+
+        def lost(error: OSError) -> BrokerAway:
             self._channels = {address: other for address, other in self._channels.items() if other is not channel}
-            raise BrokerAway(f"{channel.address} did not answer {api.name}: {_reason(error)}") from error
-        if check:
-            for code, where in errors_in(answer):
-                raise KafkaError(_code(code), where or None)
-        return answer
+            return BrokerAway(f"{channel.address} did not answer {api.name}: {_reason(error)}")
+
+        def wait() -> Any:
+            try:
+                answer = channel.receive(timeout_s)
+            except OSError as error:
+                raise lost(error) from error
+            if check:
+                for code, where in errors_in(answer):
+                    raise KafkaError(_code(code), where or None)
+            return answer
+
+        try:
+            channel.send(api, version, message, timeout_s)
+        except OSError as error:
+            raise lost(error) from error
+        return wait
 
     def persist(self, attempt: Callable[[float], T], timeout_s: float, renew: Callable[[], object] = lambda: None) -> T:
         """Attempt (it is told until when) until it succeeds, its time is over, or it fails for good: invariant 2."""

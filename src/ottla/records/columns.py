@@ -23,8 +23,10 @@ from ottla.records.batch import (
     LOG_OVERHEAD,
     MAGIC_AT,
     MAGIC_V2,
+    RECORDS_AT,
     BatchInfo,
     batch_crc_ok,
+    header_at,
     read_batch_header,
 )
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX
@@ -375,6 +377,22 @@ class BatchReader:
         self._check_crc = check_crc
         self.next_offset = start
         """Where to fetch next."""
+
+    def end_offset(self) -> int:
+        """Where to fetch next once all of it is read; known from the headers alone, so that the next fetch can be under way."""
+        buffer = self._buffer
+        end = len(buffer)
+        position = self._position
+        last = -1
+        while end - position > MAGIC_AT:
+            size = int.from_bytes(buffer[position + LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+            if size < RECORDS_AT or size > end - position:
+                break
+            last = position
+            position += size
+        if last < 0 or buffer[last + MAGIC_AT] != MAGIC_V2:
+            return self.next_offset
+        return max(self.next_offset, header_at(buffer, last).next_offset)
 
     def fill(self, columns: Columns, rows_max: int, size_bytes_max: int) -> bool:
         """Whole batches into the columns until they hold that much; whether there is more to read."""

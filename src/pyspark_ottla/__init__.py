@@ -1,0 +1,7 @@
+"""Makes `format("ottla")` known to Spark, which looks for modules named `pyspark_…` that have a `DefaultSource`."""
+
+from __future__ import annotations
+
+from ottla.pipelines.source import OttlaSource as DefaultSource
+
+__all__ = ["DefaultSource"]
