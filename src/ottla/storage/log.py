@@ -475,11 +475,9 @@ class Log:
                 limit = place[1]
             limit_offset = end_offset
         if limit - start > max_bytes:
-            cut, cut_offset = segment.cut(start, start + max_bytes)
+            cut, cut_offset = segment.cut(start, start + max_bytes, min_one_batch)
             if cut == start:
-                if not min_one_batch:
-                    return ReadInfo([], 0, offset, first_batch_too_large=True)
-                cut, cut_offset = segment.boundary_behind(start)
+                return ReadInfo([], 0, offset, first_batch_too_large=True)
             if cut < limit:
                 limit, limit_offset = cut, cut_offset
         if limit <= start:

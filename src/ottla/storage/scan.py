@@ -1,21 +1,27 @@
-"""Going through all batches of a segment file, believing nothing.
+"""Going over the batches of a segment file, believing nothing.
 
-Owns: the judgement which prefix of a `.log` file is whole. Used by recovery (every CRC is checked) and where only an index is
-lost (headers are followed). Compiled by mypyc: this loop sees every batch of a broker that died.
+Owns: the judgement which prefix of a `.log` file is whole (`scan_file`: recovery has every CRC checked; where only an index is
+lost the headers are followed), and the steps from an index entry to the batch that a reader wants (`seek`).
+Compiled by mypyc: one loop sees every batch of a broker that died, the other runs in every fetch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import MalformedInput
 from ottla.ports import File
 from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header
 from ottla.storage.offset_index import INT32_MAX
 
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
 HEADER_BYTES: Final = 61
 CHUNK_BYTES: Final = 4 << 20
+SEEK_BYTES: Final = 8192
+"""Read at once while looking for a batch: a bit more than what usually lies between two index entries."""
 
 
 def scan_file(
@@ -80,3 +86,43 @@ def scan_file(
         on_batch(held)
         good += held.size
     return good
+
+
+def seek(file: File, size: i64, position: i64, offset_min: i64, offset: i64, limit: i64) -> tuple[i64, i64, i64, i64]:
+    """Step over batch headers, from one at `position` on, to the first batch that ends at or behind `offset` or beyond `limit`.
+
+    Returns its position, base offset, last offset and end. Where there is none the position is `size`, and the rest is that of
+    the last batch. MalformedInput where bytes are no batch of the file's first `size`, or have an offset below `offset_min`.
+    """
+    base: i64 = -1
+    last: i64 = offset_min - 1
+    end: i64 = position
+    while position < size:
+        chunk = file.read(position, min(SEEK_BYTES, size - position))
+        have: i64 = len(chunk)
+        at: i64 = 0
+        while at + HEADER_BYTES <= have:
+            # A sign bit in one of the three is as wrong as another magic, and would leave the range of int64 here.
+            if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
+                raise MalformedInput(f"no record batch at position {position + at} of {file.path}")
+            base = _int32(chunk, at) << 32 | _int32(chunk, at + 4)
+            length: i64 = _int32(chunk, at + 8)
+            last = base + _int32(chunk, at + 23)
+            end = position + at + 12 + length
+            if length < HEADER_BYTES - 12 or end > size or base < offset_min:
+                raise MalformedInput(f"no record batch at position {position + at} of {file.path}")
+            if last >= offset or end > limit:
+                return position + at, base, last, end
+            at += 12 + length
+        if at == 0:
+            raise MalformedInput(f"no record batch at position {position} of {file.path}")
+        position += at
+    return size, base, last, end
+
+
+def _int32(data: bytes, at: i64) -> i64:
+    b0: i64 = data[at]
+    b1: i64 = data[at + 1]
+    b2: i64 = data[at + 2]
+    b3: i64 = data[at + 3]
+    return b0 << 24 | b1 << 16 | b2 << 8 | b3

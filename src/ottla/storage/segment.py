@@ -24,7 +24,7 @@ from ottla.storage.config import INT64_MAX
 from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, offset_file
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import CorruptIndex, OffsetIndex
-from ottla.storage.scan import scan_file
+from ottla.storage.scan import SEEK_BYTES, scan_file, seek
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
 from ottla.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
@@ -33,10 +33,7 @@ from ottla.types import NO_TIMESTAMP
 
 HEADER_BYTES: Final = 61
 LENGTH_MIN: Final = HEADER_BYTES - 12
-SCAN_BYTES: Final = 8192
-"""Read at once while looking for a batch: a bit more than what usually lies between two index entries."""
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
@@ -438,61 +435,32 @@ class Segment:
         for attempt in (0, 1):
             start = self.index.position_of(offset)
             try:
-                return self._walk(start, lambda base, last, end: last >= offset)[0]
+                return seek(self.file, self.size, start, self.base_offset, offset, INT64_MAX)[0]
             except MalformedInput as error:
                 self._mistrust_index(attempt, error)
         raise AssertionError
 
-    def cut(self, start: int, limit: int) -> tuple[int, int]:
-        """The last boundary between batches in [start, limit], and the base offset of the batch behind it."""
+    def cut(self, start: int, limit: int, min_one_batch: bool) -> tuple[int, int]:
+        """The last boundary between batches in [start, limit], and the offset behind it.
+
+        With `min_one_batch` it is behind the batch at `start` also if that reaches beyond the limit.
+        """
         for attempt in (0, 1):
             position = max(start, self.index.position_before(limit))
             try:
-                return self._walk(position, lambda base, last, end: end > limit)
+                found, base, last, end = seek(self.file, self.size, position, self.base_offset, INT64_MAX, limit)
             except MalformedInput as error:
                 self._mistrust_index(attempt, error)
+                continue
+            if found == self.size:
+                return found, self.end_offset
+            return (end, last + 1) if found == start and min_one_batch else (found, base)
         raise AssertionError
-
-    def boundary_behind(self, start: int) -> tuple[int, int]:
-        """Where the batch at `start` ends, and the offset behind it."""
-        header = self.file.read(start, HEADER_BYTES)
-        if len(header) < HEADER_BYTES:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {start} of {self.path(LOG)}")
-        base, length = _OFFSET_AND_LENGTH.unpack_from(header)
-        return start + 12 + length, base + _LAST_OFFSET_DELTA.unpack_from(header, 23)[0] + 1
 
     def find_end_offset(self) -> int:
         """The offset behind the last batch, from the file. MalformedInput where the file does not end with a whole batch."""
-        end_offset = self.base_offset
-
-        def note(base: int, last: int, end: int) -> bool:
-            nonlocal end_offset
-            end_offset = last + 1
-            return False
-
-        self._walk(self.index.last_position(), note)
-        return end_offset
-
-    def _walk(self, position: int, stop: Callable[[int, int, int], bool]) -> tuple[int, int]:
-        """Step over batch headers until `stop(base offset, last offset, end position)`: that batch's position and base offset."""
-        file = self.file
-        size = self.size
-        while position < size:
-            chunk = file.read(position, min(SCAN_BYTES, size - position))
-            at = 0
-            while at + HEADER_BYTES <= len(chunk):
-                base, length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)
-                last = base + _LAST_OFFSET_DELTA.unpack_from(chunk, at + 23)[0]
-                end = position + at + 12 + length
-                if length < LENGTH_MIN or end > size or chunk[at + 16] != 2 or not self.base_offset <= base <= last:
-                    raise MalformedInput(f"no record batch at position {position + at} of {self.path(LOG)}")
-                if stop(base, last, end):
-                    return position + at, base
-                at += 12 + length
-            if at == 0:
-                raise MalformedInput(f"no record batch at position {position} of {self.path(LOG)}")
-            position += at
-        return size, self.end_offset
+        last = seek(self.file, self.size, self.index.last_position(), self.base_offset, INT64_MAX, INT64_MAX)[2]
+        return last + 1
 
     def _mistrust_index(self, attempt: int, error: MalformedInput) -> None:
         """An index led to bytes that are no batch. Build it again, once; if that does not help, the log itself is broken."""
@@ -505,7 +473,7 @@ class Segment:
         file = self.file
         size = self.size
         while position < size:
-            chunk = file.read(position, min(SCAN_BYTES, size - position))
+            chunk = file.read(position, min(SEEK_BYTES, size - position))
             at = 0
             while at + HEADER_BYTES <= len(chunk):
                 length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)[1]
