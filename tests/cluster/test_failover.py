@@ -8,8 +8,8 @@ from confluent_kafka import Consumer
 from conftest import Cluster, until
 
 
-def read_all(cluster: Cluster, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
+def read_all(cluster: Cluster, topic: str, count: int, group: str = "reader") -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     values: list[bytes] = []
     try:
@@ -33,6 +33,8 @@ def test_what_was_acknowledged_survives_the_leader(cluster: Callable[..., Cluste
     assert three.isr("t") == {1, 2, 3}
     values = [b"%d" % number for number in range(200)]
     three.produce("t", values[:100])
+    # The topic of offsets wants three brokers too, when it is made.
+    assert len(read_all(three, "t", 100, group="while all are there")) == 100
     before = three.state("t")
     three.brokers[before["leader"]].kill()
     until(lambda: three.leader("t") not in (-1, before["leader"]), "another leader")
