@@ -414,7 +414,11 @@ class Log:
         if base_ms is None:
             base_ms = segment.age_base()
         waited_ms = max_timestamp - base_ms if base_ms >= 0 else now_ms - segment.created_ms
-        return waited_ms > self._segment_ms - segment.jitter_ms or not segment.has_room(config.index_bytes_max)
+        if waited_ms > self._segment_ms - segment.jitter_ms:
+            return True
+        # Most appends add no index entry: whether there is room for one is asked only of those that may.
+        may_be_indexed = segment.bytes_since_entry + size > segment.index_interval_bytes
+        return may_be_indexed and not segment.has_room(config.index_bytes_max)
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin a new one at the log end. Nothing to do while the active one is empty."""
