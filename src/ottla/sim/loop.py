@@ -133,12 +133,20 @@ class SimLoop(asyncio.AbstractEventLoop):
             if handle._cancelled:
                 continue
             process: Process | None = handle._context.get(CURRENT, None)  # type: ignore[attr-defined]
-            if process is not None and not process.alive:
-                continue
+            if process is not None:
+                if not process.alive:
+                    continue
+                if process.paused:
+                    process.held.append(handle)
+                    continue
             self._steps += 1
             handle._run()
         if self._steps > self._steps_max:
             raise TooManySteps(f"more than {self._steps_max} callbacks, virtual time {self._now_s:.3f} s")
+
+    def resume(self, held: list[asyncio.Handle]) -> None:
+        """What a paused process has missed is due now, in its order."""
+        self._ready.extend(held)
 
     def _jump(self, main: asyncio.Future[Any]) -> None:
         timers = self._timers

@@ -28,6 +28,8 @@ from ottla.sim.process import Process
 HIGH_WATER_BYTES: Final = 64 * 1024
 FIRST_EPHEMERAL_PORT: Final = 40_000
 PIECE_BYTES_MAX: Final = 256 * 1024
+CONNECT_S_MAX: Final = 10.0
+"""How long a machine tries to reach one that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class SimNetwork:
         self._ports = FIRST_EPHEMERAL_PORT
         self.transports: list[SimTransport] = []
         self.bytes_delivered = 0
+        self._blocked: dict[tuple[str, str], list[tuple[SimTransport, SimTransport, Callable[..., None], tuple[Any, ...]]]] = {}
+        """Ways that are cut, from host to host, and what waits there."""
 
     def view(self, process: Process, host: str = "127.0.0.1") -> NetworkView:
         process.at_death.append(lambda: self._process_died(process))
@@ -93,6 +97,38 @@ class SimNetwork:
         chosen.peer.reset()
         return chosen.name
 
+    # -- partitions
+
+    def block(self, source: str, target: str) -> None:
+        """Nothing gets from one host to another any more; what was on its way already arrives."""
+        self._blocked.setdefault((source, target), [])
+
+    def unblock(self, source: str, target: str) -> None:
+        """What waited goes on, in its order, as TCP sends it again."""
+        for transport, peer, callback, arguments in self._blocked.pop((source, target), []):
+            transport.later(peer, callback, *arguments)
+
+    def heal(self) -> None:
+        for source, target in list(self._blocked):
+            self.unblock(source, target)
+
+    @property
+    def blocked(self) -> list[tuple[str, str]]:
+        return list(self._blocked)
+
+    def hold(
+        self, transport: SimTransport, peer: SimTransport, callback: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> bool:
+        held = self._blocked.get((transport.host, peer.host))
+        if held is None:
+            return False
+        held.append((transport, peer, callback, arguments))
+        return True
+
+    def is_open(self, one: str, other: str) -> bool:
+        """A connection can be made: both ways are."""
+        return (one, other) not in self._blocked and (other, one) not in self._blocked
+
     def forget(self, transport: SimTransport) -> None:
         if transport in self.transports:
             self.transports.remove(transport)
@@ -114,7 +150,7 @@ class NetworkView:
 
     async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> SimListener:
         self._process.check()
-        listener = SimListener(self._network, self._process, factory, port or self._network.next_port())
+        listener = SimListener(self._network, self._process, factory, port or self._network.next_port(), self._host)
         self._network.bind(listener)
         return listener
 
@@ -123,11 +159,18 @@ class NetworkView:
         network = self._network
         await asyncio.sleep(network.latency_s())
         listener = network.listener(port)
+        waited_s = 0.0
+        while listener is not None and not network.is_open(self._host, listener.host):
+            if waited_s >= CONNECT_S_MAX:
+                raise TimeoutError(errno.ETIMEDOUT, f"port {port} does not answer")
+            waited_s += 1.0
+            await asyncio.sleep(1.0)
+            listener = network.listener(port)
         if listener is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on port {port}")
         here, there = (self._host, network.next_port()), ("127.0.0.1", port)
-        client = SimTransport(network, self._process, factory(), here, there, client_side=True)
-        server = SimTransport(network, listener.process, None, there, here, client_side=False)
+        client = SimTransport(network, self._process, factory(), here, there, client_side=True, host=self._host)
+        server = SimTransport(network, listener.process, None, there, here, client_side=False, host=listener.host)
         client.peer, server.peer = server, client
         network.transports += [client, server]
         loop = asyncio.get_running_loop()
@@ -142,9 +185,12 @@ class NetworkView:
 
 
 class SimListener:
-    def __init__(self, network: SimNetwork, process: Process, factory: Callable[[], asyncio.BaseProtocol], port: int) -> None:
+    def __init__(
+        self, network: SimNetwork, process: Process, factory: Callable[[], asyncio.BaseProtocol], port: int, host: str
+    ) -> None:
         self._network = network
         self._port = port
+        self.host = host
         self.process = process
         self.factory = factory
 
@@ -168,6 +214,7 @@ class SimTransport(asyncio.Transport):
         peername: tuple[str, int],
         *,
         client_side: bool,
+        host: str,
     ) -> None:
         super().__init__({"sockname": sockname, "peername": peername, "socket": None})
         self._network = network
@@ -176,6 +223,7 @@ class SimTransport(asyncio.Transport):
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self.process = process
         self.client_side = client_side
+        self.host = host
         self.name = f"{sockname[1]}-{peername[1]}"
         self.context: Context = process.context()
         self.peer: SimTransport | None = None
@@ -240,7 +288,7 @@ class SimTransport(asyncio.Transport):
         self.lost = True
         self._network.forget(self)
         if peer is not None and not peer.lost:
-            self._later(peer, peer.reset)
+            self.later(peer, peer.reset)
 
     def _lose(self, error: Exception | None, tell_peer: Exception | None) -> None:
         if self.lost:
@@ -255,14 +303,16 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._call_lost, error, context=self.context)
         peer = self.peer
         if tell_peer is not None and peer is not None and not peer.lost:
-            self._later(peer, peer.reset)
+            self.later(peer, peer.reset)
 
     def _call_lost(self, error: Exception | None) -> None:
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
-    def _later(self, peer: SimTransport, callback: Callable[..., None], *args: Any) -> None:
+    def later(self, peer: SimTransport, callback: Callable[..., None], *args: Any) -> None:
         """Call at the peer after the latency, never before what was sent earlier."""
+        if self._network.hold(self, peer, callback, args):
+            return
         when = max(self._last_arrival_s, self._loop.time() + self._network.latency_s())
         self._last_arrival_s = when
         self._loop.call_at(when, callback, *args, context=peer.context)
@@ -314,7 +364,7 @@ class SimTransport(asyncio.Transport):
         assert peer is not None
         self._in_window += len(data)
         if not peer.lost:
-            self._later(peer, peer.arrive, data)
+            self.later(peer, peer.arrive, data)
 
     def _pump(self) -> None:
         self._pump_scheduled = False
@@ -342,7 +392,7 @@ class SimTransport(asyncio.Transport):
         if self._sent_end or peer is None or peer.lost:
             return
         self._sent_end = True
-        self._later(peer, peer.arrive_end)
+        self.later(peer, peer.arrive_end)
 
     def taken(self, count: int) -> None:
         """The peer read bytes of ours: the window opens."""

@@ -14,7 +14,7 @@ import asyncio
 import weakref
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -23,14 +23,21 @@ class ProcessDied(BaseException):
     """The process that asked is dead. Not an `Exception`: nothing the product catches may take it for a fault it can handle."""
 
 
+class Resumes(Protocol):
+    def resume(self, held: list[asyncio.Handle]) -> None: ...
+
+
 class Process:
     """One life of one process, from start to crash. A restart is another one."""
 
-    __slots__ = ("alive", "at_death", "failed", "name", "tasks")
+    __slots__ = ("alive", "at_death", "failed", "held", "name", "paused", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.paused = False
+        self.held: list[asyncio.Handle] = []
+        """What it would have done while it was paused."""
         self.tasks: list[asyncio.Task[Any]] = []
         self.at_death: list[Callable[[], None]] = []
         self.failed: list[weakref.ref[asyncio.Future[Any]]] = []
@@ -46,11 +53,22 @@ class Process:
         if not self.alive:
             raise ProcessDied(self.name)
 
+    def pause(self) -> None:
+        """As SIGSTOP: nothing of it runs until it is resumed; what comes for it waits."""
+        self.paused = True
+
+    def resume(self, loop: Resumes) -> None:
+        if self.paused:
+            self.paused = False
+            held, self.held = self.held, []
+            loop.resume(held)
+
     def die(self) -> None:
         """Stop here, wherever "here" is. What the outside notices (closed sockets, released locks) is in `at_death`."""
         if not self.alive:
             return
         self.alive = False
+        self.held.clear()
         for reference in self.failed:
             future = reference()
             if future is not None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.records.control import ABORT, COMMIT, build_end_txn_marker
+from ottla.records.control import ABORT, COMMIT, marker_fields
 from ottla.records.record import build_batch
 from ottla.sim.checkers import Violation, check_producers, check_table
 from ottla.sim.disk import SimDisk
@@ -46,9 +46,8 @@ def batch(offset, count=1, *, epoch=0, sequence=0, transactional=True):
 
 
 def marker(offset, kind, epoch=0):
-    return build_end_txn_marker(
-        kind, coordinator_epoch=0, producer_id=7, producer_epoch=epoch, timestamp_ms=1000, base_offset=offset
-    )
+    record = (*marker_fields(kind == COMMIT, 0), (), 1000)
+    return build_batch([record], base_offset=offset, producer_id=7, producer_epoch=epoch, transactional=True, control=True)
 
 
 @pytest.mark.parametrize(
