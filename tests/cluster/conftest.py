@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,11 +24,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 
+from ottla.client.pipeline import Pipeline
+from ottla.ports import FileRange
+from ottla.protocol.registry import API_BY_NAME
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from zookeeper import ZooKeeper, available, free_port
 
 WAIT_S = 60.0
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_S) -> Any:
@@ -99,6 +106,19 @@ class BrokerProcess:
             time.sleep(0.05)
         raise AssertionError(f"broker {self.number} did not start:\n{self.output()[-3000:]}")
 
+    def ask(self, api_name: str, version: int, request: object) -> Any:
+        """One request on a connection of its own."""
+        pipeline = Pipeline("test")
+        _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
+        with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as connection:
+            for part in parts:
+                assert not isinstance(part, FileRange)
+                connection.sendall(part)
+            while data := connection.recv(1 << 20):
+                for _, response in pipeline.receive(data):
+                    return response
+        raise ConnectionResetError(f"broker {self.number} closed the connection")
+
     def output(self) -> str:
         return self.log_path.read_text() if self.log_path.exists() else ""
 
@@ -166,6 +186,9 @@ class Cluster:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap})
 
+    def admin_at(self, address: str) -> AdminClient:
+        return AdminClient({"bootstrap.servers": address})
+
     def controller(self) -> int:
         return int(self.json("/controller")["brokerid"])
 
@@ -183,6 +206,11 @@ class Cluster:
         new = NewTopic(name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()})
         admin = self.admin()  # held: it takes its requests with it when it goes
         admin.create_topics([new])[name].result(WAIT_S)
+
+    def create_topic_at(self, name: str, replicas: list[list[int]]) -> None:
+        """With the brokers of each partition chosen."""
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(WAIT_S)
 
     def producer(self, **settings: Any) -> Producer:
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60_000, **settings})
@@ -226,15 +254,14 @@ def zookeeper() -> Iterator[ZooKeeper]:
         server.close()
 
 
-@pytest.fixture
-def cluster(zookeeper: ZooKeeper, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
-    """`cluster(3, min_insync_replicas="2")`: as many brokers, with settings they share."""
+@contextlib.contextmanager
+def clusters(zookeeper: ZooKeeper, directory: Path) -> Iterator[Callable[..., Cluster]]:
     made: list[Cluster] = []
 
     def make(count: int, **properties: str) -> Cluster:
-        directory = tmp_path / f"cluster-{len(made)}"
-        directory.mkdir()
-        found = Cluster(zookeeper, directory, {name.replace("_", "."): value for name, value in properties.items()})
+        place = directory / f"cluster-{len(made)}"
+        place.mkdir()
+        found = Cluster(zookeeper, place, {name.replace("_", "."): value for name, value in properties.items()})
         made.append(found)
         for number in range(1, count + 1):
             found.add(number, wait=False)
@@ -242,12 +269,30 @@ def cluster(zookeeper: ZooKeeper, tmp_path: Path, request: pytest.FixtureRequest
             broker.wait_ready()
         return found
 
-    yield make
-    for each in made:
+    make.made = made  # type: ignore[attr-defined]
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.close()
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeper, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Cluster]]:
+    """`cluster(3, min_insync_replicas="2")`: as many brokers, with settings they share."""
+    with clusters(zookeeper, tmp_path) as make:
+        yield make
         if getattr(request.node, "failed_call", False):
-            for broker in each.brokers.values():
-                print(f"--- broker {broker.number}\n{broker.output()[-4000:]}")
-        each.close()
+            for each in make.made:  # type: ignore[attr-defined]
+                for broker in each.brokers.values():
+                    print(f"--- broker {broker.number}\n{broker.output()[-4000:]}")
+
+
+@pytest.fixture(scope="module")
+def three(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three brokers for the tests of a file that leave them as they were."""
+    with clusters(zookeeper, tmp_path_factory.mktemp("three")) as make:
+        yield make(3)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,184 @@
+"""What administrators do to a cluster of three: topics, settings, leaders, replicas (F54, F56, F59, F61, C08)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from conftest import WAIT_S, Cluster, until
+
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+
+def test_the_tree_is_kafkas(three: Cluster) -> None:
+    three.create_topic("tree", partitions=2, replicas=2, retention_ms="60000")
+    node = three.json("/brokers/topics/tree")
+    assert node["version"] == 3
+    assert set(node["partitions"]) == {"0", "1"}
+    assert node["adding_replicas"] == node["removing_replicas"] == {}
+    assert three.state("tree") == {
+        "version": 1,
+        "leader": node["partitions"]["0"][0],
+        "leader_epoch": 0,
+        "controller_epoch": int(three.tree.get("/controller_epoch")[0]),
+        "isr": node["partitions"]["0"],
+    }
+    assert three.json("/config/topics/tree") == {"version": 1, "config": {"retention.ms": "60000"}}
+    broker = three.json("/brokers/ids/1")
+    assert broker["endpoints"] == [f"PLAINTEXT://127.0.0.1:{three.brokers[1].port}"]
+    assert three.json("/controller")["brokerid"] == three.controller()
+
+
+def test_topics_are_made_grown_and_deleted_on_all_brokers(three: Cluster) -> None:
+    admin = three.admin()
+    three.create_topic("made", partitions=3, replicas=3)
+    with pytest.raises(KafkaException) as caught:
+        three.create_topic("made", partitions=3, replicas=3)
+    assert caught.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    admin.create_partitions([NewPartitions("made", 6)])["made"].result(WAIT_S)
+    until(lambda: all(three.isr("made", number) == {1, 2, 3} for number in range(6)), "all in sync")
+    three.produce("made", [b"%d" % number for number in range(60)])
+    for broker in three.brokers.values():
+        assert {path.name for path in broker.data.glob("made-*")} == {f"made-{number}" for number in range(6)}
+    first_id = three.json("/brokers/topics/made")["topic_id"]
+    admin.delete_topics(["made"])["made"].result(WAIT_S)
+    assert "made" not in three.tree.get_children("/brokers/topics")
+    assert three.tree.get_children("/admin/delete_topics") == []
+    for broker in three.brokers.values():
+        assert not [path.name for path in broker.data.glob("made-*") if "delete" not in path.name]
+    three.create_topic("made", partitions=1, replicas=3)
+    assert three.json("/brokers/topics/made")["topic_id"] != first_id
+    assert three.produce("made", [b"x"])[0] == (0, 0)
+
+
+def test_every_broker_knows_the_same_and_names_the_controller(three: Cluster) -> None:
+    three.create_topic("known", partitions=3, replicas=2)
+    for broker in three.brokers.values():
+
+        def told(address: str = broker.address) -> bool:
+            metadata = three.admin_at(address).list_topics(timeout=WAIT_S)
+            topic = metadata.topics.get("known")
+            return (
+                set(metadata.brokers) == {1, 2, 3}
+                and metadata.controller_id == three.controller()
+                and topic is not None
+                and {number: part.leader for number, part in topic.partitions.items()}
+                == {number: three.leader("known", number) for number in range(3)}
+            )
+
+        until(told, f"broker {broker.number} knows")
+
+
+def test_settings_changed_anywhere_hold_everywhere(three: Cluster) -> None:
+    three.create_topic("configured", replicas=3)
+    resource = ConfigResource(ResourceType.TOPIC, "configured")
+    admin = three.admin_at(three.brokers[2].address)
+    admin.incremental_alter_configs([_change("configured", "retention.ms", "12345")])[resource].result(WAIT_S)
+    assert three.json("/config/topics/configured")["config"]["retention.ms"] == "12345"
+    notices = three.tree.get_children("/config/changes")
+    assert {"version": 2, "entity_path": "topics/configured"} in [three.json(f"/config/changes/{name}") for name in notices]
+    for broker in three.brokers.values():
+        until(lambda address=broker.address: _config(three, address, "configured")["retention.ms"].value == "12345")
+    # As Kafka's own tool on ZooKeeper does it: the node, then a notice.
+    three.tree.set("/config/topics/configured", json.dumps({"version": 1, "config": {"retention.ms": "777"}}).encode())
+    three.tree.create(
+        "/config/changes/config_change_",
+        json.dumps({"version": 2, "entity_path": "topics/configured"}).encode(),
+        sequence=True,
+    )
+    for broker in three.brokers.values():
+        until(lambda address=broker.address: _config(three, address, "configured")["retention.ms"].value == "777")
+
+
+def _change(topic: str, name: str, value: str) -> ConfigResource:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    return ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+
+
+def _config(three: Cluster, address: str, topic: str) -> dict[str, ConfigEntry]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = three.admin_at(address)
+    found: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result(WAIT_S)
+    return found
+
+
+def _reassign(three: Cluster, topic: str, replicas: list[int] | None) -> int:
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])]
+    )
+    response = three.brokers[three.controller()].ask("alter_partition_reassignments", 0, request)
+    assert response.error_code == 0, response
+    code: int = response.responses[0].partitions[0].error_code
+    return code
+
+
+def test_a_partition_moves_to_other_brokers_and_its_old_replica_goes(three: Cluster) -> None:
+    three.create_topic_at("moving", [[1, 2]])
+    three.produce("moving", [b"%d" % number for number in range(100)])
+    assert _reassign(three, "moving", [3, 2]) == 0
+    until(lambda: three.json("/brokers/topics/moving")["partitions"]["0"] == [3, 2], "arrived")
+    node = three.json("/brokers/topics/moving")
+    assert node["adding_replicas"] == node["removing_replicas"] == {}
+    assert three.isr("moving") == {2, 3}
+    until(lambda: not (three.brokers[1].data / "moving-0").exists(), "the old replica is gone")
+    assert three.produce("moving", [b"after"]) == [(0, 100)]
+    assert _reassign(three, "moving", None) == 85  # NO_REASSIGNMENT_IN_PROGRESS
+    assert _reassign(three, "moving", [3, 9]) == 39  # INVALID_REPLICA_ASSIGNMENT
+    listed = three.brokers[three.controller()].ask("list_partition_reassignments", 0, ListPartitionReassignmentsRequest())
+    assert listed.topics == []
+
+
+def test_the_preferred_leader_leads_again_on_request(three: Cluster) -> None:
+    three.create_topic_at("preferred", [[2, 3]])
+    assert three.leader("preferred") == 2
+    assert _reassign(three, "preferred", [3, 2]) == 0
+    until(lambda: three.json("/brokers/topics/preferred")["partitions"]["0"] == [3, 2])
+    assert three.leader("preferred") == 2
+    admin = three.admin()
+    partition = TopicPartition("preferred", 0)
+    outcome = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(WAIT_S)
+    assert outcome[partition] is None, outcome
+    assert three.leader("preferred") == 3
+    outcome = admin.elect_leaders(ElectionType.PREFERRED, [partition]).result(WAIT_S)
+    assert outcome[partition].code() == KafkaError.ELECTION_NOT_NEEDED
+    until(lambda: admin.describe_topics(TopicCollection(["preferred"]))["preferred"].result(WAIT_S).partitions[0].leader.id == 3)
+
+
+def test_requests_for_the_controller_are_refused_elsewhere(three: Cluster) -> None:
+    from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+    other = next(broker for number, broker in three.brokers.items() if number != three.controller())
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="refused", num_partitions=1, replication_factor=1)])
+    response = other.ask("create_topics", 5, request)
+    assert response.topics[0].error_code == 41  # NOT_CONTROLLER
+
+
+def test_a_topic_is_made_by_writing_to_it_whichever_broker_is_asked(three: Cluster) -> None:
+    assert three.produce("by_itself", [b"x", b"y"])
+    assert three.state("by_itself")["leader"] in (1, 2, 3)
+
+
+def test_producer_ids_come_in_blocks_from_the_controller(three: Cluster) -> None:
+    from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+
+    seen: set[int] = set()
+    for broker in three.brokers.values():
+        for _ in range(3):
+            response = broker.ask("init_producer_id", 4, InitProducerIdRequest(transactional_id=None))
+            assert response.error_code == 0
+            seen.add(response.producer_id)
+    assert len(seen) == 9
+    assert len({producer_id // 1000 for producer_id in seen}) == 3
