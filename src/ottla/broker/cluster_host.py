@@ -76,11 +76,14 @@ class ClusterHost(ControllerHost):
         local_image: Callable[[], ClusterImage],
         on_topic_config: Callable[[str, dict[str, str]], None],
         on_broker_configs: Callable[[dict[str, dict[str, str]]], None],
+        on_group_configs: Callable[[dict[str, dict[str, str]]], None],
         on_refused: Callable[[str], None],
     ) -> None:
         """`local_image`: what this broker was told, as any other is. `on_refused`: this broker cannot go on."""
         super().__init__(store, settings, broker_id, endpoints, clock, random, lambda _: None)
-        self.configs = DynamicConfigs(store, on_topics=self._topics_configured, on_brokers=self._brokers_configured)
+        self.configs = DynamicConfigs(
+            store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=on_group_configs
+        )
         self.election = Election(
             store,
             broker_id,

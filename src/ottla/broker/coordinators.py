@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.shard_host import HostedShard, ShardHost
 from ottla.cluster.requests import NewTopic
+from ottla.cluster.settings.group import group_value
 from ottla.coordinator.group.group import Caller, GroupConfig
 from ottla.errors import ErrorCode, KafkaError
 
@@ -34,6 +35,7 @@ class Coordinators(ShardHost["GroupShard"]):
         super().__init__(broker, loop, OFFSETS_TOPIC)
         self._config = group_config(broker.settings)
         self._compression = broker.settings.int("offsets.topic.compression.codec")
+        self._group_configs: Mapping[str, Mapping[str, str]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._schedule_expiry()
 
@@ -53,7 +55,10 @@ class Coordinators(ShardHost["GroupShard"]):
         # Imported when the first group is near: a broker without groups starts faster.
         from ottla.coordinator.group.shard import GroupShard
 
-        return GroupShard(self._shard_config(), hosted.number)
+        config = self._shard_config()
+        shard = GroupShard(config, hosted.number)
+        shard.settings_changed(config, self._own_configs(config))
+        return shard
 
     def _shard_config(self) -> GroupConfig:
         limit = self._broker.partitions.topic_settings(OFFSETS_TOPIC).int("max.message.bytes")
@@ -115,8 +120,9 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def apply(self, image: ClusterImage, led: Mapping[int, int] | None = None) -> None:
         before = self._topic
+        configs, self._group_configs = self._group_configs, image.group_configs
         super().apply(image, led)
-        if self._topic is not before:
+        if self._topic is not before or configs != self._group_configs:
             self._configure()
         now = self.now()
         for hosted in list(self._hosted.values()):
@@ -130,9 +136,15 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def _configure(self) -> None:
         config = self._shard_config()
+        own = self._own_configs(config)
         for hosted in self._hosted.values():
             if hosted.shard is not None:
-                hosted.shard.settings_changed(config)
+                hosted.shard.settings_changed(config, own)
+
+    def _own_configs(self, config: GroupConfig) -> dict[str, GroupConfig]:
+        """Of groups with settings of their own."""
+        settings = self._broker.settings
+        return {group_id: own_group_config(config, overrides, settings) for group_id, overrides in self._group_configs.items()}
 
     def _schedule_expiry(self) -> None:
         interval_ms = self._broker.settings.int("offsets.retention.check.interval.ms")
@@ -162,6 +174,22 @@ def group_config(settings: BrokerSettings) -> GroupConfig:
         consumer_migration_policy=settings.str("group.consumer.migration.policy"),
         consumer_regex_refresh_interval_ms=settings.int("group.consumer.regex.refresh.interval.ms"),
         consumer_assignment_interval_ms=settings.int("group.consumer.assignment.interval.ms"),
+    )
+
+
+def own_group_config(config: GroupConfig, overrides: Mapping[str, str], settings: BrokerSettings) -> GroupConfig:
+    """What a group has that sets something of its own."""
+
+    def number(name: str) -> int:
+        value = group_value(name, overrides, settings)
+        assert isinstance(value, int)
+        return value
+
+    return replace(
+        config,
+        consumer_session_timeout_ms=number("consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=number("consumer.heartbeat.interval.ms"),
+        consumer_assignment_interval_ms=number("consumer.assignment.interval.ms"),
     )
 
 

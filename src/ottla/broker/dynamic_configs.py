@@ -1,8 +1,8 @@
-"""Settings of topics and brokers as the metadata tree has them, on every broker of a cluster.
+"""Settings of topics, brokers and groups as the metadata tree has them, on every broker of a cluster.
 
-Owns: this broker's view of /config/topics and /config/brokers, and writing there. Whoever changes settings, be it another broker
-or Kafka's own tool on ZooKeeper, leaves a notice under /config/changes; every broker reads the settings the notice names, all
-over again. Never: decides whether a change is allowed (`cluster.config_changes`).
+Owns: this broker's view of /config/topics, /config/brokers and /config/groups, and writing there. Whoever changes settings, be it
+another broker or Kafka's own tool on ZooKeeper, leaves a notice under /config/changes; every broker reads the settings the notice
+names, all over again. Never: decides whether a change is allowed (`cluster.config_changes`).
 
 1. A change and its notice are one write.
 2. After a reconnect everything is read again: notices may have come and gone meanwhile.
@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from ottla.broker.tree import broker_configs, each, stored_configs, topic_config
+from ottla.broker.tree import broker_configs, each, group_configs, stored_configs, topic_config
 from ottla.cluster import znodes
 from ottla.cluster.config_changes import config_change, plan_config
 from ottla.cluster.image import ClusterImage
@@ -38,13 +38,16 @@ class DynamicConfigs:
         *,
         on_topics: Callable[[dict[str, dict[str, str]]], None],
         on_brokers: Callable[[dict[str, dict[str, str]]], None],
+        on_groups: Callable[[dict[str, dict[str, str]]], None],
     ) -> None:
-        """`on_topics` is called with the settings of topics that changed, `on_brokers` with those of all brokers."""
+        """`on_topics` is called with the settings of topics that changed, the others with those of all brokers, all groups."""
         self.topics: dict[str, dict[str, str]] = {}
         self.brokers: dict[str, dict[str, str]] = {}
+        self.groups: dict[str, dict[str, str]] = {}
         self._store = store
         self._on_topics = on_topics
         self._on_brokers = on_brokers
+        self._on_groups = on_groups
         self._seen = -1
         self._look = asyncio.Event()
         self._all = False
@@ -54,6 +57,7 @@ class DynamicConfigs:
         self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
+        await self._read_groups()
         self._store.watch(znodes.CONFIG_CHANGES, lambda _: self._look.set())
         self._store.on_session(self._session_changed)
         self._look.set()
@@ -101,6 +105,13 @@ class DynamicConfigs:
         if stored.brokers != self.brokers:
             self.brokers = stored.brokers
             self._on_brokers(self.brokers)
+        await self._read_groups()
+
+    async def _read_groups(self) -> None:
+        groups = await group_configs(self._store)
+        if groups != self.groups:
+            self.groups = groups
+            self._on_groups(groups)
 
     async def _read_notices(self) -> None:
         names = sorted(await self._store.children(znodes.CONFIG_CHANGES), key=_number)
@@ -121,19 +132,23 @@ class DynamicConfigs:
 
     async def _read_entities(self, entities: Iterable[str]) -> None:
         topics: list[str] = []
-        brokers = False
+        brokers = groups = False
         for entity in entities:
             kind, _, name = entity.partition("/")
             if kind == "topics":
                 topics.append(name)
             elif kind == "brokers":
                 brokers = True
+            elif kind == "groups":
+                groups = True
         if topics:
             await self.refresh(topics)
             self._on_topics({name: self.topics[name] for name in topics})
         if brokers:
             self.brokers = await broker_configs(self._store)
             self._on_brokers(self.brokers)
+        if groups:
+            await self._read_groups()
 
     # Changing
 
@@ -163,13 +178,19 @@ class DynamicConfigs:
 
     async def _write(self, image: ClusterImage, alteration: ConfigAlteration, config: dict[str, str]) -> None:
         change = config_change(image, alteration, config)
-        is_topic = alteration.resource_type == ResourceType.TOPIC
+        if change is None:
+            return
         name = alteration.resource_name or znodes.DEFAULT_ENTITY
-        entity = f"topics/{name}" if is_topic else f"brokers/{name}"
+        if alteration.resource_type == ResourceType.GROUP:
+            entity = f"groups/{znodes.node_name(name)}"
+        else:
+            entity = f"topics/{name}" if alteration.resource_type == ResourceType.TOPIC else f"brokers/{name}"
         notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
         try:
             await self._store.multi([change, notice])
         except (NoNode, NodeExists):
+            if isinstance(change, Delete):
+                return
             assert isinstance(change, (Create, SetData))
             other: Change = Create(change.path, change.data) if isinstance(change, SetData) else SetData(change.path, change.data)
             await self._store.multi([other, notice])

@@ -98,6 +98,11 @@ class MetadataCache:
         if configs != self.image.broker_configs:
             self._become(replace(self.image, broker_configs=dict(configs)))
 
+    def configure_groups(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Settings of all groups that have any."""
+        if configs != self.image.group_configs:
+            self._become(replace(self.image, group_configs=dict(configs)))
+
     def _become(self, image: ClusterImage) -> None:
         self.image = image
         self._show(image)

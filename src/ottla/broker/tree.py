@@ -64,7 +64,8 @@ async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
 async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, controller_epoch: int, random: Random) -> Loaded:
     """The whole tree, and what a controller with this epoch has to add to it."""
     brokers, configs = await load_brokers(store), await broker_configs(store)
-    loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs))
+    groups = await group_configs(store)
+    loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
     names = await store.children(znodes.TOPICS)
     topics = [await _load_topic(store, name, controller_epoch, random, loaded) for name in names]
     loaded.image = loaded.image.with_topics([topic for topic in topics if topic is not None])
@@ -134,6 +135,17 @@ async def broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
         node = await store.get(path)
         if node is not None:
             configs[key] = znodes.decode_config(path, node.data)
+    return configs
+
+
+async def group_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
+    configs: dict[str, dict[str, str]] = {}
+    for name in await store.children(znodes.CONFIG_GROUPS):
+        group_id = znodes.group_of_node(name)
+        path = znodes.group_config_path(group_id)
+        node = await store.get(path)
+        if node is not None:
+            configs[group_id] = znodes.decode_config(path, node.data)
     return configs
 
 

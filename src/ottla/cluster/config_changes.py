@@ -13,11 +13,12 @@ from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, ResourceType
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSettings, TopicSettings, topic_config_problems
 from ottla.cluster.settings.broker import dynamic_problems
+from ottla.cluster.settings.group import GROUP_SETTINGS, group_config_problems
 from ottla.cluster.settings.problems import unknown_name
 from ottla.cluster.settings.setting import LIST, Setting
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Change, Create, SetData
+from ottla.ports import Change, Create, Delete, SetData
 
 
 def plan_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
@@ -27,6 +28,8 @@ def plan_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlte
         return _plan_topic_config(image, settings, asked)
     if asked.resource_type == ResourceType.BROKER:
         return _plan_broker_config(image, settings, asked)
+    if asked.resource_type == ResourceType.GROUP:
+        return _plan_group_config(image, settings, asked)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {asked.resource_type} cannot be changed here")
 
 
@@ -80,6 +83,19 @@ def _plan_broker_config(image: ClusterImage, settings: BrokerSettings, asked: Co
     return config
 
 
+def _plan_group_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
+    """Of a group that need not exist (yet)."""
+    if not asked.resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group must be named; what all groups have is set for brokers")
+    config = {} if asked.replace else dict(image.group_configs.get(asked.resource_name, {}))
+    for change in asked.changes:
+        _apply(config, change, GROUP_SETTINGS.get(change.name), config.get(change.name))
+    problems = group_config_problems(config, settings)
+    if problems:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
+    return config
+
+
 def _refuse_fixed(asked: ConfigAlteration) -> None:
     fixed = [
         change.name
@@ -103,7 +119,8 @@ def _apply(config: dict[str, str], change: ConfigChange, setting: Setting | None
         config[change.name] = value
         return
     if setting is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_name(change.name, (*TOPIC_SETTINGS, *BROKER_SETTINGS)))
+        known = (*TOPIC_SETTINGS, *BROKER_SETTINGS, *GROUP_SETTINGS)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, unknown_name(change.name, known))
     if setting.type is not LIST:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{change.name} is no list: it can be set, but nothing can be added or taken away"
@@ -121,9 +138,15 @@ def _elements(text: str | None) -> list[str]:
     return [element.strip() for element in text.split(",")] if text else []
 
 
-def config_change(image: ClusterImage, asked: ConfigAlteration, config: Mapping[str, str]) -> Change:
-    """How the settings of a resource are written down."""
+def config_change(image: ClusterImage, asked: ConfigAlteration, config: Mapping[str, str]) -> Change | None:
+    """How the settings of a resource are written down. None: there is nothing to write."""
     data = znodes.encode_config(config)
+    if asked.resource_type == ResourceType.GROUP:
+        path = znodes.group_config_path(asked.resource_name)
+        # Without settings there is nothing to keep: group ids come and go without end.
+        if asked.resource_name in image.group_configs:
+            return SetData(path, data) if config else Delete(path)
+        return Create(path, data) if config else None
     if asked.resource_type == ResourceType.TOPIC:
         return SetData(znodes.topic_config_path(asked.resource_name), data)
     path = znodes.broker_config_path(asked.resource_name)

@@ -178,9 +178,13 @@ class Controller:
             except KafkaError as error:
                 outcomes.append(error)
                 continue
-            decision.changes.append(config_change(decision.image, alteration, config))
+            change = config_change(decision.image, alteration, config)
+            if change is not None:
+                decision.changes.append(change)
             if alteration.resource_type == ResourceType.TOPIC:
                 topics.append(replace(image.topics[alteration.resource_name], config=config))
+            elif alteration.resource_type == ResourceType.GROUP:
+                decision.image = decision.image.with_group_config(alteration.resource_name, config)
             else:
                 decision.image = decision.image.with_broker_config(alteration.resource_name, config)
             outcomes.append(None)

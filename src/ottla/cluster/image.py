@@ -72,6 +72,8 @@ class ClusterImage:
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic settings by broker id as text; "" holds those of every broker."""
+    group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings of groups that have any, by group id."""
     shutting_down: frozenset[int] = frozenset()
     """Brokers that asked the controller to let them go, and are still here."""
 
@@ -92,6 +94,10 @@ class ClusterImage:
 
     def with_broker_config(self, name: str, config: Mapping[str, str]) -> ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, name: config})
+
+    def with_group_config(self, name: str, config: Mapping[str, str]) -> ClusterImage:
+        others = {group: known for group, known in self.group_configs.items() if group != name}
+        return replace(self, group_configs={**others, name: config} if config else others)
 
     def dynamic_config(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """(a broker's own dynamic settings, those of the whole cluster): the arguments of `BrokerSettings.with_dynamic`."""

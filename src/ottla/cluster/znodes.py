@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, PartitionImage
@@ -25,6 +26,7 @@ BROKER_SEQUENCE: Final = "/brokers/seqid"
 TOPICS: Final = "/brokers/topics"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
+CONFIG_GROUPS: Final = "/config/groups"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
@@ -47,6 +49,7 @@ BASE_PATHS: Final = (
     CONFIG_BROKERS,
     CONFIG_CHANGES,
     "/config/clients",
+    CONFIG_GROUPS,
     "/config/ips",
     CONFIG_TOPICS,
     "/config/users",
@@ -82,6 +85,21 @@ def topic_config_path(topic: str) -> str:
 def broker_config_path(name: str) -> str:
     """Of a broker's dynamic settings; "" is every broker."""
     return f"{CONFIG_BROKERS}/{name or DEFAULT_ENTITY}"
+
+
+def group_config_path(group_id: str) -> str:
+    return f"{CONFIG_GROUPS}/{node_name(group_id)}"
+
+
+def node_name(text: str) -> str:
+    """Any text as the name of a node, escaped as Kafka escapes users and client ids."""
+    name = quote(text, safe="").replace("~", "%7E")
+    # A path may not have a part that means "here" or "above".
+    return name.replace(".", "%2E") if name.strip(".") == "" else name
+
+
+def group_of_node(name: str) -> str:
+    return unquote(name)
 
 
 def broker_path(broker_id: int) -> str:

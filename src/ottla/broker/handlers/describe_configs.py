@@ -2,8 +2,8 @@
 
 Resources: a topic; a broker by its number (only this one: clients ask each broker itself); a broker without a name, which stands
 for what is set for all brokers. No names of settings, or an empty list, means all of them; a name nobody knows is left out.
-The levels of this broker's loggers are a resource too (BROKER_LOGGER). Not here: settings of groups and of client metrics, of
-which there are none yet.
+A group (which need not exist) has settings too, and the levels of this broker's loggers are a resource (BROKER_LOGGER). Not here:
+settings of client metrics, of which there are none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.log_levels import log_levels
 from ottla.cluster.requests import ResourceType
 from ottla.cluster.settings import ConfigSource, DescribedSetting, SettingType, TopicSettings, describe_broker, describe_topic
-from ottla.cluster.settings.describe import describe_cluster_default
+from ottla.cluster.settings.describe import describe_cluster_default, describe_group
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
@@ -66,6 +66,10 @@ def _describe(resource: DescribeConfigsResource, context: RequestContext) -> lis
     if resource.resource_type == ResourceType.BROKER_LOGGER:
         check_logger_resource(name, context)
         return [_described_level(*found) for found in log_levels().items() if not names or found[0] in names]
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a group must be named; what all groups have is set for brokers")
+        return describe_group(settings, context.broker.image.group_configs.get(name, {}), names)
     if resource.resource_type == ResourceType.CLIENT_METRICS and name:
         return []
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {resource.resource_type} cannot be described here")

@@ -49,4 +49,6 @@ def _names(resource_type: int, context: RequestContext) -> Iterable[str]:
         return image.topics
     if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker) for broker in image.brokers]
+    if resource_type == ResourceType.GROUP:
+        return image.group_configs
     return ()

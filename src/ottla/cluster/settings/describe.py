@@ -5,11 +5,12 @@ Owns: the order of sources and synonyms as Kafka lists them. The strongest sourc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings, setting_of
+from ottla.cluster.settings.group import GROUP_SETTINGS, group_value
 from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
 
@@ -67,6 +68,27 @@ def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collecti
                 read_only=False,
                 sensitive=setting.sensitive,
                 synonyms=tuple(synonyms),
+            )
+        )
+    return described
+
+
+def describe_group(broker: BrokerSettings, overrides: Mapping[str, str], names: Collection[str] | None) -> list[DescribedSetting]:
+    """Settings of a group; `names` None or empty: all of them."""
+    described: list[DescribedSetting] = []
+    for setting in _chosen(GROUP_SETTINGS.values(), names):
+        synonyms: list[Synonym] = []
+        value = setting.render(group_value(setting.name, overrides, broker))
+        if setting.name in overrides:
+            synonyms.append(Synonym(setting.name, value, ConfigSource.GROUP_CONFIG))
+        if setting.server_default is not None:
+            synonyms += _broker_synonyms(broker, BROKER_SETTINGS[setting.server_default])
+        else:
+            synonyms.append(Synonym(setting.name, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG))
+        source = synonyms[0].source
+        described.append(
+            DescribedSetting(
+                setting.name, value, source, setting.type, setting.doc, read_only=False, sensitive=False, synonyms=tuple(synonyms)
             )
         )
     return described

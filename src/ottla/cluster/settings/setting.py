@@ -143,13 +143,13 @@ class Setting:
     type: SettingType
     default: Value
     valid: Allowed | None
-    scope: Literal["broker", "topic"]
+    scope: Literal["broker", "topic", "group"]
     update_mode: UpdateMode
     used: bool
     """False: Kafka knows it, Ottla does nothing with it, and says so when it is set."""
     doc: str
     server_default: str | None = None
-    """Of a topic setting: the broker setting whose value holds where the topic has none of its own."""
+    """Of a topic's or group's setting: the broker setting whose value holds where it has none of its own."""
     internal: bool = False
     """Not shown unless it is set: Kafka's own knobs for tests and throttles, and what Kafka 4 dropped from topics."""
 

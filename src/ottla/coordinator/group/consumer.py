@@ -83,7 +83,7 @@ class Consumer:
         if isinstance(group, ConsumerGroup) and self._has_nothing_new(group, request, caller, now):
             decision = Decision()
             self._extend_session(decision, group, group.members[request.member_id], now)
-            return decision.reply(token, self._response(request.member_id, request.member_epoch))
+            return decision.reply(token, self._response(group.group_id, request.member_id, request.member_epoch))
         try:
             check_request(request, caller.version, self._groups.config)
             if request.member_epoch in (LEAVING_EPOCH, LEAVING_STATIC_EPOCH):
@@ -153,7 +153,7 @@ class Consumer:
         self._extend_session(decision, group, change.member, now)
         if is_joining:
             logger.info("group %s: %s joins at group epoch %d", group.group_id, member_id, change.epoch)
-        response = self._response(member_id, change.member.epoch)
+        response = self._response(group.group_id, member_id, change.member.epoch)
         says_all = (
             request.rebalance_timeout_ms != UNCHANGED
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -219,10 +219,9 @@ class Consumer:
         check_epoch(existing, request.member_epoch, owned)
         return existing, None
 
-    def _response(self, member_id: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
-        return ConsumerGroupHeartbeatResponse(
-            member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=self._groups.config.consumer_heartbeat_interval_ms
-        )
+    def _response(self, group_id: str, member_id: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
+        interval_ms = self._groups.config_of(group_id).consumer_heartbeat_interval_ms
+        return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
 
     # Who goes
 
@@ -297,7 +296,7 @@ class Consumer:
 
     def setting(self, group: ConsumerGroup, now: Now) -> Setting:
         watch = self.watch(group.group_id)
-        config, topics = self._groups.config, self._groups.topics
+        config, topics = self._groups.config_of(group.group_id), self._groups.topics
         return Setting(
             topics,
             config,
@@ -332,7 +331,7 @@ class Consumer:
                 watch.came(decision, "rebalance", member.member_id)
 
     def _extend_session(self, decision: Decision, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
-        config, classic = self._groups.config, member.classic
+        config, classic = self._groups.config_of(group.group_id), member.classic
         timeout_ms = config.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
         self.watch(group.group_id).extend_session(decision, member.member_id, now.ms + timeout_ms)
 

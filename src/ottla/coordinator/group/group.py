@@ -155,13 +155,18 @@ class Group(Protocol):
 class Groups:
     """The groups of one shard, by id, and what their kinds need besides."""
 
-    __slots__ = ("by_id", "config", "offsets", "topics")
+    __slots__ = ("by_id", "config", "offsets", "own_configs", "topics")
 
     def __init__(self, config: GroupConfig, offsets: Offsets) -> None:
         self.config = config
+        self.own_configs: Mapping[str, GroupConfig] = {}
+        """Of groups with settings of their own."""
         self.by_id: dict[str, Group] = {}
         self.offsets = offsets
         self.topics: Topics = NoTopics()
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        return self.own_configs.get(group_id, self.config)
 
     def get(self, group_id: str) -> Group:
         found = self.by_id.get(group_id)

@@ -12,7 +12,7 @@ them to it. Requests of the classic protocol go to `classic`, unless the group i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ottla.coordinator.group.classic import Classic
@@ -89,8 +89,10 @@ class GroupShard:
     def on_timer(self, key: TimerKey, now: Now) -> Decision:
         return self._kind_of_timer[key[0]].on_timer(key, now)
 
-    def settings_changed(self, config: GroupConfig) -> None:
+    def settings_changed(self, config: GroupConfig, own: Mapping[str, GroupConfig]) -> None:
+        """What holds for all groups, and `own`, by id, for those with settings of their own."""
         self.groups.config = config
+        self.groups.own_configs = own
 
     def topics_changed(self, topics: Topics, now: Now) -> Decision:
         """The cluster has become another. Offsets of topics that are gone go too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -574,3 +575,16 @@ def test_patterns_are_looked_at_again_from_time_to_time(new_host: Callable[..., 
     host.advance(1)
     host.beat("a", 2)
     assert watch.resolved_ms == host.ms
+
+
+def test_a_group_with_a_session_timeout_of_its_own(new_host: Callable[..., Any]) -> None:
+    host = new_host(consumer_session_timeout_ms=10_000)
+    own = replace(host.config, consumer_session_timeout_ms=20_000)
+    host.shard.settings_changed(host.config, {"g": own})
+    host.beat("a", 0, ["t"])
+    host.beat("b", 0, ["t"], group="other")
+    host.advance(10_000)
+    assert set(host.consumer_group().members) == {"a"}
+    assert host.consumer_group("other").members == {}
+    host.advance(10_000)
+    assert host.consumer_group().members == {}

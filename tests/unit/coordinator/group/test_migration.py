@@ -379,7 +379,7 @@ def test_where_a_downgrade_is_not_allowed_the_group_goes_on(new: Callable[..., A
         from dataclasses import replace
 
         host.config = replace(host.config, **config)
-        host.shard.settings_changed(host.config)
+        host.shard.settings_changed(host.config, {})
     host.beat("c", 0, ["t"])
     host.beat("c", -1)
     group = host.consumer_group()
