@@ -27,6 +27,7 @@ from ottla.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -228,7 +229,9 @@ class Cluster:
         )
         live = [
             UpdateMetadataBroker(
-                id=other, endpoints=[UpdateMetadataEndpoint(port=self.ports[other], host="127.0.0.1", listener="PLAINTEXT")]
+                id=other,
+                endpoints=[UpdateMetadataEndpoint(port=self.ports[other], host="127.0.0.1", listener="PLAINTEXT")],
+                rack=f"rack-{other}",
             )
             for other in self.brokers
         ]
@@ -579,10 +582,45 @@ def test_l10_the_log_start_moves_on_all_replicas(tmp_path: Path) -> None:
         for number in range(5):
             await cluster.produce(1, b"%d" % number)
         await cluster.until_equal(1, 2, 3)
-        cluster.partition(1).delete_records(3)
-        await cluster.until(lambda: all(cluster.partition(number).log.log_start_offset == 3 for number in (1, 2, 3)))
+        client = await cluster.client(1)
+        asked = DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=3)])
+        response = await client.call("delete_records", 2, DeleteRecordsRequest(timeout_ms=10_000, topics=[asked]))
+        answer = response.topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 3)
+        assert all(cluster.partition(number).log.log_start_offset == 3 for number in (1, 2, 3))
 
     play(tmp_path, case)
+
+
+def test_r19_a_consumer_is_sent_to_the_follower_of_its_rack_and_served_what_is_committed(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"a", b"b")
+        await cluster.until_equal(1, 2, 3)
+
+        async def fetch(number: int, offset: int, rack: str, version: int = 11) -> Any:
+            client = await cluster.client(number)
+            asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+            topic = FetchTopic(topic=TOPIC, partitions=[asked])
+            request = FetchRequest(max_wait_ms=0, min_bytes=1, rack_id=rack, topics=[topic])
+            return (await client.call("fetch", version, request)).responses[0].partitions[0]
+
+        sent = await fetch(1, 0, "rack-3")
+        assert (sent.preferred_read_replica, bytes(sent.records)) == (3, b"")
+        assert (await fetch(1, 0, "rack-1")).preferred_read_replica == -1
+        assert (await fetch(1, 0, "nowhere")).preferred_read_replica == -1
+        served = await fetch(3, 0, "rack-3")
+        assert served.error_code == 0
+        assert bytes(served.records) == cluster.bytes_of(3)
+        assert (await fetch(3, 5, "rack-3")).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert (await fetch(3, 0, "rack-3", version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # A replica that is not in sync is never preferred.
+        cluster.isr_error = ErrorCode.INELIGIBLE_REPLICA
+        await cluster.order(T0, State(1, [1, 2], 1, 1))
+        await cluster.until(lambda: cluster.partition(1).high_watermark == 2)
+        assert (await fetch(1, 0, "rack-3")).preferred_read_replica == -1
+
+    play(tmp_path, case, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
 
 
 def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from ottla.cluster.settings.broker import connection_overrides
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
 from ottla.records import compiled
+from ottla.replication.closest import RACK_AWARE
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
@@ -83,6 +84,8 @@ class Broker:
         self.world = world
         self.counters = counters if counters is not None else Counters()
         self.is_in_cluster = bool(settings.optional_str("zookeeper.connect"))
+        self.selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
+        """Consumers are sent to followers in their rack (KIP-392)."""
         self.broker_id = -1
         self.cluster_id = ""
         self.endpoints: tuple[Endpoint, ...] = ()

@@ -23,15 +23,19 @@ from ottla.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.replication.leader import Leadership
 
 READ_COMMITTED = 1
 _TOPIC_IDS_FROM = 13
 _ZSTD_FROM = 10
+_CLOSEST_FROM = 11
+"""The version in which a consumer may read from followers (KIP-392)."""
 _ZSTD = 4
 _FOLLOWER_FROM = 0
 
@@ -45,6 +49,7 @@ class FetchRead:
         "_found",
         "_isolation_level",
         "_max_bytes",
+        "_rack",
         "_replica_epoch",
         "_replica_id",
         "_version",
@@ -63,6 +68,7 @@ class FetchRead:
         isolation_level: int,
         replica_id: int,
         replica_epoch: int = -1,
+        rack: str = "",
     ) -> None:
         self._broker = broker
         self._context = context
@@ -71,6 +77,8 @@ class FetchRead:
         self._isolation_level = isolation_level
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
+        self._rack = rack
+        """Of a consumer, where the settings say that it may be sent to a replica near it."""
         self._found: list[tuple[FetchPartition, PartitionData, int]] = []
         self.size = 0
         self.must_answer = False
@@ -104,6 +112,8 @@ class FetchRead:
         incremental = context.incremental
         committed = self._isolation_level == READ_COMMITTED
         partitions = self._broker.partitions
+        rack = self._rack
+        from_followers = self._replica_id < _FOLLOWER_FROM and self._version >= _CLOSEST_FROM
         left = self._max_bytes
         found: list[tuple[FetchPartition, PartitionData, int]] = []
         keys: list[Hashable] = []
@@ -118,8 +128,14 @@ class FetchRead:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
                 key = TopicPartition(topic, wanted.partition)
                 partition = partitions.get(key)
-                partition.check_leader(wanted.current_leader_epoch)
                 log = partition.log
+                if partition.is_leader or not from_followers:
+                    partition.check_leader(wanted.current_leader_epoch)
+                else:
+                    partition.check_follows(wanted.current_leader_epoch)
+                    if wanted.fetch_offset > log.log_end_offset:
+                        # The leader may have it; it will come.
+                        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
                 high_watermark = log.high_watermark
                 log_start_offset = log.log_start_offset
                 stable_offset = log.last_stable_offset
@@ -131,6 +147,21 @@ class FetchRead:
                 else:
                     keys.append(key)
                     end_offset = stable_offset if committed else high_watermark
+                    if rack and partition.leadership is not None:
+                        preferred = self._closest(partition.leadership, wanted.fetch_offset)
+                        if preferred is not None:
+                            must_answer = True
+                            data = PartitionData(
+                                partition_index=wanted.partition,
+                                high_watermark=high_watermark,
+                                last_stable_offset=stable_offset,
+                                log_start_offset=log_start_offset,
+                                aborted_transactions=[] if committed else None,
+                                preferred_read_replica=preferred,
+                                records=b"",
+                            )
+                            found.append((wanted, data, 0))
+                            continue
                 if wanted.last_fetched_epoch >= 0:
                     divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
                     if divergence is not None:
@@ -202,6 +233,15 @@ class FetchRead:
         self.size = total
         self.must_answer = must_answer
 
+    def _closest(self, leadership: Leadership, offset: int) -> int | None:
+        brokers = self._broker.image.brokers
+
+        def rack_of(broker_id: int) -> str | None:
+            broker = brokers.get(broker_id)
+            return broker.rack if broker is not None else None
+
+        return closest_replica(leadership, self._rack, offset, rack_of)
+
     def response(self) -> FetchResponse:
         """The reply of what was read last."""
         context = self._context
@@ -215,7 +255,7 @@ class FetchRead:
                 data.log_start_offset,
                 records_bytes=size,
                 failed=data.error_code != 0,
-                diverging=data.diverging_epoch is not None,
+                diverging=data.diverging_epoch is not None or data.preferred_read_replica >= 0,
             )
             if incremental and not changed:
                 continue

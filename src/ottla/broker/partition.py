@@ -189,6 +189,17 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """That this broker leads the partition, in the epoch the client believes in (R08)."""
+        self._check_epoch(current_leader_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader} leads {self.topic_partition}")
+
+    def check_follows(self, current_leader_epoch: int) -> None:
+        """That this broker has a role in the partition, be it as follower, in the epoch the client believes in (R19)."""
+        self._check_epoch(current_leader_epoch)
+        if self.leader < 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody leads {self.topic_partition}")
+
+    def _check_epoch(self, current_leader_epoch: int) -> None:
         if self._offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {self.topic_partition} is offline")
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
@@ -201,8 +212,6 @@ class Partition:
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{self.topic_partition} is in leader epoch {self.leader_epoch} here, {current_leader_epoch} is not known yet",
             )
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader} leads {self.topic_partition}")
 
     # Write
 
@@ -339,6 +348,12 @@ class Partition:
             ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{self.topic_partition} has {len(self.isr)} replicas in sync, min.insync.replicas={self.min_insync_replicas}",
         )
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it no living replica has records, as far as this leader knows."""
+        start = self.log.log_start_offset
+        return start if self.leadership is None else self.leadership.low_watermark(start)
 
     @property
     def epoch_start_offset(self) -> int:

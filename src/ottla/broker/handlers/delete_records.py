@@ -1,6 +1,12 @@
-"""DeleteRecords: move the start of partitions forward (L10). Offset -1 is the high watermark."""
+"""DeleteRecords: move the start of partitions forward (L10). Offset -1 is the high watermark.
+
+The leader lets go at once; the answer waits until all living replicas have, or for the time the client gives.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -12,32 +18,73 @@ from ottla.protocol.messages.delete_records import (
 )
 from ottla.types import TopicPartition
 
+if TYPE_CHECKING:
+    from ottla.broker.partition import Partition
+
 VERSIONS = (0, 2)
 
 _NO_LOW_WATERMARK = -1
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     broker = context.broker
     topics: list[DeleteRecordsTopicResult] = []
+    waits: list[_Wait] = []
     for topic in request.topics:
         results: list[DeleteRecordsPartitionResult] = []
         for asked in topic.partitions:
-            low_watermark, code = _NO_LOW_WATERMARK, ErrorCode.NONE
+            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
+            results.append(result)
             try:
                 if topic.name.startswith("__"):
                     image = broker.image.topics.get(topic.name)
                     if image is not None and image.internal:
                         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the brokers' own")
                 partition = broker.partitions.get(TopicPartition(topic.name, asked.partition_index))
-                low_watermark = partition.delete_records(asked.offset)
+                offset = partition.delete_records(asked.offset)
+                result.low_watermark = partition.low_watermark
+                if result.low_watermark < offset:
+                    waits.append(_Wait(partition, offset, result))
             except KafkaError as error:
-                code = error.code
-            results.append(
-                DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=low_watermark, error_code=code)
-            )
+                result.error_code = error.code
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    if not waits:
+        return response
+
+    def answer() -> DeleteRecordsResponse:
+        for wait in waits:
+            if not wait.settled():
+                wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    return broker.purgatory.wait(
+        [wait.partition.topic_partition for wait in waits],
+        request.timeout_ms,
+        ready=lambda: all(wait.settled() for wait in waits),
+        answer=answer,
+    )
+
+
+class _Wait:
+    """A partition of which other replicas still have records that are to go."""
+
+    __slots__ = ("offset", "partition", "result")
+
+    def __init__(self, partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.partition = partition
+        self.offset = offset
+        self.result = result
+
+    def settled(self) -> bool:
+        try:
+            self.partition.check_leader()
+        except KafkaError as error:
+            self.result.error_code = error.code
+            self.result.low_watermark = _NO_LOW_WATERMARK
+            return True
+        self.result.low_watermark = self.partition.low_watermark
+        return self.result.low_watermark >= self.offset
 
 
 def refuse(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:

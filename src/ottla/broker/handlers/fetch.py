@@ -2,7 +2,8 @@
 
 The reply comes at once if it has `min_bytes`, if any partition has an error or diverges, if nothing is asked, or if the client
 does not want to wait; else the fetch waits in purgatory for its partitions to grow, until `max_wait_ms` (F31).
-Served from version 4 on: older ones need older message formats. The rack of a consumer is not used: there is no other replica.
+Served from version 4 on: older ones need older message formats. A consumer that names its rack may be sent to a follower there
+(KIP-392), where `replica.selector.class` says so; followers serve what they know to be committed.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         isolation_level=request.isolation_level,
         replica_id=replica_id,
         replica_epoch=replica_epoch,
+        rack=request.rack_id if request.rack_id and replica_id < 0 and broker.selects_replicas else "",
     )
     if replica_id >= 0:
         fetch.follower_progress()

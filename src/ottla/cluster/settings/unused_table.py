@@ -374,8 +374,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Prefix of that class's own settings."),
     _known("remote.log.storage.system.enable", BOOLEAN, False,
         doc="Whether old segments may be held in remote storage."),
-    _known("replica.selector.class", STRING, None,
-        doc="Java class that chooses the replica a consumer reads from."),
     _known("replica.socket.receive.buffer.bytes", INT, 65536,
         doc="Receive buffer of a follower's socket."),
     _known("replication.quota.window.num", INT, 11, valid=at_least(1),
