@@ -16,11 +16,14 @@ and line that declared them: importing a pipeline starts no Spark and imports no
 
 The rooms: `definitions` and `values` (the words), `loading` (a file becomes definitions), `graph` (their order; what cannot be is
 refused), `project` (where and how it runs), `java` and `session` (a Spark), `reading` (a source as a DataFrame), `encoding` (a
-DataFrame as records), `sink` (one transaction per micro-batch), `tables`, `dead_letters`, `checkpoint`, `running`, `progress`.
-`source` and the module `pyspark_ottla` are `format("ottla")`, which needs nothing of the rest.
+DataFrame as records), `producing` (what tasks do), `exactly_once` (one transaction per micro-batch), `tables`, `dead_letters`,
+`checkpoint`, `running`, `progress`. `source` and the module `pyspark_ottla` are `format("ottla")`; it needs nothing of the rest.
 """
 
 from __future__ import annotations
+
+import sys
+from types import ModuleType
 
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table, files, flow, jdbc, sink, source, sql, table
 from ottla.pipelines.failure import PipelineError
@@ -49,3 +52,14 @@ __all__ = [
     "string",
     "table",
 ]
+
+
+class _Words(ModuleType):
+    """Python binds a submodule's name in its package when it is first imported: `p.source` must stay the word."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (isinstance(value, ModuleType) and name in __all__):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Words

@@ -39,7 +39,7 @@ def load(path: str | Path) -> list[Flow]:
     except SyntaxError as error:
         raise PipelineError(f"{error.msg}", Place(error.filename or str(file), error.lineno or 0)) from error
     except (Exception, SystemExit) as error:
-        raise PipelineError(f"{type(error).__name__}: {error}", _where(error, file)) from error
+        raise PipelineError(f"{type(error).__name__}: {error}", where_in(error, file) or Place(str(file), 0)) from error
     finally:
         _declared.reset(token)
         if folder in sys.path:
@@ -49,14 +49,12 @@ def load(path: str | Path) -> list[Flow]:
     return flows
 
 
-def _where(error: BaseException, file: Path) -> Place:
+def where_in(error: BaseException, file: str | Path) -> Place | None:
     """The last line of the user's own files that the error passed: what libraries did below it does not matter."""
-    frames = traceback.extract_tb(error.__traceback__)
-    near = str(file.resolve().parent)
+    near = str(Path(file).resolve().parent)
     own = [
         frame
-        for frame in frames
+        for frame in traceback.extract_tb(error.__traceback__)
         if str(Path(frame.filename).resolve()).startswith(near) and "site-packages" not in frame.filename
     ]
-    frame = own[-1] if own else frames[-1]
-    return Place(frame.filename, frame.lineno or 0)
+    return Place(own[-1].filename, own[-1].lineno or 0) if own else None

@@ -13,6 +13,7 @@
 
     [spark]
     master = "local[*]"
+    ship = true                           # false where Ottla is installed on the executors
 
     [spark.conf]
     "spark.sql.shuffle.partitions" = 8
@@ -52,6 +53,7 @@ class Project:
     transaction_timeout_ms: int = 600_000
     metrics: str | None = None
     master: str = "local[*]"
+    ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
     kafka: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,7 +111,7 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
     kafka, conf = section("kafka", document), section("conf", spark)
     known = {
         "pipeline": ("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics"),
-        "spark": ("master",),
+        "spark": ("master", "ship"),
     }
     for name in document:
         raise PipelineError(f"{name!r} is not known", place(name), hint="the sections are [pipeline], [spark], [kafka]")
@@ -118,6 +120,11 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
             raise PipelineError(f"{key!r} is not known in [{name}]", place(key), hint=f"there are {', '.join(known[name])}")
     changes: dict[str, Any] = {}
     for key, value in {**pipeline, **spark}.items():
+        if key == "ship":
+            if not isinstance(value, bool):
+                raise PipelineError(f"ship = {value!r}: true or false is wanted", place(key))
+            changes[key] = value
+            continue
         if not isinstance(value, str) or not value:
             raise PipelineError(f"{key} = {value!r}: a text is wanted", place(key))
         try:

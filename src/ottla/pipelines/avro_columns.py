@@ -1,0 +1,141 @@
+"""Avro in and out of columns, with fastavro.
+
+Spark's own functions for Avro live in a jar that is not in the pyspark wheel; fastavro installs with pip, on every executor too
+(`ottla[avro]`). Owns: the schema as Spark's types, and the two functions over columns. What does not decode has a reason.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from ottla.pipelines.failure import PipelineError, Place
+
+_PLAIN = {
+    "null": "void",
+    "boolean": "boolean",
+    "int": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "bytes": "binary",
+    "string": "string",
+    "fixed": "binary",
+    "enum": "string",
+}
+_LOGICAL = {
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
+    "date": "date",
+    "uuid": "string",
+}
+
+
+def parse(schema: str, place: Place) -> Any:
+    """The schema as fastavro wants it. PipelineError says what is wrong with it."""
+    try:
+        import fastavro
+    except ImportError:
+        raise PipelineError("Avro needs fastavro", place, hint="pip install 'ottla[avro]', on the executors too") from None
+    try:
+        document = json.loads(schema)
+        parsed = fastavro.parse_schema(document)
+    except ValueError as error:
+        raise PipelineError(f"the Avro schema is no JSON: {error}", place) from None
+    except Exception as error:
+        raise PipelineError(f"the Avro schema does not parse: {type(error).__name__}: {error}", place) from None
+    if not isinstance(parsed, dict) or parsed.get("type") != "record":
+        raise PipelineError("the Avro schema of a value is a record", place)
+    return parsed
+
+
+def ddl_fields(schema: Any, place: Place) -> list[tuple[str, str]]:
+    """The record's fields and Spark's types for them."""
+    names: dict[str, Any] = {}
+    _type(schema, names, place)
+    return [(field["name"], _type(field["type"], names, place)) for field in schema["fields"]]
+
+
+def _type(schema: Any, names: dict[str, Any], place: Place) -> str:
+    if isinstance(schema, list):
+        kinds = [each for each in schema if each != "null"]
+        if len(kinds) != 1:
+            raise PipelineError(f"an Avro union of {len(kinds)} types has no column in Spark", place, hint="null and one other")
+        return _type(kinds[0], names, place)
+    if isinstance(schema, str):
+        if schema in _PLAIN:
+            return _PLAIN[schema]
+        if schema not in names:
+            raise PipelineError(f"Avro type {schema!r} is not defined", place)
+        return _type(names[schema], {name: known for name, known in names.items() if name != schema}, place)
+    kind = schema["type"]
+    if "name" in schema:
+        names[schema["name"]] = schema
+    logical = schema.get("logicalType")
+    if logical == "decimal":
+        return f"decimal({schema['precision']},{schema.get('scale', 0)})"
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    if kind == "record":
+        inner = ", ".join(f"`{field['name']}`: {_type(field['type'], names, place)}" for field in schema["fields"])
+        return f"struct<{inner}>"
+    if kind == "array":
+        return f"array<{_type(schema['items'], names, place)}>"
+    if kind == "map":
+        return f"map<string, {_type(schema['values'], names, place)}>"
+    return _type(kind, names, place)
+
+
+def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
+    """An Arrow UDF: bytes -> struct of the fields and `corrupt`, the reason where they could not be read."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    def decode(values: Any) -> Any:
+        import fastavro
+        import pyarrow as pa
+
+        rows: list[dict[str, Any] | None] = []
+        for value in values:
+            data = value.as_py()
+            if data is None:
+                rows.append(None)
+                continue
+            stream = io.BytesIO(data)
+            try:
+                row: Any = fastavro.schemaless_reader(stream, schema, None)
+                rest = len(data) - stream.tell()
+                rows.append({corrupt: f"{rest} bytes after the Avro record"} if rest else {**row, corrupt: None})
+            except Exception as error:
+                rows.append({corrupt: f"not Avro of the schema: {type(error).__name__}"})
+        return pa.array(rows, type=to_arrow_type(returns, timezone="UTC"))
+
+    return _arrow_udf(decode, returns)
+
+
+def encoder(schema: Any) -> Any:
+    """An Arrow UDF: struct -> bytes."""
+
+    def encode(rows: Any) -> Any:
+        import fastavro
+        import pyarrow as pa
+
+        encoded: list[bytes | None] = []
+        for row in rows:
+            stream = io.BytesIO()
+            fastavro.schemaless_writer(stream, schema, row.as_py())
+            encoded.append(stream.getvalue())
+        return pa.array(encoded, type=pa.binary())
+
+    return _arrow_udf(encode, "binary")
+
+
+def _arrow_udf(function: Any, returns: Any) -> Any:
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    # PySpark tells the kinds of UDF apart by their hints, which must be types, not text.
+    function.__annotations__ = dict.fromkeys([*function.__annotations__], pa.Array)
+    return arrow_udf(function, returnType=returns)

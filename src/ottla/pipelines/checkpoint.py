@@ -1,0 +1,145 @@
+"""What Spark keeps of a query, and what we keep beside it.
+
+Owns: reading the query's id and the offsets of a batch from Spark's own files (the offset log is written before a batch runs),
+and the note that says whose checkpoint this is. Files are reached through Spark's file systems, so storage may be anywhere.
+Never changes a file of Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from zlib import crc32
+
+from ottla.pipelines.failure import PipelineError
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE = "ottla.json"
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class BatchOffsets:
+    """Where a batch begins and ends in each topic it reads. Sources that are no topics are not in it."""
+
+    start: Offsets
+    end: Offsets
+    fingerprint: str
+    """Of the batch's whole entry in the offset log: the same batch run again has the same."""
+
+
+class Checkpoint:
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self.location = location.rstrip("/")
+        self._jvm = cast(Any, spark._jvm)
+        path = self._jvm.org.apache.hadoop.fs.Path(self.location)
+        self._files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def query_id(self) -> str | None:
+        """The identity of the checkpoint; None where no query has begun yet."""
+        text = self._read("metadata")
+        return None if text is None else str(json.loads(text)["id"])
+
+    def note(self) -> dict[str, Any] | None:
+        text = self._read(NOTE)
+        if text is None:
+            return None
+        try:
+            document: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise PipelineError(f"{self.location}/{NOTE} is damaged", hint="`ottla pipeline reset` begins anew") from None
+        return document
+
+    def write_note(self, document: dict[str, Any]) -> None:
+        stream = self._files.create(self._path(NOTE), True)
+        try:
+            stream.write(bytearray(json.dumps(document, indent=1).encode()))
+        finally:
+            stream.close()
+
+    def claim(self, pipeline: str, flow: str, about: dict[str, Any]) -> dict[str, Any]:
+        """Say whose checkpoint this is; PipelineError if it is another's. The note as it stands afterwards."""
+        mine = {"pipeline": pipeline, "flow": flow, **about}
+        found = self.note()
+        if found is None:
+            if self.query_id() is not None:
+                raise PipelineError(
+                    f"{self.location} holds a checkpoint that no pipeline of Ottla made", hint="choose another storage"
+                )
+            self.write_note(mine)
+            return mine
+        owner = found.get("pipeline"), found.get("flow")
+        if owner != (pipeline, flow):
+            raise PipelineError(
+                f"{self.location} is the checkpoint of {owner[0]}.{owner[1]}, not of {pipeline}.{flow}",
+                hint="choose another storage (--storage), or another name for the pipeline",
+            )
+        if found.get("inputs") != about.get("inputs"):
+            raise PipelineError(
+                f"{self.location} was made when flow {flow!r} read {', '.join(found.get('inputs') or ['nothing'])}; now it reads "
+                f"{', '.join(about.get('inputs') or ['nothing'])}",
+                hint=f"`ottla pipeline reset … --flow {flow}` begins anew, or give the flow another name",
+            )
+        return found
+
+    def batch_offsets(self, batch_id: int, starting: Offsets) -> BatchOffsets:
+        """`starting` is where a partition begins that no earlier batch had; a partition not even there begins at 0."""
+        entry = self._entry(batch_id)
+        if entry is None:
+            raise PipelineError(f"{self.location}/offsets/{batch_id} is missing", hint="was the checkpoint changed by hand?")
+        before = self._entry(batch_id - 1) if batch_id > 0 else None
+        start, end = _topics(before or []), _topics(entry)
+        for where in end:
+            if where not in start:
+                start[where] = starting.get(where, 0)
+        return BatchOffsets(start, end, f"{crc32('|'.join(entry).encode()):08x}")
+
+    def _entry(self, batch_id: int) -> list[str] | None:
+        text = self._read(f"offsets/{batch_id}")
+        if text is None:
+            return None
+        # A version, the batch's own settings, then one line for each source.
+        return text.split("\n")[2:]
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def remove(self) -> None:
+        self._files.delete(self._jvm.org.apache.hadoop.fs.Path(self.location), True)
+
+
+def _topics(lines: list[str]) -> Offsets:
+    """The offsets in the lines that are those of topics. Two sources of one topic: what both have passed."""
+    found: Offsets = {}
+    for line in lines:
+        for where, offset in offsets_of(line).items():
+            found[where] = min(offset, found.get(where, offset))
+    return found
+
+
+def offsets_of(line: str) -> Offsets:
+    """`{"orders": {"0": 17}}`, as our source and Spark's connector write it; empty where it is the offset of something else."""
+    try:
+        document = json.loads(line)
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, parts in document.items()
+            if isinstance(parts, dict)
+            for partition, offset in parts.items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        return {}

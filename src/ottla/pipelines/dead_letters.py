@@ -1,0 +1,114 @@
+"""Records that do not parse.
+
+A stream only counts them (`reading`). Where a batch has any, its offsets are read again, judged again, and the bad ones sent to
+the dead-letter topic in the batch's own transaction: key, value and headers as they were, and five headers of ours. A source
+without a dead-letter topic stops the flow with the first of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ottla.pipelines import reading
+from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, Offsets
+from ottla.pipelines.definitions import Flow, Source
+from ottla.pipelines.exactly_once import Letters, Transaction, observed
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.graph import reads
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HEADERS = ("ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", "ottla.reason")
+_OFFSET_OPTIONS = frozenset(
+    name.lower()
+    for name in (
+        "startingOffsets",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "endingOffsets",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "groupId",
+    )
+)
+
+
+def letters(
+    spark: SparkSession, flow: Flow, sources: Sequence[Source], kafka: Mapping[str, str], checkpoint: Checkpoint
+) -> Letters:
+    """What `exactly_once` calls after the rows of a batch were written."""
+    by_metric = {reading.metric(source): source for source in sources}
+
+    def send(frame: DataFrame, offsets: BatchOffsets, transaction: Transaction) -> int:
+        if not by_metric:
+            return 0
+        counts = observed(spark, by_metric, str(checkpoint.query_id()))
+        return sum(
+            _send(spark, flow, source, kafka, offsets, transaction) for name, source in by_metric.items() if counts.get(name)
+        )
+
+    return send
+
+
+def _send(
+    spark: SparkSession, flow: Flow, source: Source, kafka: Mapping[str, str], offsets: BatchOffsets, transaction: Transaction
+) -> int:
+    from pyspark.sql import functions as F
+
+    mine = [where for where in offsets.end if reads(source, where.topic) and offsets.start[where] < offsets.end[where]]
+    options = {name: value for name, value in source.options if name.lower() not in _OFFSET_OPTIONS}
+    raw = (
+        spark.read.format("ottla")
+        .options(**{**kafka, **options})
+        .option("assign", _assign(mine))
+        .option("startingOffsets", _offsets({where: offsets.start[where] for where in mine}))
+        .option("endingOffsets", _offsets({where: offsets.end[where] for where in mine}))
+        .option("includeHeaders", "true")
+        # What retention removed meanwhile cannot be judged any more; the good part of the batch is in already.
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    bad = reading.judge(raw, source).where(F.col(reading.REASON).isNotNull())
+    if source.dead_letter is None:
+        first = bad.select("topic", "partition", "offset", reading.REASON).orderBy("topic", "partition", "offset").first()
+        if first is None:
+            return 0
+        raise PipelineError(
+            f"flow {flow.name!r} stops at topic {first['topic']}, partition {first['partition']}, offset {first['offset']}: "
+            f"{first[reading.REASON]}",
+            source.place,
+            hint=f"give source {source.name!r} a dead_letter topic, and the flow goes on without such records",
+        )
+    added = [
+        F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
+        for name, column in zip(
+            HEADERS,
+            (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(flow.name), F.col(reading.REASON)),
+            strict=True,
+        )
+    ]
+    none = F.array().cast("array<struct<key:string,value:binary>>")
+    headers = F.concat(F.coalesce(F.col("headers"), none), F.array(*added)).alias("headers")
+    count, _ = transaction.send(bad.select("key", "value", headers), source.dead_letter, "none")
+    return count
+
+
+def _assign(places: Sequence[tuple[str, int]]) -> str:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        topics.setdefault(topic, []).append(partition)
+    return json.dumps(topics)
+
+
+def _offsets(offsets: Offsets) -> str:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics)

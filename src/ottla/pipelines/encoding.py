@@ -1,0 +1,93 @@
+"""A flow's result as records: the columns key, value and, where the sink names them, headers, timestamp, partition.
+
+Owns: which column goes where, and one clear message for each that cannot. Bytes are made by Spark's own expressions; record
+batches are `sink`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.pipelines import avro_columns as avro
+from ottla.pipelines.definitions import Sink
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.values import Avro, Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def records(frame: DataFrame, sink: Sink, flow: str) -> DataFrame:
+    """PipelineError where the sink names a column that is not there or cannot be what it should be."""
+    from pyspark.sql import functions as F
+
+    def missing(role: str, name: str) -> PipelineError:
+        return PipelineError(
+            f"flow {flow!r} has no column {name!r} for the {role} of topic {sink.topic!r}",
+            sink.place,
+            hint=f"it has {', '.join(frame.columns) or 'none'}",
+        )
+
+    roles = {"key": sink.key, "headers": sink.headers, "timestamp": sink.timestamp, "partition": sink.partition}
+    for role, name in roles.items():
+        if name is not None and name not in frame.columns:
+            raise missing(role, name)
+    apart = {name for name in (sink.headers, sink.timestamp, sink.partition) if name is not None}
+    fields = [name for name in frame.columns if name not in apart]
+    made: list[Column] = [_key(frame, sink), _value(frame, sink, fields, flow).alias("value")]
+    if sink.headers is not None:
+        kind = frame.schema[sink.headers].dataType.simpleString()
+        if kind != "array<struct<key:string,value:binary>>":
+            raise PipelineError(f"headers {sink.headers!r} are {kind}, not array<struct<key string, value binary>>", sink.place)
+        made.append(F.col(f"`{sink.headers}`").alias("headers"))
+    if sink.timestamp is not None:
+        kind = frame.schema[sink.timestamp].dataType.simpleString()
+        if kind not in ("timestamp", "timestamp_ntz", "bigint"):
+            raise PipelineError(f"timestamp {sink.timestamp!r} is {kind}, not timestamp or bigint (ms)", sink.place)
+        column = F.col(f"`{sink.timestamp}`")
+        made.append((column if kind == "bigint" else F.unix_millis(column.cast("timestamp"))).alias("timestamp"))
+    if sink.partition is not None:
+        made.append(F.col(f"`{sink.partition}`").cast("int").alias("partition"))
+    return frame.select(*made)
+
+
+def _key(frame: DataFrame, sink: Sink) -> Column:
+    from pyspark.sql import functions as F
+
+    if sink.key is None:
+        return F.lit(None).cast("binary").alias("key")
+    kind = frame.schema[sink.key].dataType.simpleString()
+    column = F.col(f"`{sink.key}`")
+    if kind.startswith(("struct", "array", "map")):
+        column = F.to_json(column)
+    return (column if kind == "binary" else column.cast("string").cast("binary")).alias("key")
+
+
+def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str) -> Column:
+    from pyspark.sql import functions as F
+
+    if isinstance(sink.value, Json):
+        return F.to_json(F.struct(*(F.col(f"`{name}`") for name in fields)), dict(sink.value.options)).cast("binary")
+    if isinstance(sink.value, Avro):
+        schema = avro.parse(sink.value.schema, sink.place)
+        wanted = [name for name, _ in avro.ddl_fields(schema, sink.place)]
+        absent = [name for name in wanted if name not in fields]
+        if absent:
+            raise PipelineError(f"flow {flow!r} has no column {absent[0]!r}, which the Avro schema has", sink.place)
+        encoded: Column = avro.encoder(schema)(F.struct(*(F.col(f"`{name}`") for name in wanted)))
+        return encoded
+    rest = [name for name in fields if name != sink.key]
+    if "value" in fields:
+        name = "value"
+    elif len(rest) == 1:
+        name = rest[0]
+    else:
+        raise PipelineError(
+            f"flow {flow!r} has the columns {', '.join(fields)}: which is the value of topic {sink.topic!r}?",
+            sink.place,
+            hint="name one `value`, or write p.json()",
+        )
+    kind = frame.schema[name].dataType.simpleString()
+    if kind not in ("string", "binary"):
+        raise PipelineError(f"column {name!r} is {kind}, no string or bytes", sink.place, hint="cast it, or write p.json()")
+    return F.col(f"`{name}`").cast("binary")

@@ -1,0 +1,221 @@
+"""What tasks do: rows become record batches, record batches go to their partition. Runs in Spark's Python workers.
+
+Two steps with a shuffle between. `encode` packs rows into finished record batches, each for one partition of the topic, wherever
+the rows are. The shuffle carries a few big binary rows. `produce` has all batches of a partition in one task, gives them their
+sequences and sends them with the producer id and epoch that the driver holds.
+
+Invariants
+1. A partition of the topic is written by one task. Its sequences begin at 0: every transaction has an epoch of its own.
+2. `produce` runs once: a second attempt of the task raises before it sends anything. Its rows could come in another order, and
+   the broker would take different records for duplicates. The driver begins anew under a new epoch. A second attempt of the
+   stage looks to a task like a first one; `session` forbids it (spark.stage.maxConsecutiveAttempts).
+3. When a task ends without an error, the broker has acknowledged every batch of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.blocking import Client
+from ottla.client.options import ClientOptions
+from ottla.client.transactions import add_partitions
+from ottla.client.transactions import produce as send
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import header_at, write_header
+from ottla.records.column_writer import BatchWriter, BytesInput, HeadersInput
+from ottla.records.partitioner import partition_of_keys
+from ottla.types import ProducerIdAndEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PACKED = "partition int, records int, batch binary"
+WRITTEN = "partition int, records bigint, bytes bigint"
+AGAIN = "ottla: this batch must run again"
+"""In the text of an error that a new attempt of the whole batch may cure: only text survives Spark's way of reporting."""
+BATCH_BYTES_MAX = 512 * 1024
+_FATAL = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+    }
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether another attempt under a new epoch may succeed where this one met `error`."""
+    return isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code not in _FATAL)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """One transaction's way into one topic, as it travels to the tasks."""
+
+    options: ClientOptions
+    topic: str
+    partitions: int
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    codec: int
+
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows (key, value, and maybe headers, timestamp, partition) -> PACKED."""
+        import numpy as np
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        # Records without a key go round; not every task begins with partition 0.
+        next_null = context.partitionId() if context is not None else 0
+        writers: dict[int, BatchWriter] = {}
+        for batch in batches:
+            count = batch.num_rows
+            if count == 0:
+                continue
+            names = batch.schema.names
+            keys, values = bytes_input(batch.column("key")), bytes_input(batch.column("value"))
+            given: dict[str, Any] = {"now_ms": time.time_ns() // 1_000_000}
+            if "headers" in names:
+                given["headers"] = headers_input(batch.column("headers"))
+            if "timestamp" in names:
+                given["timestamps"] = _timestamps(batch.column("timestamp"), given["now_ms"])
+            if "partition" in names:
+                chosen = self._checked(batch.column("partition"))
+            elif self.partitions == 1:
+                chosen = np.zeros(count, np.int32)
+            else:
+                chosen = np.frombuffer(partition_of_keys(keys, count, self.partitions, next_null), np.int32)
+                next_null += count
+            order = np.argsort(chosen, kind="stable").astype(np.int32)
+            edges = np.searchsorted(chosen[order], np.arange(self.partitions + 1))
+            full: list[tuple[int, bytes]] = []
+            for partition in np.flatnonzero(np.diff(edges)).tolist():
+                writer = writers.get(partition)
+                if writer is None:
+                    writer = writers[partition] = self._writer()
+                rows = order[edges[partition] : edges[partition + 1]]
+                full += [(partition, done) for done in writer.add(rows.tobytes(), len(rows), keys, values, **given)]
+            if full:
+                yield _packed(full)
+        rest = [(partition, last) for partition, writer in writers.items() if (last := writer.finish()) is not None]
+        if rest:
+            yield _packed(rest)
+
+    def _writer(self) -> BatchWriter:
+        return BatchWriter(
+            batch_bytes_max=BATCH_BYTES_MAX,
+            codec=self.codec,
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+
+    def _checked(self, column: pa.Array) -> Any:
+        import numpy as np
+
+        if column.null_count:
+            raise ValueError(f"topic {self.topic}: a row has no partition")
+        chosen = column.to_numpy(zero_copy_only=False).astype(np.int32)
+        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.partitions):
+            wrong = chosen.min() if chosen.min() < 0 else chosen.max()
+            raise ValueError(f"topic {self.topic} has {self.partitions} partitions, a row asks for {wrong}")
+        return chosen
+
+    def produce(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """PACKED, all of a partition in one task -> WRITTEN."""
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            raise RuntimeError(f"{AGAIN}: a task was lost, and what it sent cannot be known")
+        sequences: dict[int, int] = {}
+        size: dict[int, int] = {}
+        try:
+            with Client(self.options) as client:
+                for packed in batches:
+                    for partition, count, batch in zip(*(column.to_pylist() for column in packed.columns), strict=True):
+                        if partition not in sequences:
+                            where = TopicPartition(self.topic, partition)
+                            add_partitions(client, self.transactional_id, self.producer, [where])
+                            sequences[partition] = size[partition] = 0
+                        stamped = bytearray(batch)
+                        info = header_at(stamped, 0)
+                        info.base_sequence = sequences[partition]
+                        write_header(stamped, info)
+                        send(client, self.topic, partition, stamped, transactional_id=self.transactional_id)
+                        sequences[partition] += count
+                        size[partition] += len(stamped)
+        except (KafkaError, OSError) as error:
+            if may_pass(error):
+                raise RuntimeError(f"{AGAIN}: {error}") from error
+            raise RuntimeError(f"topic {self.topic}: {error}") from error
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(list(sequences), pa.int32()),
+                pa.array(list(sequences.values()), pa.int64()),
+                pa.array(list(size.values()), pa.int64()),
+            ],
+            names=["partition", "records", "bytes"],
+        )
+
+
+def _packed(full: list[tuple[int, bytes]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([partition for partition, _ in full], pa.int32()),
+            pa.array([header_at(batch, 0).record_count for _, batch in full], pa.int32()),
+            pa.array([batch for _, batch in full], pa.binary()),
+        ],
+        names=["partition", "records", "batch"],
+    )
+
+
+def bytes_input(column: pa.Array) -> BytesInput:
+    """Arrow's buffers of a column of bytes or strings, as the compiled writer reads them."""
+    import pyarrow as pa
+
+    if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.binary())
+    validity, offsets, data = column.buffers()
+    return BytesInput(
+        None if validity is None else validity.to_pybytes(),
+        offsets.to_pybytes(),
+        b"" if data is None else data.to_pybytes(),
+        column.offset,
+    )
+
+
+def headers_input(column: pa.Array) -> HeadersInput:
+    validity, offsets = column.buffers()[:2]
+    elements = column.values
+    return HeadersInput(
+        None if validity is None else validity.to_pybytes(),
+        offsets.to_pybytes(),
+        bytes_input(elements.field(0)),
+        bytes_input(elements.field(1)),
+        column.offset,
+    )
+
+
+def _timestamps(column: pa.Array, now_ms: int) -> bytes:
+    import numpy as np
+
+    filled = column.fill_null(now_ms) if column.null_count else column
+    return bytes(filled.to_numpy(zero_copy_only=False).astype(np.int64).tobytes())

@@ -1,0 +1,354 @@
+"""A plan on a Spark: flows become streaming queries, are watched, and are stopped between two batches.
+
+Owns: building DataFrames from definitions (errors of the user's own code are shown at his line), where each source begins, and
+the life of the queries. `check` and `start` build the same frames: what `check` accepts, `start` runs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.blocking import BrokerAway, Client
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.options import ClientOptions, InvalidOption, client_options
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines import dead_letters, encoding, reading, tables
+from ottla.pipelines.checkpoint import Checkpoint, Offsets, offsets_of
+from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.exactly_once import ExactlyOnce, Target
+from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.graph import Node, Plan, reads
+from ottla.pipelines.loading import where_in
+from ottla.pipelines.project import Project
+from ottla.pipelines.values import Json
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+REACH_TIMEOUT_S = 5.0
+_STOP_TIMEOUT_S = 120.0
+_POLL_S = 0.05
+
+
+def kafka_options(project: Project) -> dict[str, str]:
+    """For `format("ottla")`: what was not committed is not read."""
+    return {"kafka.isolation.level": "read_committed", **project.kafka_options}
+
+
+def connect(project: Project) -> ClientOptions:
+    """How to reach the cluster; PipelineError if nobody answers there."""
+    try:
+        options = client_options(project.kafka_options, also=("isolation.level",))
+        with Client(options) as client:
+            client.reach(REACH_TIMEOUT_S)
+    except InvalidOption as error:
+        raise PipelineError(str(error)) from None
+    except BrokerAway as error:
+        raise PipelineError(
+            f"no broker answers at {project.bootstrap_servers}: {error}", hint="nothing was read or written; is it running?"
+        ) from None
+    except KafkaError as error:
+        raise PipelineError(f"{project.bootstrap_servers}: {error}") from None
+    return options
+
+
+@dataclass
+class Frames:
+    """Definitions as DataFrames. `starting` holds what each source's `startingOffsets` is, where it is not the definition's."""
+
+    spark: SparkSession
+    project: Project
+    plan: Plan
+    starting: dict[str, str] = field(default_factory=dict)
+
+    def result(self, flow: Flow) -> DataFrame:
+        """What the flow makes of its inputs. PipelineError at the user's line."""
+        from pyspark.sql import DataFrame
+
+        nodes = self.plan.inputs[flow.name]
+        frames = [self._input(node) for node in nodes]
+        try:
+            if flow.function is not None:
+                made = flow.function(*frames)
+            else:
+                for node, frame in zip(nodes, frames, strict=True):
+                    frame.createOrReplaceTempView(node.name)
+                made = self.spark.sql(flow.query or "")
+        except PipelineError:
+            raise
+        except Exception as error:
+            place = where_in(error, flow.place.file) or flow.place
+            kind = "" if type(error).__name__ in ("AnalysisException", "ParseException") else f"{type(error).__name__}: "
+            raise PipelineError(f"flow {flow.name!r}: {kind}{reading.first_line(error)}", place) from error
+        if not isinstance(made, DataFrame):
+            raise PipelineError(f"flow {flow.name!r} returns {type(made).__name__}, not a DataFrame", flow.place)
+        return made
+
+    def sources(self, flow: Flow) -> tuple[Source, ...]:
+        """All topics the flow's query reads, those of other flows too."""
+        return (*self.plan.sources(flow), *(self.read_back(other) for other in self.plan.read_back(flow)))
+
+    def read_back(self, flow: Flow) -> Source:
+        """The topic a flow writes, as a source with the columns it wrote."""
+        sink = flow.to
+        assert isinstance(sink, Sink)
+        value = sink.value
+        if isinstance(value, Json):
+            from pyspark.sql.types import StructType
+
+            apart = (sink.headers, sink.timestamp, sink.partition)
+            fields = [column for column in self.result(flow).schema.fields if column.name not in apart]
+            value = Json(StructType(fields), value.options)
+        return Source(flow.name, value, (sink.topic,), None, None, (), None, "earliest", (), flow.place)
+
+    def _input(self, node: Node) -> DataFrame:
+        if isinstance(node, Files):
+            return reading.files(self.spark, node)
+        if isinstance(node, Flow) and node.to is None:
+            return self.result(node)
+        source = node if isinstance(node, Source) else self.read_back(node)
+        return reading.stream(
+            self.spark, source, reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
+        )
+
+
+def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:
+    """Build everything that `start` would, and start nothing: the result of each query, by the flow's name."""
+    frames = Frames(spark, project, plan)
+    results = {}
+    for flow in plan.queries:
+        frame = results[flow.name] = frames.result(flow)
+        if not frame.isStreaming:
+            raise PipelineError(
+                f"flow {flow.name!r} makes a table that does not grow", flow.place, hint="take a source, not only files"
+            )
+        if isinstance(flow.to, Sink):
+            encoding.records(frame, flow.to, flow.name)
+        elif isinstance(flow.to, Table):
+            tables.check(spark, flow.to)
+        _check_streaming(frame, flow)
+    return results
+
+
+def _check_streaming(frame: DataFrame, flow: Flow) -> None:
+    """What Spark would refuse at the start of the query (a join without a bound, an aggregate without a watermark)."""
+    jvm: Any = frame.sparkSession._jvm
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[flow.output_mode]()
+    jdf: Any = frame._jdf
+    try:
+        checker.checkForStreaming(jdf.queryExecution().analyzed(), mode)
+    except Exception as error:
+        raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from None
+
+
+class Flows:
+    """The running queries of a pipeline."""
+
+    def __init__(self, spark: SparkSession, project: Project, plan: Plan, *, once: bool = False) -> None:
+        self.spark, self.project, self.plan, self.once = spark, project, plan, once
+        self.sinks: dict[str, ExactlyOnce] = {}
+        self.queries: dict[str, StreamingQuery] = {}
+        self.stopping = threading.Event()
+        self._options: ClientOptions | None = None
+
+    def start(self) -> None:
+        """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
+        self._options = connect(self.project)
+        check(self.spark, self.project, self.plan)
+        for flow in self.plan.queries:
+            try:
+                self.begin(flow)
+            except BaseException:
+                self.stop()
+                raise
+            if self.once and self.plan.read_back(flow) == () and self._feeds_others(flow):
+                # What is there now includes what this flow makes of it.
+                self.queries[flow.name].awaitTermination()
+                self._raise_if_failed(flow.name)
+
+    def _feeds_others(self, flow: Flow) -> bool:
+        if not isinstance(flow.to, Sink):
+            return False
+        topic = flow.to.topic
+        return any(
+            flow in self.plan.read_back(other) or any(reads(source, topic) for source in self.plan.sources(other))
+            for other in self.plan.queries
+            if other is not flow
+        )
+
+    def begin(self, flow: Flow) -> None:
+        assert self._options is not None
+        spark, project, target = self.spark, self.project, flow.to
+        frames = Frames(spark, project, self.plan)
+        checkpoint = Checkpoint(spark, project.checkpoint(flow.name))
+        sources = frames.sources(flow)
+        inputs = sorted(source.pattern or ",".join(source.topics) for source in sources)
+        inputs += sorted(node.path for node in self.plan.inputs[flow.name] if isinstance(node, Files))
+        note = checkpoint.note() or {}
+        starting = note.get("starting") or self._resolved(sources)
+        checkpoint.claim(project.name, flow.name, {"inputs": inputs, "starting": starting})
+        if isinstance(target, Sink):
+            self._have_topic(target.topic, target.place)
+        for source in sources:
+            if source.dead_letter is not None:
+                self._have_topic(source.dead_letter, source.place)
+        frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
+        offsets: Offsets = {}
+        for entry in starting.values():
+            offsets.update(offsets_of(json.dumps(entry["offsets"])))
+        sink = ExactlyOnce(
+            flow,
+            project.group_id(flow.name),
+            self._options,
+            checkpoint,
+            self._target(flow),
+            dead_letters.letters(spark, flow, sources, kafka_options(project), checkpoint),
+            offsets,
+            project.transaction_timeout_ms,
+        )
+        writer = frames.result(flow).writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
+        writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
+        writer = (
+            writer.trigger(availableNow=True)
+            if self.once
+            else writer.trigger(processingTime=f"{project.trigger_ms} milliseconds")
+        )
+        self.sinks[flow.name] = sink
+        try:
+            self.queries[flow.name] = writer.start()
+        except Exception as error:
+            raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
+
+    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
+        if self.once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{self.project.trigger_ms} milliseconds")
+
+    def _target(self, flow: Flow) -> Target:
+        target = flow.to
+        if isinstance(target, Sink):
+            sink = target
+            return lambda frame, marker, transaction: transaction.send(
+                encoding.records(frame, sink, flow.name), sink.topic, sink.compression
+            )
+        assert isinstance(target, Table)
+        return tables.target(self.spark, flow, target, self.project.group_id(flow.name))
+
+    def _have_topic(self, topic: str, place: Place) -> None:
+        """A topic that is written to is there, or made by the broker's own rules."""
+        assert self._options is not None
+        try:
+            with Client(self._options) as client:
+                client.topic(topic, create=True, timeout_s=10)
+        except KafkaError as error:
+            hint = f"`ottla topic create {topic}`" if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+            raise PipelineError(f"topic {topic!r}: {error}", place, hint=hint) from None
+
+    def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
+        """Where each source begins that has no checkpoint yet, in offsets: "latest" must mean the same after a crash."""
+        assert self._options is not None
+        with Client(self._options) as client:
+            return {source.name: resolve(client, source, source.starting) for source in sources}
+
+    # The life of the queries
+
+    @property
+    def running(self) -> bool:
+        return any(query.isActive for query in self.queries.values())
+
+    def wait(self, seconds: float) -> None:
+        """Until a query ended, somebody asked to stop, or the time is over. PipelineError if a query failed."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not self.stopping.is_set() and self.running:
+            for name, query in self.queries.items():
+                if not query.isActive:
+                    self._raise_if_failed(name)
+            self.stopping.wait(_POLL_S)
+        for name in self.queries:
+            if not self.queries[name].isActive:
+                self._raise_if_failed(name)
+
+    def _raise_if_failed(self, name: str) -> None:
+        stop = self.sinks[name].stop
+        if stop is not None:
+            raise stop
+        failure = self.queries[name].exception()
+        if failure is not None and not self.stopping.is_set():
+            raise explained(failure, next(flow for flow in self.plan.flows if flow.name == name))
+
+    def stop(self) -> None:
+        """End between two batches: one that is being written is finished, another is not begun."""
+        self.stopping.set()
+        for sink in self.sinks.values():
+            sink.closing.set()
+        for name, query in self.queries.items():
+            sink = self.sinks[name]
+            until = time.monotonic() + _STOP_TIMEOUT_S
+            while query.isActive and not sink.settled(query) and time.monotonic() < until:
+                time.sleep(_POLL_S)
+            try:
+                query.stop()
+            except Exception as error:
+                raise PipelineError(f"flow {name!r} does not stop: {reading.first_line(error)}") from error
+        for sink in self.sinks.values():
+            sink.close()
+
+
+def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
+    """`starting` of a source as {"option": for Spark, "offsets": {topic: {partition: offset}}}."""
+    try:
+        names = source.topics or tuple(
+            sorted(name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name))
+        )
+        places = [TopicPartition(name, part) for name in names for part in client.topic(name).partitions]
+        if starting in ("earliest", "latest"):
+            wanted = dict.fromkeys(places, EARLIEST if starting == "earliest" else LATEST)
+            found = {where: entry.offset for where, entry in list_offsets(client, wanted).items()}
+        else:
+            given = offsets_of(starting)
+            if not given:
+                raise PipelineError(
+                    f"source {source.name!r}: starting={starting!r}",
+                    source.place,
+                    hint='earliest, latest, or {"topic": {"0": 17}}',
+                )
+            ends = {where: given.get(where, EARLIEST) for where in places}
+            asked = {where: offset for where, offset in ends.items() if offset < 0}
+            found = {**ends, **{where: entry.offset for where, entry in list_offsets(client, asked).items()}}
+    except KafkaError as error:
+        hint = None
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            hint = f"`ottla topic create {source.topics[0]}`" if source.topics else None
+        raise PipelineError(f"source {source.name!r}: {error}", source.place, hint=hint) from None
+    except BrokerAway as error:
+        raise PipelineError(f"source {source.name!r}: no broker answers: {error}", source.place) from None
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(found.items()):
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    # As a word, earliest stays true while retention goes on; where nothing exists yet, new topics are read from their start.
+    return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+
+
+def explained(failure: BaseException, flow: Flow) -> PipelineError:
+    """What ended a query, in one line, with the user's line if it is his code that failed."""
+    import re
+
+    text = str(failure)
+    place = flow.place
+    frames = re.findall(r'File "([^"]+)", line (\d+)', text)
+    for file, line in reversed(frames):
+        if file == flow.place.file:
+            place = Place(file, int(line))
+            break
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    last = next((line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception)\b", line)), lines[0] if lines else text)
+    return PipelineError(f"flow {flow.name!r}: {last[:600]}", place)

@@ -1,0 +1,111 @@
+"""The Spark that a pipeline runs on.
+
+Owns: building the session with what exactly once needs, and shipping this package to executors that do not have it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.java import java_home
+from ottla.pipelines.reading import first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a user may not change: see `producing` for the first two.
+_FORCED = {
+    "spark.speculation": "false",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+_LOCAL = {"spark.sql.shuffle.partitions": "4", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_PACKAGES = ("ottla", "pyspark_ottla")
+
+
+def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True) -> SparkSession:
+    """A session, or the one that runs already in this process. PipelineError where there is no Spark or no Java."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise PipelineError("PySpark is not installed", hint="pip install 'ottla[spark]'") from None
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    local = master.startswith("local")
+    if local:
+        # The workers run this Python, whatever is first on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
+    settings = {**_DEFAULTS, **(_LOCAL if local else {}), **quiet, **conf, **_FORCED}
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise PipelineError(f"Spark does not start on {master}: {first_line(error)}") from error
+    if ship and not local:
+        spark.sparkContext.addPyFile(package())
+    return spark
+
+
+def _quiet_logs() -> dict[str, str]:
+    """Spark writes to stderr what it meets; a pipeline says itself what matters. Errors stay."""
+    file = Path(tempfile.gettempdir()) / f"ottla-log4j2-{os.getuid()}.properties"
+    text = (
+        "rootLogger.level = error\nrootLogger.appenderRef.stderr.ref = console\n"
+        "appender.console.type = Console\nappender.console.name = console\nappender.console.target = SYSTEM_ERR\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}\n"
+        # They report with a page of stack what the pipeline's own error says in a line.
+        + "".join(
+            f"logger.q{number}.name = org.apache.spark.{name}\nlogger.q{number}.level = off\n"
+            for number, name in enumerate(
+                (
+                    "sql.execution.streaming",
+                    "executor.Executor",
+                    "scheduler.TaskSetManager",
+                    "util.SparkUncaughtExceptionHandler",
+                    "sql.execution.datasources.v2",
+                    "api.python",
+                )
+            )
+        )
+    )
+    if not file.is_file() or file.read_text() != text:
+        draft = file.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.replace(file)
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{file}"}
+
+
+def package() -> str:
+    """A zip of this package's Python sources, for executors that have what it needs (cramjam, crc32c, pyarrow) but not itself.
+
+    Compiled modules cannot be loaded from a zip: there they run interpreted. Executors with Ottla installed do better with
+    `ship = false` in [spark].
+    """
+    root = Path(__file__).resolve().parents[2]
+    file = Path(tempfile.mkdtemp(prefix="ottla-package-")) / "ottla.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in _PACKAGES:
+            for source in sorted((root / name).rglob("*.py")):
+                archive.write(source, source.relative_to(root))
+    return str(file)

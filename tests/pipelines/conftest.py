@@ -1,0 +1,129 @@
+"""One Spark and one broker for all tests here that need them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.pipelines import graph, loading, project, running, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ottla.testing import Broker
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Started as a pipeline starts it, so what exactly once needs is set."""
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    found = session.start("tests", "local[2]", conf)
+    yield found
+    found.stop()
+    gateway: Any = found.sparkContext._gateway
+    # PySpark leaves its JVM to the end of the process, and with it a pipe that Python complains about.
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(30)
+
+
+class Shop:
+    """A pipeline's file, its settings, and the topics around it."""
+
+    def __init__(self, folder: Path, broker: Broker, spark: SparkSession, prefix: str) -> None:
+        self.folder, self.broker, self.spark, self.prefix = folder, broker, spark, prefix
+
+    def topic(self, name: str, partitions: int = 1) -> str:
+        full = f"{self.prefix}{name}"
+        self.broker.create_topic(full, partitions)
+        return full
+
+    def produce(self, topic: str, records: list[Any], **more: Any) -> None:
+        """JSON values, or bytes as they are; a pair is (key, value)."""
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
+        for record in records:
+            key, value = record if isinstance(record, tuple) else (None, record)
+            if value is not None and not isinstance(value, bytes):
+                value = json.dumps(value).encode()
+            producer.produce(topic, key=key, value=value, **more)
+        assert producer.flush(30) == 0
+
+    def read(self, topic: str) -> list[Any]:
+        """All committed records of a topic, as confluent_kafka's messages."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap_servers,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        try:
+            count = len(consumer.list_topics(topic, 10).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
+            found, ended = [], 0
+            until = time.monotonic() + 30
+            while ended < count:
+                assert time.monotonic() < until, f"{topic} did not end"
+                message = consumer.poll(0.5)
+                if message is None:
+                    continue
+                if message.error() is not None:
+                    ended += 1
+                else:
+                    found.append(message)
+            return found
+        finally:
+            consumer.close()
+
+    def values(self, topic: str) -> list[Any]:
+        return [json.loads(message.value()) for message in self.read(topic)]
+
+    def pipeline(self, text: str, name: str = "shop") -> Path:
+        file = self.folder / f"{name}.py"
+        file.write_text(text)
+        return file
+
+    def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: str) -> running.Flows:
+        settings = project.override(
+            project.read(file),
+            bootstrap_servers=self.broker.bootstrap_servers,
+            storage=storage or str(self.folder / "storage"),
+            **{"trigger": "100 ms", **flags},
+        )
+        return running.Flows(self.spark, settings, graph.plan(loading.load(file)), once=once)
+
+    def run(self, file: Path, **more: Any) -> running.Flows:
+        """What is there now, until it is done."""
+        flows = self.flows(file, **more)
+        try:
+            flows.start()
+            until = time.monotonic() + 120
+            while flows.running:
+                assert time.monotonic() < until, "the pipeline did not end"
+                flows.wait(1)
+            flows.wait(0)
+        finally:
+            flows.stop()
+        return flows
+
+
+@pytest.fixture
+def shop(tmp_path: Path, ottla_broker: Broker, spark: SparkSession, request: pytest.FixtureRequest) -> Shop:
+    return Shop(tmp_path, ottla_broker, spark, f"t{os.getpid()}{abs(hash(request.node.name)) % 100_000}.")
+
+
+Make = Callable[..., Shop]
