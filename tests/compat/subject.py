@@ -35,10 +35,6 @@ class Subject:
     def port(self) -> int:
         return int(self.bootstrap_servers.rsplit(":", 1)[1])
 
-    @property
-    def is_ottla(self) -> bool:
-        return self.name == "ottla"
-
 
 def chosen() -> str:
     return os.environ.get("OTTLA_COMPAT_BROKER") or "ottla"

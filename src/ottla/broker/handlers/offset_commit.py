@@ -11,12 +11,12 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.unknown_partitions import merged, refuse_unknown
 from ottla.broker.shard_host import Reply
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -30,61 +30,41 @@ _TOPIC_IDS_FROM: Final = 10
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     coordinators = context.broker.coordinators
-    refused = _refuse_unknown(request, context.broker.image, context.version)
+    image = context.broker.image
+    nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else []
+    request.topics, refused = refuse_unknown(request.topics, image, _refused)
+    refused += nameless
     if refused and not request.topics:
         return OffsetCommitResponse(topics=refused)
     hosted, shard = coordinators.shard_for(request.group_id)
-    reply: Reply[OffsetCommitResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
+    reply: Reply[OffsetCommitResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
     decision = shard.offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 
-def _refuse_unknown(request: OffsetCommitRequest, image: ClusterImage, version: int) -> list[OffsetCommitResponseTopic]:
-    """Take what does not exist out of the request, and return the answers to it."""
+def _with_names(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:
+    """Give the topics, which came with ids, their names. Returned are the answers to those that have none."""
     refused: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if version >= _TOPIC_IDS_FROM:
-            topic.name = image.topic_names.get(topic.topic_id, "")
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-        known = image.topics.get(topic.name)
-        if known is None:
-            refused.append(_refused(topic, topic.partitions, unknown))
-            continue
-        count = len(known.partitions)
-        if any(not 0 <= partition.partition_index < count for partition in topic.partitions):
-            missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
-            refused.append(_refused(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
-        if topic.partitions:
+        topic.name = image.topic_names.get(topic.topic_id, "")
+        if topic.name:
             kept.append(topic)
+        else:
+            refused.append(_refused(topic, [each.partition_index for each in topic.partitions], ErrorCode.UNKNOWN_TOPIC_ID))
     request.topics = kept
     return refused
 
 
-def _refused(
-    topic: OffsetCommitRequestTopic, partitions: list[OffsetCommitRequestPartition], code: ErrorCode
-) -> OffsetCommitResponseTopic:
+def _refused(topic: OffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[
-            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in partitions
-        ],
+        partitions=[OffsetCommitResponsePartition(partition_index=number, error_code=code) for number in partitions],
     )
 
 
-def _merged(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    by_name = {(topic.name, topic.topic_id): topic for topic in response.topics}
-    for topic in refused:
-        known = by_name.get((topic.name, topic.topic_id))
-        if known is None:
-            response.topics.append(topic)
-        else:
-            known.partitions += topic.partitions
-    return response
-
-
 def refuse(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return OffsetCommitResponse(topics=[_refused(topic, topic.partitions, error.code) for topic in request.topics])
+    return OffsetCommitResponse(
+        topics=[_refused(topic, [each.partition_index for each in topic.partitions], error.code) for topic in request.topics]
+    )

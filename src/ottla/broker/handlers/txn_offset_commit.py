@@ -12,8 +12,8 @@ from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators import OFFSETS_TOPIC
+from ottla.broker.handlers.unknown_partitions import merged, refuse_unknown
 from ottla.broker.shard_host import Reply
-from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -35,7 +35,7 @@ def handle(
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    refused = _refuse_unknown(request, context.broker.image)
+    request.topics, refused = refuse_unknown(request.topics, context.broker.image, _refused)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=refused)
     try:
@@ -95,46 +95,16 @@ def _append(
 ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
-    reply: Reply[TxnOffsetCommitResponse] = Reply((lambda response: _merged(response, refused)) if refused else None)
+    reply: Reply[TxnOffsetCommitResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
     decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 
-def _refuse_unknown(request: TxnOffsetCommitRequest, image: ClusterImage) -> list[TxnOffsetCommitResponseTopic]:
-    """Take what does not exist out of the request, and return the answers to it."""
-    refused: list[TxnOffsetCommitResponseTopic] = []
-    kept: list[TxnOffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        known = image.topics.get(topic.name)
-        count = len(known.partitions) if known is not None else 0
-        unknown = [each for each in topic.partitions if not 0 <= each.partition_index < count]
-        if unknown:
-            refused.append(
-                TxnOffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        TxnOffsetCommitResponsePartition(
-                            partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                        )
-                        for each in unknown
-                    ],
-                )
-            )
-            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
-        if topic.partitions:
-            kept.append(topic)
-    request.topics = kept
-    return refused
-
-
-def _merged(response: TxnOffsetCommitResponse, refused: list[TxnOffsetCommitResponseTopic]) -> TxnOffsetCommitResponse:
-    by_name = {topic.name: topic for topic in response.topics}
-    for topic in refused:
-        if topic.name in by_name:
-            by_name[topic.name].partitions += topic.partitions
-        else:
-            response.topics.append(topic)
-    return response
+def _refused(topic: TxnOffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[TxnOffsetCommitResponsePartition(partition_index=number, error_code=code) for number in partitions],
+    )
 
 
 def _failed(
@@ -143,19 +113,10 @@ def _failed(
     code = error.code
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return _merged(refuse(request, KafkaError(code, error.detail)), refused)
+    return merged(refuse(request, KafkaError(code, error.detail)), refused)
 
 
 def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error.code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics=[_refused(topic, [each.partition_index for each in topic.partitions], error.code) for topic in request.topics]
     )
