@@ -1,0 +1,327 @@
+"""The blocking client against a scripted broker: agreement, look-ups, what it tries again and what it does not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.client.blocking import BrokerAway, Client, errors_in
+from ottla.client.offsets import LATEST, list_offsets
+from ottla.client.options import ClientOptions
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import FileRange
+from ottla.protocol.headers import decode_request_header, encode_response
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
+from ottla.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.registry import API_BY_KEY
+from ottla.types import TopicPartition
+from ottla.wire.codec import decoder
+
+CLOSE = "close"
+SILENCE = "silence"
+Answer = object
+
+
+class ScriptedBroker:
+    """Answers each API with what stands next in its list; the last entry stays."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.asked: list[tuple[str, int, Any]] = []
+        self.highest = {3: 4}
+        self.script: dict[str, list[Answer]] = {"metadata": [self.metadata()]}
+        self._open: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._thread.start()
+
+    def metadata(self, *, error_code: int = 0, leader: int = 1, brokers: dict[int, int] | None = None) -> MetadataResponse:
+        brokers = {1: self.port} if brokers is None else brokers
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port) for node, port in brokers.items()],
+            topics=[
+                MetadataResponseTopic(
+                    name="t",
+                    error_code=error_code,
+                    partitions=[MetadataResponsePartition(partition_index=0, leader_id=leader)],
+                )
+            ],
+        )
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in self.asked if name != "api_versions"]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as stream:
+            while len(size := stream.read(4)) == 4:
+                frame = memoryview(stream.read(int.from_bytes(size, "big")))
+                header, position = decode_request_header(frame)
+                api = API_BY_KEY[header.api_key]
+                request = decoder(api.request, header.api_version)(frame, position)[0]
+                self.asked.append((api.name, header.api_version, request))
+                answer = self._answer(api.name)
+                if answer is CLOSE:
+                    return
+                if answer is SILENCE:
+                    continue
+                if callable(answer):
+                    answer = answer(request)
+                refused = getattr(answer, "error_code", 0) == ErrorCode.UNSUPPORTED_VERSION
+                version = 0 if refused and api.name == "api_versions" else header.api_version
+                parts = encode_response(api, version, header.correlation_id, answer)
+                connection.sendall(b"".join(part for part in parts if not isinstance(part, FileRange)))
+
+    def _answer(self, name: str) -> Answer:
+        answers = self.script.get(name)
+        if answers:
+            return answers.pop(0) if len(answers) > 1 else answers[0]
+        assert name == "api_versions", name
+        return ApiVersionsResponse(
+            api_keys=[ApiVersion(api_key=key, min_version=0, max_version=self.highest.get(key, 3)) for key in API_BY_KEY],
+            finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=2)],
+        )
+
+    def close(self) -> None:
+        self._listener.close()
+        for connection in self._open:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # gone already
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    broker = ScriptedBroker()
+    yield broker
+    broker.close()
+
+
+def options(*ports: int, **changes: Any) -> ClientOptions:
+    quick = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "api_timeout_ms": 20_000, **changes}
+    return ClientOptions(tuple(("127.0.0.1", port) for port in ports), **quick)
+
+
+@pytest.fixture
+def client(broker: ScriptedBroker) -> Iterator[Client]:
+    with Client(options(broker.port)) as client:
+        yield client
+
+
+def ends(error_code: int = 0, offset: int = 7) -> ListOffsetsResponse:
+    part = ListOffsetsPartitionResponse(partition_index=0, error_code=error_code, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[part])])
+
+
+def found(port: int, error_code: int = 0) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=port, error_code=error_code)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def test_versions_are_agreed_on_and_messages_made_for_them(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["list_offsets"] = [ends()]
+    made: list[int] = []
+
+    def request(version: int) -> ListOffsetsRequest:
+        made.append(version)
+        return ListOffsetsRequest()
+
+    client.call_leader("t", 0, request, api="list_offsets", max_version=2)
+    client.call_leader("t", 0, request, api="list_offsets")
+    assert made == [2, 3]
+    assert client.finalized_feature("transaction.version") == 2
+    assert client.finalized_feature("no.such") == 0
+
+
+def test_w02_a_broker_that_knows_only_old_versions_of_api_versions(broker: ScriptedBroker, client: Client) -> None:
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    full = broker._answer("api_versions")
+    broker.script["api_versions"] = [refusal, full]
+    client.reach()
+    assert [(name, version) for name, version, _ in broker.asked] == [("api_versions", 3), ("api_versions", 0)]
+
+
+def test_an_api_that_the_broker_does_not_have_is_said_at_once(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["api_versions"] = [ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=0, max_version=4)])]
+    with pytest.raises(KafkaError, match="list_offsets") as refused:
+        client.call_leader("t", 0, ListOffsetsRequest())
+    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_leader_that_moved_is_looked_up_again(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["list_offsets"] = [ends(ErrorCode.NOT_LEADER_OR_FOLLOWER), ends()]
+    assert client.call_leader("t", 0, ListOffsetsRequest()).topics[0].partitions[0].offset == 7
+    assert broker.names() == ["metadata", "list_offsets", "metadata", "list_offsets"]
+
+
+def test_what_cannot_pass_by_itself_is_raised_at_once_with_its_place(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["list_offsets"] = [ends(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED: t-0"):
+        client.call_leader("t", 0, ListOffsetsRequest())
+    assert broker.names().count("list_offsets") == 1
+
+
+@pytest.mark.parametrize("trouble", [CLOSE, SILENCE])
+def test_a_connection_that_fails_is_replaced(broker: ScriptedBroker, trouble: str) -> None:
+    broker.script["list_offsets"] = [trouble, ends()]
+    with Client(options(broker.port, request_timeout_ms=300)) as client:
+        assert client.call_leader("t", 0, ListOffsetsRequest()).topics[0].partitions[0].offset == 7
+
+
+def test_a_broker_that_stays_away_is_named_when_the_time_is_over() -> None:
+    first, second = free_port(), free_port()
+    with Client(options(first, second, api_timeout_ms=50)) as client, pytest.raises(BrokerAway) as away:
+        client.call_any(ListOffsetsRequest())
+    assert f"127.0.0.1:{first}: Connection refused" in str(away.value)
+    assert f"127.0.0.1:{second}: Connection refused" in str(away.value)
+
+
+def test_one_of_the_bootstrap_servers_is_enough(broker: ScriptedBroker) -> None:
+    with Client(options(free_port(), broker.port)) as client:
+        client.reach(5)
+        assert client.topic("t").partitions[0].leader_id == 1
+
+
+def test_something_that_is_no_broker_is_said_to_be_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                connection.recv(100)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with Client(options(port, api_timeout_ms=1)) as client, pytest.raises(BrokerAway, match="as a Kafka broker does"):
+            client.reach(0.001)
+        thread.join()
+
+
+def test_the_coordinator_is_found_kept_and_looked_up_again(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["find_coordinator"] = [found(broker.port, ErrorCode.COORDINATOR_NOT_AVAILABLE), found(broker.port)]
+    broker.script["end_txn"] = [EndTxnResponse(), EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR), EndTxnResponse()]
+    for _ in range(2):
+        client.call_coordinator("id", "transaction", EndTxnRequest(transactional_id="id"))
+    assert broker.names() == [
+        "find_coordinator",
+        "find_coordinator",
+        "end_txn",
+        "end_txn",
+        "find_coordinator",
+        "end_txn",
+    ]
+    assert {request.key_type for name, _, request in broker.asked if name == "find_coordinator"} == {1}
+
+
+def test_coordinators_in_lists(broker: ScriptedBroker, client: Client) -> None:
+    broker.highest[10] = 4
+    entry = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
+    broker.script["find_coordinator"] = [FindCoordinatorResponse(coordinators=[entry])]
+    broker.script["end_txn"] = [EndTxnResponse()]
+    client.call_coordinator("g", "group", EndTxnRequest())
+    assert broker.asked[1][2].coordinator_keys == ["g"]
+
+
+def test_concurrent_transactions_are_waited_out_without_a_new_look_up(broker: ScriptedBroker, client: Client) -> None:
+    busy = EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)
+    broker.script["find_coordinator"] = [found(broker.port)]
+    broker.script["end_txn"] = [busy, busy, EndTxnResponse()]
+    client.call_coordinator("id", "transaction", EndTxnRequest())
+    assert broker.names() == ["find_coordinator", "end_txn", "end_txn", "end_txn"]
+
+
+def test_offsets_of_partitions_whose_leader_is_missing_for_a_moment(broker: ScriptedBroker, client: Client) -> None:
+    nobody = broker.metadata(leader=-1)
+    broker.script["metadata"] = [nobody, broker.metadata()]
+    broker.script["list_offsets"] = [ends(offset=3)]
+    where = TopicPartition("t", 0)
+    assert list_offsets(client, {where: LATEST})[where].offset == 3
+
+
+def test_a_partition_that_is_not_there_is_said(broker: ScriptedBroker, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.client.blocking._UNKNOWN_TOPIC_PATIENCE_S", 0)
+    with pytest.raises(KafkaError, match="topic t has 1 partitions, there is no partition 4"):
+        client.call_leader("t", 4, ListOffsetsRequest())
+
+
+def test_describe_leaves_out_what_is_not_there(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["metadata"] = [broker.metadata(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), broker.metadata()]
+    assert client.describe(["t"]) == {}
+    assert client.describe(["t"])["t"].partitions.keys() == {0}
+
+
+def test_a_request_may_be_sent_ahead(broker: ScriptedBroker, client: Client) -> None:
+    broker.script["list_offsets"] = [ends(offset=1), ends(offset=2), CLOSE, ends(ErrorCode.OFFSET_NOT_AVAILABLE)]
+    wait = client.send_leader("t", 0, ListOffsetsRequest())
+    assert wait().topics[0].partitions[0].offset == 1
+    assert client.call_leader("t", 0, ListOffsetsRequest()).topics[0].partitions[0].offset == 2
+    wait = client.send_leader("t", 0, ListOffsetsRequest())
+    with pytest.raises(BrokerAway):
+        wait()
+    wait = client.send_leader("t", 0, ListOffsetsRequest())
+    with pytest.raises(KafkaError, match="OFFSET_NOT_AVAILABLE"):
+        wait()
+
+
+def test_a_login_with_a_password(broker: ScriptedBroker) -> None:
+    login = options(
+        broker.port, security_protocol="SASL_PLAINTEXT", sasl_username="alice", sasl_password="secret", api_timeout_ms=2000
+    )
+    broker.script["sasl_handshake"] = [SaslHandshakeResponse(mechanisms=["PLAIN"])]
+    broker.script["sasl_authenticate"] = [SaslAuthenticateResponse(auth_bytes=b"")]
+    with Client(login) as client:
+        client.reach()
+    assert bytes(broker.asked[-1][2].auth_bytes) == b"\0alice\0secret"
+    broker.script["sasl_authenticate"] = [
+        SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="no such user", auth_bytes=b"")
+    ]
+    with Client(login) as client, pytest.raises(KafkaError, match=r"SASL_AUTHENTICATION_FAILED.*no such user"):
+        client.reach()
+    broker.script["sasl_handshake"] = [
+        SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["SCRAM-SHA-512"])
+    ]
+    with Client(login) as client, pytest.raises(KafkaError, match="offers SCRAM-SHA-512, not PLAIN"):
+        client.reach()
+
+
+def test_errors_are_found_wherever_they_are() -> None:
+    assert list(errors_in(ends())) == []
+    assert list(errors_in(ends(ErrorCode.OFFSET_OUT_OF_RANGE))) == [(1, "t-0")]
+    assert list(errors_in(EndTxnResponse(error_code=47))) == [(47, "")]
+    refused = FindCoordinatorResponse(coordinators=[Coordinator(key="g", error_code=30, error_message="not yours")])
+    assert list(errors_in(refused)) == [(30, "not yours")]
