@@ -6,8 +6,8 @@ Never: has rules of its own about nodes (`cluster.node_tree`).
 
 1. A change becomes visible, and is kept, in one instant; a process that dies before hearing of it does not know the outcome.
 2. Requests of a session are performed in their order, and it hears answers and watches in the order of what happened.
-3. With a `session_timeout_s` a session is over when nothing was heard of it for so long: its process is dead or stopped, or out of
-   reach. Without one it is over when its process is dead, and the store refuses what it cannot answer now.
+3. With a `session_timeout_s` a session is over when nothing was heard of it for so long: its process is dead, stopped, or out
+   of reach. Without one it is over when its process is dead, and the store refuses what it cannot answer now.
 4. A process learns that its session is over when it is in touch again, not before. A call that began in a session that is over
    fails; one that was cut off in a session that lives is answered when it can be.
 """
@@ -35,6 +35,8 @@ class MetadataTree:
         self._sessions: list[MetadataSession] = []
         self.session_timeout_s = session_timeout_s
         self.reachable = True
+        self.closed = False
+        """The run is over: nobody is to hear of anything."""
         self.on_change: Callable[[list[str]], None] = lambda paths: None
         """Told of every committed change, for those who check."""
 
@@ -69,6 +71,10 @@ class MetadataTree:
     def heal(self, host: str) -> None:
         for session in self._of(host):
             session.find_touch()
+
+    def lose_sessions_of(self, host: str) -> None:
+        for session in self._of(host):
+            session.lose()
 
     def _of(self, host: str) -> list[MetadataSession]:
         return [session for session in self._sessions if session.host == host]
@@ -235,6 +241,8 @@ class MetadataSession:
 
     def process_died(self) -> None:
         """The store does not know it; it only hears nothing any more."""
+        if self._tree.closed:
+            return
         if self._tree.session_timeout_s is None:
             self.expire()
         else:

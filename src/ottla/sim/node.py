@@ -100,6 +100,7 @@ class Node:
         self.died: asyncio.Future[None] = loop.create_future()
         self.died.set_result(None)
         self.lives = 0
+        self.cut_from_store = False
 
     @property
     def alive(self) -> bool:
@@ -173,6 +174,29 @@ class Node:
         self._trace.add(f"{self.host} stopped")
         self.kill()
         return True
+
+    def pause(self) -> None:
+        """As SIGSTOP; the store hears nothing of it either."""
+        if self.process is not None and self.process.alive and not self.process.paused:
+            self._trace.add(f"{self.host} is paused")
+            self.process.pause()
+            self._tree.cut(self.host)
+
+    def resume(self) -> None:
+        if self.process is not None and self.process.paused:
+            self._trace.add(f"{self.host} is resumed")
+            if not self.cut_from_store:
+                self._tree.heal(self.host)
+            self.process.resume(self._loop)
+
+    def cut_store(self) -> None:
+        self.cut_from_store = True
+        self._tree.cut(self.host)
+
+    def heal_store(self) -> None:
+        self.cut_from_store = False
+        if self.process is not None and not self.process.paused:
+            self._tree.heal(self.host)
 
     def kill(self) -> None:
         """The process alone: what it wrote is there."""

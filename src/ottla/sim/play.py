@@ -130,6 +130,8 @@ class Play:
         self.made = 0
         self.offsets_may_shrink = False
         """An unclean election may take what was read."""
+        self.ends_are_told = True
+        """Who reads to the high watermark is at the end: so on one broker. A new leader learns it only after a while."""
         self.calm = False
         """Towards the end: nobody disturbs anybody."""
         self.given: dict[str, list[tuple[int, int, str]]] = {}

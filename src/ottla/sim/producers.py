@@ -443,7 +443,7 @@ class Copier(TransactionalProducer):
 
     async def _act(self) -> None:
         if not self._positions:
-            found = await fetch_committed_offsets(self, self._group, self._sources)
+            found = await fetch_committed_offsets(self, self._group, self._sources, barrier=(self._sink, 0))
             for place in self._sources:
                 offset = found.get(place)
                 self._positions[place] = Position(place, offset if offset is not None else 0, committed=True)

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, read_batch_header
 from ottla.records.record import read_records
@@ -69,7 +74,7 @@ async def poll(
     position.at_end = position.offset >= bound and not batches
     position.high_watermark = answer.high_watermark
     if note:
-        at_end = position.at_end and asked >= answer.high_watermark
+        at_end = position.at_end and asked >= answer.high_watermark and play.ends_are_told
         play.events.append(Poll(reader.name, place, tuple(records), start, play.now(), position.committed, at_end))
     if records:
         reader.note(f"read {name} {records[0][0]}..{records[-1][0]}: {len(records)}")
@@ -129,8 +134,14 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
     return answer
 
 
-async def fetch_committed_offsets(reader: Actor, group: str, places: Sequence[Place]) -> dict[Place, int | None]:
-    """The stable positions of a group, noted."""
+async def fetch_committed_offsets(
+    reader: Actor, group: str, places: Sequence[Place], *, barrier: Place | None = None
+) -> dict[Place, int | None]:
+    """The stable positions of a group, noted.
+
+    `barrier`: commit something for this partition first, with the same coordinator. One that was replaced and does not know it
+    would answer with what it knows; it cannot commit.
+    """
     play = reader.play
     topics: dict[str, list[int]] = {}
     for topic, index in places:
@@ -146,6 +157,9 @@ async def fetch_committed_offsets(reader: Actor, group: str, places: Sequence[Pl
     )
     while True:
         start = play.now()
+        if barrier is not None and not await _commit_something(reader, group, barrier):
+            await reader.backoff()
+            continue
         try:
             response = await reader.ask_coordinator(GROUP_KEY, group, "offset_fetch", reader.rng.choice((8, 9)), request)
         except NoAnswer:
@@ -167,6 +181,24 @@ async def fetch_committed_offsets(reader: Actor, group: str, places: Sequence[Pl
             play.events.append(Committed(group, place, committed, start, play.now()))
         reader.note(f"{group} is at {sorted(found.items())}")
         return found
+
+
+async def _commit_something(reader: Actor, group: str, place: Place) -> bool:
+    name, index = place
+    partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=reader.play.now(), committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=name, partitions=[partition])],
+    )
+    try:
+        response = await reader.ask_coordinator(GROUP_KEY, group, "offset_commit", 8, request)
+    except NoAnswer:
+        return False
+    code = reader.expect(response.topics[0].partitions[0].error_code, f"commit for {group}")
+    reader.look_again(GROUP_KEY, group, code)
+    return code == 0
 
 
 class Watcher(Actor):
@@ -205,7 +237,7 @@ class Reader(Actor):
             await poll(self, self.position(place), max_bytes=rng.choice((1, 300, 2000, 100_000)))
             await asyncio.sleep(rng.random() * 0.4)
 
-    async def read_all(self, places: Sequence[Place], ends: dict[Place, int], *, note: bool = True) -> None:
+    async def read_all(self, places: Sequence[Place], ends: Mapping[Place, int], *, note: bool = True) -> None:
         """Each partition to its end."""
         for place in places:
             position = self.position(place) if note else Position(place, 0, self.committed)

@@ -22,6 +22,7 @@ import ottla.sim.group_bugs
 import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, planted
 from ottla.sim.checkers import Violation
+from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.log_world import LogWorld
 from ottla.sim.trace import Trace
 from ottla.sim.txn_world import TransactionWorld
@@ -40,7 +41,12 @@ class _World(Protocol):
     def run(self) -> None: ...
 
 
-WORLDS: Final[dict[str, type[_World]]] = {"log": LogWorld, "broker": BrokerWorld, "transactions": TransactionWorld}
+WORLDS: Final[dict[str, type[_World]]] = {
+    "log": LogWorld,
+    "broker": BrokerWorld,
+    "transactions": TransactionWorld,
+    "cluster": ClusterWorld,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Idempotence and transactions: one broker through its lives, and producers, copiers and readers that outlive it.
 
-Owns: the topics, who plays, when the broker dies, and the judgement at the end: the history (`checkers.check_history`), what came
-out of the copies, the state of producers after each start against the log itself, and that nothing stays open.
+Owns: when the broker dies, the state of producers after each start against the log itself, and that nothing stays open. Who
+plays, and the judgement at the end, is the scene's.
 Either every record is flushed before it is answered, and the machine crashes; or nothing is, and only the process dies. So what
 was acknowledged is there in both.
 """
@@ -12,23 +12,20 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from ottla.broker.partition import Partition
 from ottla.coordinator.txn.state import IDLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.sim.cast import Cast
-from ottla.sim.checkers import Violation, check_history, check_producers, check_table, require
-from ottla.sim.history import Exhausted, Place
+from ottla.sim.checkers import Violation, check_producers, require
 from ottla.sim.loop import new_loop
 from ottla.sim.metadata import MetadataTree
-from ottla.sim.network import NetworkSettings, NetworkView, SimNetwork
+from ottla.sim.network import NetworkSettings, SimNetwork
 from ottla.sim.node import Complaints, Node
 from ottla.sim.play import Actor, Habits, NoAnswer, Play
-from ottla.sim.process import Process
-from ottla.sim.producers import Copier, IdempotentProducer, TransactionalProducer, check_copies
-from ottla.sim.readers import Reader, Watcher
+from ottla.sim.scene import Scene
 from ottla.sim.trace import Trace
 from ottla.storage.producer_state import Producer
 from ottla.types import TopicPartition
@@ -36,9 +33,7 @@ from ottla.types import TopicPartition
 PORT: Final = 9092
 CLOCK_STEP_MS: Final = 1_800_000
 SETTLE_S_MAX: Final = 60.0
-SOURCE, SINK, TABLE, OTHER = "source", "sink", "table", "other"
-GROUP: Final = "copiers"
-TXN_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
+TXN_TOPIC: Final = "__transaction_state"
 
 
 class TransactionWorld:
@@ -77,6 +72,7 @@ class TransactionWorld:
         )
         self.play = Play(random.Random(f"play {seed}"), self.trace, self.loop.time, [("127.0.0.1", PORT)], habits)
         self.cast = Cast(random.Random(f"cast {seed}"), self.loop, self.network, self.play)
+        self.scene = Scene(rng, self.play, self.cast, has_table=self.has_table)
         self._complaints = Complaints()
 
     def _properties(self) -> dict[str, str]:
@@ -118,8 +114,8 @@ class TransactionWorld:
     async def _main(self) -> None:
         node, rng = self.node, self.rng
         await node.start()
-        await self._alone("admin", Actor, self._create_topics)
-        self._enter()
+        await self._alone("admin", lambda admin: self.scene.create_topics(admin, {}))
+        self.scene.enter()
         for _ in range(rng.randint(2, 4)):
             await self._life()
             await asyncio.sleep(rng.choice((0.0, 0.5, 3.0)))
@@ -127,91 +123,18 @@ class TransactionWorld:
         await self._wait(rng.choice((2.0, 5.0)))
         self.cast.dismiss()
         await self._settle()
-        self._judge(*await self._read_everything())
+        ends = {
+            (each.topic, each.partition): partition.log.high_watermark
+            for partition in self._partitions()
+            for each in (partition.topic_partition,)
+        }
+        self.scene.judge(await self.scene.read_everything(ends))
+        self._complaints.check()
+        self._check_producers()
 
-    # --- who is there
-
-    async def _create_topics(self, admin: Actor) -> None:
-        rng = self.rng
-        config = {"segment.bytes": rng.choice(("600", "2000", "100000")), "retention.ms": "-1"}
-        partitions = rng.randint(1, 2)
-        await admin.create_topic(SOURCE, partitions, config)
-        await admin.create_topic(SINK, partitions, config)
-        await admin.create_topic(OTHER, rng.randint(1, 2), config)
-        if self.has_table:
-            compacted = {
-                "cleanup.policy": "compact",
-                "segment.bytes": rng.choice(("400", "1000")),
-                "min.cleanable.dirty.ratio": "0.01",
-                "delete.retention.ms": rng.choice(("0", "86400000")),
-            }
-            await admin.create_topic(TABLE, 1, compacted, keyed=True)
-
-    def _enter(self) -> None:
-        rng, play, network = self.rng, self.play, self.network
-
-        def view(process: Process) -> NetworkView:
-            return network.view(process, process.name)
-
-        def feeder(number: int, process: Process) -> Actor:
-            actor = IdempotentProducer(f"feeder.{number}", play, view(process), process)
-            actor.topics = (SOURCE, OTHER)
-            return actor
-
-        def anybody(number: int, process: Process) -> Actor:
-            actor = IdempotentProducer(f"idempotent.{number}", play, view(process), process)
-            actor.topics = (OTHER, TABLE) if self.has_table else (OTHER,)
-            return actor
-
-        self.cast.keep("feeder", feeder)
-        if rng.random() < 0.5:
-            self.cast.keep("idempotent", anybody)
-        for writer in range(rng.randint(1, 3)):
-            generation = rng.choice((1, 2))
-
-            def transactional(number: int, process: Process, writer: int = writer, generation: int = generation) -> Actor:
-                found = TransactionalProducer(f"txn-{writer}", number, generation, play, view(process), process)
-                found.topics = (SOURCE, OTHER)
-                if self.has_table and number % 2 == 0:
-                    found.topics = (TABLE,)
-                return found
-
-            self.cast.keep(f"txn-{writer}", transactional, overlaps=True)
-        for copier, place in enumerate(self._sources()):
-            self.cast.keep(f"copier-{copier}", self._copier(copier, [place], rng.choice((1, 2))), overlaps=True)
-
-        def watcher(number: int, process: Process) -> Actor:
-            actor = Watcher(f"watcher.{number}", play, view(process), process)
-            actor.groups = {f"{GROUP}-{slot}": [place] for slot, place in enumerate(self._sources())}
-            return actor
-
-        self.cast.keep("watcher", watcher)
-        for isolation in ("committed", "uncommitted"):
-
-            def reader(number: int, process: Process, isolation: str = isolation) -> Actor:
-                return Reader(f"{isolation}.{number}", play, view(process), process, committed=isolation == "committed")
-
-            self.cast.keep(isolation, reader)
-
-    def _sources(self) -> list[Place]:
-        return [(SOURCE, index) for index in range(self.play.topics[SOURCE].partitions)]
-
-    def _copier(self, slot: int, sources: list[Place], generation: int) -> Callable[[int, Process], Copier]:
-        def make(number: int, process: Process) -> Copier:
-            network = self.network.view(process, process.name)
-            name = f"copier-{slot}"
-            return Copier(
-                name, number, generation, self.play, network, process, group=f"{GROUP}-{slot}", sources=sources, sink=SINK
-            )
-
-        return make
-
-    async def _alone(self, name: str, make: type[Actor], act: Callable[[Actor], object], limit_s: float = 120.0) -> object:
-        def made(process: Process) -> Actor:
-            return make(name, self.play, self.network.view(process, name), process)
-
+    async def _alone(self, name: str, act: Callable[[Actor], Any]) -> None:
         try:
-            return await self.cast.play_alone(name, made, act, limit_s)
+            await self.scene.alone(name, act)
         finally:
             self._complaints.check()
 
@@ -292,7 +215,7 @@ class TransactionWorld:
                 ):
                     continue
                 late = partial(self._end_late, topic_partition=partition.topic_partition, producer=producer)
-                await self._alone("former", Actor, late)
+                await self._alone("former", late)
                 return
 
     async def _end_late(self, actor: Actor, topic_partition: TopicPartition, producer: Producer) -> None:
@@ -325,8 +248,7 @@ class TransactionWorld:
             require(self.loop.time() < end_s, "settles", f"after {SETTLE_S_MAX} s there is still open: {open_ones[0]}")
             await asyncio.sleep(0.5)
             self._complaints.check()
-        for slot, place in enumerate(self._sources()):
-            await self._copy_the_rest(slot, place)
+        await self.scene.copy_the_rest()
 
     def _open_ones(self) -> list[str]:
         assert self.node.broker is not None
@@ -344,56 +266,3 @@ class TransactionWorld:
                 if each.state not in IDLE
             ]
         return found
-
-    async def _copy_the_rest(self, slot: int, place: Place) -> None:
-        async def act(copier: Copier) -> bool:
-            await copier.run_until(idle=3)
-            return copier.idle >= 3
-
-        # What was sent before the calm may still arrive, and fence the first who comes.
-        for attempt in range(3):
-
-            def made(process: Process, attempt: int = attempt) -> Actor:
-                return self._copier(slot, [place], self.rng.choice((1, 2)))(1000 + attempt, process)
-
-            try:
-                if await self.cast.play_alone(f"copier-{slot}.last", made, act, 300.0):
-                    return
-            except TimeoutError as error:
-                raise Violation("settles", str(error)) from error
-        raise Violation("settles", f"copier-{slot} is fenced again and again, and nobody else is there")
-
-    async def _read_everything(self) -> tuple[Reader, Reader]:
-        places = [*self.play.places(), *self.play.places(keyed=True)]
-        ends = {
-            (partition.topic_partition.topic, partition.topic_partition.partition): partition.log.high_watermark
-            for partition in self._partitions()
-        }
-        found = []
-        for name, committed in (("last", True), ("all", False)):
-
-            def made(process: Process, name: str = name, committed: bool = committed) -> Reader:
-                return Reader(name, self.play, self.network.view(process, name), process, committed=committed)
-
-            async def act(reader: Reader) -> Reader:
-                await reader.read_all(self.play.places(), ends)
-                await reader.read_all(self.play.places(keyed=True), ends, note=False)
-                return reader
-
-            reader: Reader = await self.cast.play_alone(name, made, act, 600.0)
-            if committed:
-                self.play.events += [Exhausted(name, place) for place in self.play.places()]
-            found.append(reader)
-        require(set(found[0].read) == set(places), "read", "not all was read")
-        self._complaints.check()
-        return found[0], found[1]
-
-    def _judge(self, committed: Reader, everything: Reader) -> None:
-        play = self.play
-        check_history(play.history())
-        check_copies(play, self._sources(), SINK, committed.read)
-        for place in play.places(keyed=True):
-            outcomes = {end.transaction: end.outcome for end in play.ends}
-            check_table(place, play.sends, outcomes, committed.read[place])
-        self._check_producers()
-        self.trace.add(f"{len(play.sends)} sends, {sorted(play.ended.items())}")

@@ -1,0 +1,401 @@
+"""A cluster of three to five brokers under one metadata tree, with clients that play through whatever happens to it.
+
+Owns: the topology and settings a seed gives, the misfortunes (kills, crashes, pauses, cut networks, a store out of reach, clean
+stops), the pace of the checks, and the calm at the end in which everything must come to rest.
+
+What was acknowledged by all in-sync replicas is never lost as long as one of them lives. So a machine crashes, with what it had
+not flushed, only where that holds: every record is flushed, or another replica in sync is alive and the one that crashed stays
+away until the cluster has noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinator.txn.state import IDLE
+from ottla.sim.cast import Cast
+from ottla.sim.checkers import Violation, check_producers, require
+from ottla.sim.cluster_rules import ClusterRules
+from ottla.sim.loop import new_loop
+from ottla.sim.metadata import MetadataTree
+from ottla.sim.network import NetworkSettings, SimNetwork
+from ottla.sim.node import Complaints, Node
+from ottla.sim.play import Actor, Habits, Play
+from ottla.sim.scene import Scene
+from ottla.sim.trace import Trace
+
+FIRST_PORT: Final = 9090
+CHECK_S: Final = 0.2
+CHECK_LOGS_EVERY: Final = 25
+SETTLE_S_MAX: Final = 120.0
+CLOCK_STEP_MS: Final = 1_800_000
+
+
+class ClusterWorld:
+    """A run of one seed."""
+
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
+        rng = self.rng = random.Random(f"cluster {seed}")
+        self.loop = new_loop()
+        self.trace = Trace(self.loop.time, echo=echo)
+        network = NetworkSettings(
+            latency_s_max=rng.choice((0.001, 0.01, 0.05)),
+            spike_chance=rng.choice((0.0, 0.01)),
+            spike_s_max=rng.choice((0.5, 4.0)),
+            crumbs_chance=0.0,
+        )
+        self.network = SimNetwork(random.Random(f"network {seed}"), network)
+        self.session_timeout_s = rng.choice((3.0, 6.0))
+        self.tree = MetadataTree(self.session_timeout_s)
+        self.count = rng.choice((3, 3, 3, 4, 5))
+        self.replicas = rng.choice((2, 3, 3, 3))
+        self.min_isr = rng.choice((1, 2, 2)) if self.replicas > 2 else 1
+        self.flushes = rng.random() < 0.3
+        self.lossy = rng.random() < 0.05
+        self.has_table = rng.random() < 0.2
+        self.common = self._properties()
+        self.nodes = [self._node(number, seed) for number in range(1, self.count + 1)]
+        habits = Habits(
+            patience_s=rng.choice(((1.0, 2.0), (3.0, 6.0))),
+            double_chance=rng.choice((0.0, 0.05)),
+            die_chance=rng.choice((0.0, 0.01)),
+            pause_chance=rng.choice((0.0, 0.02)),
+        )
+        brokers = [("127.0.0.1", node.port) for node in self.nodes]
+        self.play = Play(random.Random(f"play {seed}"), self.trace, self.loop.time, brokers, habits)
+        self.play.ends_are_told = False
+        self.play.offsets_may_shrink = self.lossy
+        self.cast = Cast(random.Random(f"cast {seed}"), self.loop, self.network, self.play)
+        self.scene = Scene(rng, self.play, self.cast, has_table=self.has_table)
+        self.rules = ClusterRules(self.nodes, self.tree, self.play)
+        self.rules.lossy = self.lossy
+        self._complaints = Complaints()
+        self._nemesis: list[asyncio.Task[None]] = []
+        self._checked = 0
+        self._recovering: set[int] = set()
+        """Brokers that lost what they had not flushed, and are not yet back."""
+
+    def _properties(self) -> dict[str, str]:
+        rng = self.rng
+        found = {
+            "zookeeper.connect": "sim:2181",
+            "zookeeper.session.timeout.ms": str(int(self.session_timeout_s * 1000)),
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": str(self.replicas),
+            "min.insync.replicas": str(self.min_isr),
+            "replica.lag.time.max.ms": rng.choice(("1500", "4000")),
+            "replica.fetch.wait.max.ms": rng.choice(("200", "500")),
+            "replica.fetch.backoff.ms": "200",
+            "replica.socket.timeout.ms": "3000",
+            "replica.fetch.max.bytes": rng.choice(("300", "1048576")),
+            "controller.socket.timeout.ms": "3000",
+            "request.timeout.ms": "5000",
+            "num.replica.fetchers": rng.choice(("1", "2")),
+            "controlled.shutdown.retry.backoff.ms": "500",
+            "unclean.leader.election.enable": "true" if self.lossy else "false",
+            "auto.leader.rebalance.enable": rng.choice(("true", "false")),
+            "leader.imbalance.check.interval.seconds": "10",
+            "log.retention.check.interval.ms": "20000",
+            "log.initial.task.delay.ms": "500",
+            "log.flush.offset.checkpoint.interval.ms": rng.choice(("1000", "60000")),
+            "log.flush.start.offset.checkpoint.interval.ms": "60000",
+            "log.flush.scheduler.interval.ms": "3000",
+            "replica.high.watermark.checkpoint.interval.ms": rng.choice(("500", "5000")),
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": str(self.replicas),
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.replication.factor": str(self.replicas),
+            "transaction.state.log.min.isr": str(self.min_isr),
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+            "log.cleaner.backoff.ms": "3000",
+        }
+        if self.flushes:
+            found["log.flush.interval.messages"] = "1"
+        return found
+
+    def _node(self, number: int, seed: int) -> Node:
+        rng = self.rng
+        properties = {
+            **self.common,
+            "broker.id": str(number),
+            "log.dirs": "/d",
+            "listeners": f"PLAINTEXT://127.0.0.1:{FIRST_PORT + number}",
+        }
+        return Node(
+            number,
+            f"cluster {seed}",
+            self.loop,
+            self.network,
+            self.tree,
+            properties,
+            self.trace,
+            page_bytes=rng.choice((64, 512, 4096)),
+            worker_delay_s_max=rng.choice((0.0, 0.02)),
+        )
+
+    def run(self) -> None:
+        with self._complaints:
+            try:
+                self.loop.run_until_complete(self._main())
+                if self.loop.unhandled:
+                    raise Violation("unhandled", f"{self.loop.unhandled[0]}")
+            finally:
+                self.tree.closed = True
+                self.cast.bury()
+                for node in self.nodes:
+                    node.bury()
+                self.loop.close()
+
+    async def _main(self) -> None:
+        rng = self.rng
+        await asyncio.gather(*(node.start() for node in self.nodes))
+        await self._alone("admin", lambda admin: self.scene.create_topics(admin, {}, replicas=self.replicas))
+        self.scene.enter(watched=False)
+        self._nemesis = [self.loop.create_task(self._misfortune()) for _ in range(rng.choice((1, 1, 2)))]
+        await self._watch(rng.choice((15.0, 30.0, 50.0)))
+        for task in self._nemesis:
+            task.cancel()
+        await self._calm()
+        ends = await self._settle()
+        self.scene.judge(await self.scene.read_everything(ends)) if not self.lossy else None
+        self.rules.check()
+        self.rules.check_logs(whole=True)
+        for node in self.nodes:
+            assert node.broker is not None
+            for partition in sorted(node.broker.partitions, key=lambda each: each.topic_partition):
+                if "compact" not in partition.log.config.cleanup_policy:
+                    check_producers(node.disk, partition.log)
+        self._complaints.check()
+
+    async def _alone(self, name: str, act: Callable[[Actor], Any]) -> None:
+        try:
+            await self.scene.alone(name, act)
+        finally:
+            self._complaints.check()
+
+    # --- watching
+
+    async def _watch(self, seconds: float) -> None:
+        end_s = self.loop.time() + seconds
+        while self.loop.time() < end_s:
+            await self._step()
+
+    async def _step(self) -> None:
+        await asyncio.wait([self.cast.failed], timeout=CHECK_S)
+        if self.cast.failed.done():
+            self.cast.failed.result()
+        for task in self._nemesis:
+            if task.done() and not task.cancelled():
+                task.result()
+        self._complaints.check()
+        self.rules.check()
+        self._checked += 1
+        if self._checked % CHECK_LOGS_EVERY == 0:
+            self.rules.check_logs()
+
+    # --- misfortune
+
+    async def _misfortune(self) -> None:
+        rng = self.rng
+        acts = (
+            self._kill,
+            self._kill,
+            self._crash,
+            self._crash,
+            self._pause,
+            self._cut_network,
+            self._cut_network,
+            self._cut_store,
+            self._lose_session,
+            self._stop,
+            self._store_down,
+        )
+        while True:
+            await asyncio.sleep(rng.choice((0.5, 2.0, 5.0)) * (0.5 + rng.random()))
+            await rng.choice(acts)()
+
+    def _pick(self, *, serving: bool = True) -> Node | None:
+        found = [node for node in self.nodes if node.serves or not serving]
+        return self.rng.choice(found) if found else None
+
+    def _others_alive(self, node: Node) -> int:
+        return sum(other.serves for other in self.nodes if other is not node)
+
+    async def _kill(self) -> None:
+        node = self._pick()
+        if node is None:
+            return
+        if self.rng.random() < 0.5:
+            assert node.process is not None
+            process = node.process
+            node.disk.crash_after(self.rng.randint(1, 50), process.die)
+            await asyncio.wait([node.died], timeout=5.0)
+            if node.process is not process:
+                return
+        self.trace.add(f"kill {node.host}")
+        node.kill()
+        await asyncio.sleep(self.rng.choice((0.0, 1.0, self.session_timeout_s + 2)))
+        await self._start(node)
+
+    async def _crash(self) -> None:
+        """With its unflushed bytes, where the cluster can bear it."""
+        node = self._pick()
+        if node is None or self._recovering:
+            return
+        if not self.flushes and not self.lossy:
+            if any(not other.serves for other in self.nodes):
+                return
+            if not self._is_covered(node):
+                return
+            self._recovering.add(node.number)
+        node.crash()
+        await asyncio.sleep(self.rng.choice((0.0, 2.0)) + (0.0 if self.flushes else self.session_timeout_s + 3.0))
+        # Not before the cluster has noticed: with an unflushed tail gone and a place among those in sync it might be elected.
+        while not self.flushes and not self.lossy and self._is_in_sync(node):
+            await asyncio.sleep(0.5)
+        await self._start(node)
+        self._recovering.discard(node.number)
+
+    def _is_covered(self, node: Node) -> bool:
+        """Somebody else in sync is alive and reached by all, for every partition."""
+        if self.network.blocked or any(other.cut_from_store or (other.process and other.process.paused) for other in self.nodes):
+            return False
+        for key in self.rules.partitions():
+            state = self.rules.state(key)
+            if state is None or (node.number in state.isr and len(state.isr) < 2):
+                return False
+        return True
+
+    def _is_in_sync(self, node: Node) -> bool:
+        states = [self.rules.state(key) for key in self.rules.partitions()]
+        return any(state is not None and (node.number in state.isr and len(state.isr) > 1) for state in states)
+
+    async def _start(self, node: Node) -> None:
+        while not node.alive:
+            if await node.start():
+                return
+            node.kill()
+            await asyncio.sleep(0.5)
+
+    async def _pause(self) -> None:
+        node = self._pick()
+        if node is None or node.number in self._recovering:
+            return
+        node.pause()
+        await asyncio.sleep(self.rng.choice((1.0, self.session_timeout_s * 0.8, self.session_timeout_s * 2)))
+        node.resume()
+
+    async def _cut_network(self) -> None:
+        """One way or both, one from all or some from others."""
+        rng = self.rng
+        hosts = [node.host for node in self.nodes]
+        lonely = rng.sample(hosts, rng.choice((1, 1, len(hosts) // 2)))
+        rest = [host for host in hosts if host not in lonely]
+        if rng.random() < 0.3:
+            rest = rest[:1]
+        ways = rng.choice(("both", "both", "out", "in"))
+        cuts = []
+        for one in lonely:
+            for other in rest:
+                cuts += [(one, other)] * (ways != "in") + [(other, one)] * (ways != "out")
+        self.trace.add(f"cut {ways} {lonely} from {rest}")
+        for cut in cuts:
+            self.network.block(*cut)
+        await asyncio.sleep(rng.choice((1.0, 4.0, self.session_timeout_s + 3)))
+        for cut in cuts:
+            self.network.unblock(*cut)
+        self.trace.add(f"healed {lonely} and {rest}")
+
+    async def _cut_store(self) -> None:
+        node = self._pick()
+        if node is None or node.cut_from_store:
+            return
+        self.trace.add(f"{node.host} does not reach the store")
+        node.cut_store()
+        await asyncio.sleep(self.rng.choice((1.0, self.session_timeout_s * 0.8, self.session_timeout_s * 2)))
+        self.trace.add(f"{node.host} reaches the store again")
+        node.heal_store()
+
+    async def _store_down(self) -> None:
+        """For nobody (C10)."""
+        self.trace.add("nobody reaches the store")
+        nodes = [node for node in self.nodes if not node.cut_from_store]
+        for node in nodes:
+            node.cut_store()
+        await asyncio.sleep(self.rng.choice((1.0, self.session_timeout_s * 0.8, self.session_timeout_s * 2)))
+        self.trace.add("the store is back")
+        for node in nodes:
+            node.heal_store()
+
+    async def _lose_session(self) -> None:
+        """It expires, although the broker is well (C04)."""
+        node = self._pick()
+        if node is not None and not node.cut_from_store:
+            self.trace.add(f"{node.host} loses its session")
+            self.tree.lose_sessions_of(node.host)
+
+    async def _stop(self) -> None:
+        """Cleanly, with what it leads handed over first (C07)."""
+        node = self._pick()
+        if node is None or node.cut_from_store or self._recovering:
+            return
+        self.trace.add(f"{node.host} is asked to stop")
+        if await node.stop():
+            await asyncio.sleep(self.rng.choice((0.0, 2.0)))
+            await self._start(node)
+
+    # --- the end
+
+    async def _calm(self) -> None:
+        self.trace.add("calm")
+        self.play.calm = True
+        self.cast.dismiss()
+        self.network.heal()
+        for node in self.nodes:
+            node.disk.forget_crash_point()
+            node.heal_store()
+            node.resume()
+        for node in self.nodes:
+            if node.alive and node.broker is None:
+                node.kill()  # a start that was cut off with its nemesis
+            if not node.alive:
+                node.kill()
+                await self._start(node)
+
+    async def _settle(self) -> dict[tuple[str, int], int]:
+        """All are well: leaders everywhere, everybody in sync, nothing open, everything the same (liveness)."""
+        end_s = self.loop.time() + SETTLE_S_MAX
+        for node in self.nodes:
+            node.set_clock(CLOCK_STEP_MS)
+        while why := self.rules.unsettled() or self._open_transactions():
+            require(self.loop.time() < end_s, "settles", f"after {SETTLE_S_MAX} s of calm: {why}")
+            await self._step()
+        self.trace.add("settled")
+        await self.scene.copy_the_rest()
+        while why := self.rules.unsettled() or self._open_transactions():
+            require(self.loop.time() < end_s + SETTLE_S_MAX, "settles", f"after the last copies: {why}")
+            await self._step()
+        ends = {}
+        for node in self.nodes:
+            assert node.broker is not None
+            for partition in node.broker.partitions:
+                if partition.is_leader:
+                    ends[partition.topic_partition.topic, partition.topic_partition.partition] = partition.log.high_watermark
+        return ends
+
+    def _open_transactions(self) -> str:
+        for node in self.nodes:
+            assert node.broker is not None
+            for number, hosted in sorted(node.broker.transactions._hosted.items()):
+                if hosted.shard is None:
+                    return f"__transaction_state-{number} is not loaded"
+                for each in hosted.shard.transactions.values():
+                    if each.state not in IDLE:
+                        return f"{each.transactional_id} is {each.state.name}"
+            for partition in node.broker.partitions:
+                if partition.is_leader and partition.log.last_stable_offset < partition.log.high_watermark:
+                    return f"{partition.topic_partition} is stable below {partition.log.last_stable_offset}"
+        return ""
