@@ -26,6 +26,7 @@ from kazoo.client import KazooClient
 
 from ottla.client.pipeline import Pipeline
 from ottla.ports import FileRange
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.registry import API_BY_NAME
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -52,11 +53,11 @@ def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_
 
 
 class BrokerProcess:
-    def __init__(self, cluster: Cluster, number: int) -> None:
+    def __init__(self, cluster: Cluster, number: int, name: str) -> None:
         self.cluster = cluster
         self.number = number
         self.port = free_port()
-        self.directory = cluster.directory / f"broker-{number}"
+        self.directory = cluster.directory / name
         self.data = self.directory / "data"
         self.log_path = self.directory / "output.log"
         self.directory.mkdir()
@@ -97,7 +98,12 @@ class BrokerProcess:
             assert self.process is not None
             if self.process.poll() is not None:
                 raise RuntimeError(f"broker {self.number} ended:\n{self.output()[-3000:]}")
-            return self.number in self.cluster.live_brokers()
+            if self.number not in self.cluster.live_brokers():
+                return False
+            with contextlib.suppress(OSError):
+                told = self.ask("metadata", 9, MetadataRequest(topics=[]))
+                return told.controller_id >= 0 and self.number in {broker.node_id for broker in told.brokers}
+            return False
 
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
@@ -154,6 +160,7 @@ class Cluster:
         self.chroot = f"/{uuid.uuid4().hex[:12]}"
         self.connect = f"{zookeeper.address}{self.chroot}"
         self.brokers: dict[int, BrokerProcess] = {}
+        self._rivals: list[BrokerProcess] = []
         self._kazoo: KazooClient | None = None
 
     @property
@@ -169,8 +176,16 @@ class Cluster:
         return json.loads(data)
 
     def add(self, number: int, *, wait: bool = True, **properties: str) -> BrokerProcess:
-        broker = self.brokers[number] = BrokerProcess(self, number)
+        broker = BrokerProcess(self, number, f"broker-{number}")
+        self.brokers[number] = broker
         broker.start(wait=wait, **properties)
+        return broker
+
+    def rival(self, number: int) -> BrokerProcess:
+        """Another broker that says it is this one."""
+        broker = BrokerProcess(self, number, f"rival-{number}")
+        self._rivals.append(broker)
+        broker.start(wait=False)
         return broker
 
     def live_brokers(self) -> set[int]:
@@ -234,7 +249,7 @@ class Cluster:
         return found
 
     def close(self) -> None:
-        for broker in self.brokers.values():
+        for broker in [*self.brokers.values(), *self._rivals]:
             with contextlib.suppress(ProcessLookupError):
                 broker.kill()
         if self._kazoo is not None:

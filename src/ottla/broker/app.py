@@ -36,7 +36,7 @@ from ottla.broker.replication import ALONE
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
-from ottla.broker.tree import stored_configs
+from ottla.broker.tree import load_brokers, stored_configs
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
@@ -420,6 +420,7 @@ class Broker:
         self._undo.append(host.stop)
         try:
             await host.start()
+            member.metadata_cache.begin(await load_brokers(self.store), host.controller_id)
         except StoreError as error:
             raise StartupError(str(error)) from error
 

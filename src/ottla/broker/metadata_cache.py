@@ -93,6 +93,12 @@ class MetadataCache:
         """Dynamic settings of one broker, or of all ("")."""
         self._become(self.image.with_broker_config(name, dict(config)))
 
+    def begin(self, brokers: Mapping[int, BrokerImage], controller_id: int) -> None:
+        """What the metadata store says, for the moment before the controller says more: clients that come at once must not be
+        told that there is nobody."""
+        if not self.image.brokers:
+            self._become(replace(self.image, brokers=dict(brokers), controller_id=controller_id))
+
     def configure_brokers(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Dynamic settings of all brokers; "" holds those of every one."""
         if configs != self.image.broker_configs:

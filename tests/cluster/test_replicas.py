@@ -1,0 +1,269 @@
+"""Replicas of three real brokers: what was acknowledged stays, whoever is killed, paused or restarted, and the logs are equal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from conftest import Cluster, until
+
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.record import build_batch
+
+
+def log_bytes(cluster: Cluster, number: int, topic: str, partition: int = 0) -> bytes:
+    directory = cluster.brokers[number].data / f"{topic}-{partition}"
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def until_equal(cluster: Cluster, topic: str, partitions: int = 1) -> None:
+    """All replicas have the same bytes."""
+
+    def equal() -> bool:
+        for partition in range(partitions):
+            found = {log_bytes(cluster, number, topic, partition) for number in cluster.state(topic, partition)["isr"]}
+            if len(found) != 1 or len(cluster.isr(topic, partition)) != len(cluster.brokers):
+                return False
+        return True
+
+    until(equal, f"equal replicas of {topic}")
+
+
+def read(cluster: Cluster, topic: str, partitions: int, **settings: Any) -> list[bytes]:
+    """Every record from the first to the end, without a group."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "enable.partition.eof": True, **settings})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+    values: list[bytes] = []
+    ended: set[int] = set()
+
+    def done() -> bool:
+        message = consumer.poll(0.5)
+        if message is None:
+            return False
+        error = message.error()
+        if error is None:
+            values.append(message.value() or b"")
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+        return len(ended) == partitions
+
+    try:
+        until(done, f"the end of {topic}")
+    finally:
+        consumer.close()
+    return values
+
+
+class Load:
+    """Numbers, one after the other, with acks=all; remembers which were acknowledged and what errors were not retried."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = cluster.producer(**{"enable.idempotence": True, "linger.ms": 2})
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _heard(self, error: object, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(message.value())
+        else:
+            self.failed.append(str(error))
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            self._producer.produce(self._topic, b"%d" % number, on_delivery=self._heard)
+            self._producer.poll(0.002)
+            number += 1
+        self._producer.flush(60)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def more(self, count: int = 100) -> None:
+        before = len(self.acknowledged)
+        until(lambda: len(self.acknowledged) >= before + count, "acknowledged records")
+
+
+def test_r20_the_whole_cluster_is_killed_and_nothing_acknowledged_is_lost(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3, min_insync_replicas="2", log_segment_bytes="20000")
+    three.create_topic("t", partitions=3)
+    with Load(three, "t") as load:
+        load.more(500)
+        for broker in three.brokers.values():
+            broker.kill()
+        acknowledged = list(load.acknowledged)
+        for broker in three.brokers.values():
+            broker.start(wait=False)
+        for broker in three.brokers.values():
+            broker.wait_ready()
+        load.more(200)
+    assert not load.failed
+    values = read(three, "t", 3)
+    assert set(acknowledged) <= set(values)
+    assert sorted(load.acknowledged, key=int) == sorted(values, key=int), "nothing lost, nothing twice"
+    until_equal(three, "t", 3)
+
+
+def test_f58_a_rolling_restart_under_load_shows_nothing(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3, min_insync_replicas="2")
+    three.create_topic("t", partitions=3)
+    with Load(three, "t") as load:
+        load.more()
+        for number, broker in three.brokers.items():
+            assert broker.stop() == 0
+            load.more()
+            broker.start()
+            until(lambda number=number: all(number in three.isr("t", p) for p in range(3)), "back in sync")  # type: ignore[misc]
+    assert not load.failed
+    assert sorted(read(three, "t", 3), key=int) == sorted(load.acknowledged, key=int)
+    until_equal(three, "t", 3)
+
+
+def test_r15_a_paused_leader_acknowledges_nothing_any_more(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3, min_insync_replicas="2")
+    three.create_topic("t")
+    three.produce("t", [b"before"])
+    former = three.leader("t")
+    three.brokers[former].pause()
+    try:
+        until(lambda: three.leader("t") not in (-1, former), "another leader")
+        three.produce("t", [b"after"])
+    finally:
+        three.brokers[former].resume()
+    # Whatever it still believed of itself: a write to it alone is not acknowledged, and leaves no trace.
+    batch = build_batch([(None, b"zombie", (), 0)])
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+    answer = three.brokers[former].ask("produce", 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[data]))
+    code = answer.responses[0].partition_responses[0].error_code
+    assert code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    until(lambda: three.isr("t") == {1, 2, 3}, "the former leader back in sync")
+    until_equal(three, "t")
+    assert read(three, "t", 1) == [b"before", b"after"]
+
+
+def test_r11_with_two_of_three_away_acks_all_is_refused_and_acks_1_is_not(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3, min_insync_replicas="2")
+    three.create_topic("t")
+    three.produce("t", [b"all"])
+    leader = three.leader("t")
+    for number, broker in three.brokers.items():
+        if number != leader:
+            broker.kill()
+    until(lambda: three.isr("t") == {leader}, "alone in sync")
+
+    def produce(acks: int) -> int:
+        data = TopicProduceData(
+            name="t", partition_data=[PartitionProduceData(index=0, records=build_batch([(None, b"x", (), 0)]))]
+        )
+        answer = three.brokers[leader].ask("produce", 9, ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[data]))
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    assert produce(-1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produce(1) == 0
+    for number, broker in three.brokers.items():
+        if number != leader:
+            broker.start()
+    until(lambda: three.isr("t") == {1, 2, 3}, "all in sync")
+    assert produce(-1) == 0
+    until_equal(three, "t")
+    assert read(three, "t", 1) == [b"all", b"x", b"x"]
+
+
+@contextmanager
+def transactional(cluster: Cluster, name: str) -> Iterator[Producer]:
+    producer = cluster.producer(**{"transactional.id": name, "transaction.timeout.ms": 20_000})
+    producer.init_transactions(60)
+    yield producer
+
+
+def commit(producer: Producer) -> None:
+    while True:
+        try:
+            producer.commit_transaction(30)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+
+
+def test_t06_transactions_over_brokers_go_on_when_their_coordinator_is_killed(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3, min_insync_replicas="2")
+    three.create_topic("t", partitions=3)
+    committed: list[bytes] = []
+    with transactional(three, "copier") as producer:
+        for round_number in range(12):
+            producer.begin_transaction()
+            values = [b"%d.%d" % (round_number, number) for number in range(9)]
+            for index, value in enumerate(values):
+                producer.produce("t", value, partition=index % 3)
+            if round_number % 3 == 2:
+                producer.flush(30)
+                producer.abort_transaction(30)
+                continue
+            commit(producer)
+            committed += values
+            if round_number == 4:
+                # Where copier is coordinated: the hash of its name says which partition.
+                partition = next(p for p in range(5) if three.state("__transaction_state", p)["leader"] > 0)
+                three.brokers[three.leader("__transaction_state", partition)].kill()
+    found = read(three, "t", 3, **{"isolation.level": "read_committed"})
+    assert sorted(found) == sorted(committed)
+
+
+def test_g07_a_group_goes_on_when_its_coordinator_is_killed(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3)
+    three.create_topic("t")
+    three.produce("t", [b"%d" % number for number in range(50)])
+    settings = {
+        "bootstrap.servers": three.bootstrap,
+        "group.id": "g",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 45_000,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe(["t"])
+    seen: list[bytes] = []
+
+    def take(count: int) -> Callable[[], bool]:
+        def taken() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                seen.append(message.value() or b"")
+            return len(seen) >= count
+
+        return taken
+
+    try:
+        until(take(50), "fifty records")
+        consumer.commit(asynchronous=False)
+        partition = abs(_java_hash("g")) % 5
+        coordinator = three.leader("__consumer_offsets", partition)
+        three.brokers[coordinator].kill()
+        until(lambda: three.leader("__consumer_offsets", partition) not in (-1, coordinator), "another coordinator")
+        three.produce("t", [b"%d" % number for number in range(50, 60)])
+        until(take(60), "ten more")
+        until(lambda: consumer.commit(asynchronous=False) is not None, "a commit at the new coordinator")
+        assert [partition.offset for partition in consumer.committed([TopicPartition("t", 0)], 30)] == [60]
+    finally:
+        consumer.close()
+    assert seen == [b"%d" % number for number in range(60)]
+
+
+def _java_hash(text: str) -> int:
+    code = 0
+    for letter in text:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    return code - (1 << 32) if code & 0x80000000 else code
