@@ -109,6 +109,36 @@ def streams_jars() -> list[Path]:
     return sorted(_maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
 
 
+# The newest set that can be had whole is mixed, and works with pyspark 4.3. Spark's parent pom names a repository that cannot
+# always be reached, so each jar is taken by itself.
+SPARK_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+
+
+def spark_connector_jars() -> list[Path]:
+    """The jars of Spark's own Kafka connector (`format("kafka")`), for `spark.jars`; fetched once."""
+    names = ["{1}-{2}.jar".format(*artifact.split(":")) for artifact in SPARK_CONNECTOR]
+    with fetching("spark-kafka") as jars:
+        for name, artifact in zip(names, SPARK_CONNECTOR, strict=True):
+            if (jars / name).exists():
+                continue
+            maven = program("mvn", "install Maven (Debian: `apt-get install maven`), or copy the jars to " + str(jars))
+            with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="spark-kafka.") as scratch:
+                command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}"]
+                done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
+                if done.returncode or not Path(scratch, name).exists():
+                    raise MissingCounterpart(
+                        f"{artifact} could not be fetched with Maven:\n" + (done.stdout + done.stderr)[-2000:]
+                    )
+                jars.mkdir(exist_ok=True)
+                Path(scratch, name).rename(jars / name)
+        return [jars / name for name in names]
+
+
 def _maven_jars(name: str, pom: str, complete: Callable[[Path], bool], *options: str) -> Path:
     jars = cache_dir() / name
     if complete(jars):
