@@ -512,7 +512,9 @@ class Classic:
             if version >= _NOT_FOUND_FROM:
                 described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
                 described.error_message = (
-                    f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+                    f"there is no group {group_id}"
+                    if group is None
+                    else f"{group_id} is a group of another protocol than the classic one"
                 )
             return described
         protocol = group.protocol_name if group.state is State.STABLE else None

@@ -189,7 +189,7 @@ class Consumer:
         if len(group.members) >= size_max and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {size_max} members.",
+                f"{group.group_id} has {size_max} members, and group.consumer.max.size allows no more",
             )
 
     def _member_for(
@@ -211,8 +211,7 @@ class Consumer:
             if existing.classic is None and existing.epoch != LEAVING_STATIC_EPOCH:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
-                    f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
-                    f"is owned by {existing.member_id} member.",
+                    f"{existing.member_id} has the instance id {instance_id} and has not left: {member_id} cannot take its place",
                 )
             return replace(existing, member_id=member_id, epoch=0, previous_epoch=0), existing
         existing = check_instance(existing, instance_id, member_id)
@@ -417,7 +416,7 @@ class Consumer:
 
 
 def _not_found(group_id: str, found: Group | None) -> KafkaError:
-    detail = f"Group {group_id} not found." if found is None else f"Group {group_id} is not a consumer group."
+    detail = f"there is no group {group_id}" if found is None else f"{group_id} is a group of another protocol than `consumer`"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, detail)
 
 

@@ -197,7 +197,9 @@ def _subscription(group: ConsumerGroup, member_id: str, protocol_type: str, prot
         except MalformedInput:
             # Classic groups pass such bytes on; here somebody has to understand them.
             pass
-    raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported.")
+    raise KafkaError(
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member_id} offers no protocol that the other classic members of the group know"
+    )
 
 
 def _classic_member(
@@ -208,7 +210,7 @@ def _classic_member(
     else:
         member = check_instance(group.static_member(instance_id), instance_id, member_id)
     if member.classic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} speaks the new protocol")
     if generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic

@@ -129,22 +129,21 @@ class ConsumerGroup:
         if not transactional and member.classic is None and version < _COMMIT_WITH_EPOCH_FROM:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Members using the consumer group protocol must use OffsetCommit version {_COMMIT_WITH_EPOCH_FROM} or above.",
+                f"a member of the new protocol commits with OffsetCommit version {_COMMIT_WITH_EPOCH_FROM} or later",
             )
         if generation == member.epoch:
             return None
         if generation > member.epoch:
-            raise _stale(member, f"Received epoch {generation} is newer than current member epoch {member.epoch}.")
+            raise _stale(member, f"epoch {generation} is still to come: the member is in {member.epoch}")
 
         def check(topic_id: bytes, topic: str, partition: int) -> None:
             assigned_epoch = member.epoch_of(topic_id, partition)
             if assigned_epoch is None:
-                raise _stale(member, f"Partition {topic}-{partition} is not assigned or pending revocation for member.")
+                raise _stale(member, f"{topic}-{partition} is not the member's")
             if generation < assigned_epoch:
                 raise _stale(
                     member,
-                    f"Received epoch {generation} is older than assignment epoch {assigned_epoch} for partition "
-                    f"{topic}-{partition}.",
+                    f"epoch {generation} is from before {topic}-{partition} was given to the member, in {assigned_epoch}",
                 )
 
         return check
@@ -154,7 +153,7 @@ class ConsumerGroup:
             return
         member = self.member(member_id or "")
         if member_epoch != member.epoch:
-            raise _stale(member, f"Received epoch {member_epoch} does not match the expected member epoch {member.epoch}.")
+            raise _stale(member, f"the member is in epoch {member.epoch}, not in {member_epoch}")
 
     def check_offset_delete(self) -> None:
         """Topics that are not subscribed to may lose their offsets at any time."""
@@ -183,7 +182,7 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         found = self.members.get(member_id)
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} has no member {member_id}")
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:

@@ -147,7 +147,7 @@ class Reconciliation:
                 if self.owned is None or self.owned:
                     raise KafkaError(
                         ErrorCode.FENCED_MEMBER_EPOCH,
-                        "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
+                        "nothing is known of what the member owns: it has to give up all of it and join again",
                     )
                 reached = self._towards_target(replace(member, epoch=self.target_epoch))
         assert reached.state in TRANSITIONS[member.state] or reached is member
@@ -232,10 +232,10 @@ def partitions_of(owned: Owned) -> dict[bytes, frozenset[int]]:
 def check_instance(existing: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
     """That the member is the one with the instance id. KafkaError if not."""
     if existing is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
     if existing.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}.",
+            f"the instance id {instance_id} belongs to {existing.member_id} now, not to {member_id}",
         )
     return existing

@@ -25,30 +25,32 @@ _MEMBER_ID_FROM: Final = 1
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> None:
     """That it says what it must, whatever the group is. KafkaError if not."""
     if "consumer" not in config.rebalance_protocols:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not have the protocol `consumer`"
+        )
     epoch = request.member_epoch
     if version >= _MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
-        _not_blank(request.member_id, "MemberId")
-    _not_blank(request.group_id, "GroupId")
-    _not_blank(request.instance_id, "InstanceId")
-    _not_blank(request.rack_id, "RackId")
+        _not_blank(request.member_id, "member id")
+    _not_blank(request.group_id, "group id")
+    _not_blank(request.instance_id, "instance id")
+    _not_blank(request.rack_id, "rack id")
     if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == UNCHANGED:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            raise _invalid("who joins has to say a rebalance timeout")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            raise _invalid("who joins owns nothing: the list of partitions has to be there, and empty")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+            raise _invalid("who joins has to subscribe, to names or to a pattern")
     elif epoch == LEAVING_STATIC_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise _invalid(f"only a member with an instance id leaves with epoch {epoch}")
     elif epoch < LEAVING_STATIC_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise _invalid(f"there is no member epoch {epoch}")
     assignors = enabled(config.consumer_assignors)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+            f"there is no assignor {request.server_assignor} here; there: {', '.join(assignors)}",
         )
 
 
@@ -57,9 +59,9 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) ->
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     if epoch > member.epoch:
-        raise _fenced("greater", epoch, member)
+        raise _fenced("after", epoch, member)
     if epoch != member.previous_epoch or not _is_part_of(owned, member.assigned):
-        raise _fenced("smaller", epoch, member)
+        raise _fenced("before", epoch, member)
 
 
 def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
@@ -71,8 +73,8 @@ def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
 def _fenced(how: str, epoch: int, member: ConsumerMember) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+        f"the member says epoch {epoch}, which is {how} {member.epoch}, where it is known to be: it has to give up all it owns "
+        f"and join again",
     )
 
 
@@ -82,4 +84,4 @@ def _invalid(detail: str) -> KafkaError:
 
 def _not_blank(text: str | None, name: str) -> None:
     if text is not None and not text.strip():
-        raise _invalid(f"{name} can't be empty.")
+        raise _invalid(f"the {name} is blank")

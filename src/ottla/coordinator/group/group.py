@@ -171,7 +171,7 @@ class Groups:
     def get(self, group_id: str) -> Group:
         found = self.by_id.get(group_id)
         if found is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return found
 
 

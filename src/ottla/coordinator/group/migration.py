@@ -46,16 +46,16 @@ def _allows(config: GroupConfig, direction: str) -> bool:
 def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config: GroupConfig) -> list[CoordinatorRecord]:
     """What makes a classic group one of the new protocol. KafkaError if it cannot be."""
     if not _allows(config, "upgrade"):
-        raise _cannot_upgrade(group, "online upgrade is disabled")
+        raise _cannot_upgrade(group, "group.consumer.migration.policy does not allow it")
     if group.protocol_type != CONSUMER_PROTOCOL:
-        raise _cannot_upgrade(group, "the group does not use the consumer embedded protocol")
+        raise _cannot_upgrade(group, "its members are no consumers")
     if len(group.members) > config.consumer_size_max:
-        raise _cannot_upgrade(group, "the group size exceeds the consumer group maximum size")
+        raise _cannot_upgrade(group, "it has more members than group.consumer.max.size allows")
     try:
         had = _partitions_of(group, topics)
         members = [_as_consumer_member(group, member, had[member.member_id]) for member in group.members.values()]
     except MalformedInput:
-        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
+        raise _cannot_upgrade(group, "what a member subscribes to or was assigned cannot be understood") from None
     group_id, epoch = group.group_id, _epoch_of(group)
     names = frozenset[str]().union(*(member.topic_names for member in members))
     written = group.tombstones()
@@ -131,7 +131,7 @@ def _as_consumer_member(group: ClassicGroup, member: ClassicMember, had: dict[by
 
 def _cannot_upgrade(group: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+        ErrorCode.GROUP_ID_NOT_FOUND, f"the classic group {group.group_id} cannot become one of the new protocol: {reason}"
     )
 
 
@@ -204,7 +204,7 @@ def downgrade(
     except MalformedInput:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"Cannot downgrade the consumer group {group.group_id}: the embedded consumer protocol is malformed.",
+            f"{group.group_id} cannot become a classic group again: what a classic member subscribes to cannot be understood",
         ) from None
     classic.previous_state, classic.state = State.EMPTY, State.STABLE
     classic.current_state_timestamp_ms = wall_ms

@@ -51,5 +51,5 @@ def _compiled(pattern: str) -> Any:
 def _invalid(pattern: str, reason: str) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {reason}.",
+        f"{pattern!r} is no regular expression of RE2: {reason}",
     )

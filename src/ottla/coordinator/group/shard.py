@@ -170,7 +170,7 @@ class GroupShard:
             group.touch(request.member_id, now.ms)
         elif generation >= 0:
             if version >= _GROUP_NOT_FOUND_FROM:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
         records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms)

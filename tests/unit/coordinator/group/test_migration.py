@@ -218,11 +218,11 @@ def test_what_classic_members_are_refused_for(host: Any, options: dict[str, Any]
 @pytest.mark.parametrize(
     ("config", "options", "user_data", "reason"),
     [
-        ({"consumer_migration_policy": "disabled"}, {}, None, "online upgrade is disabled"),
-        ({"consumer_migration_policy": "DOWNGRADE"}, {}, None, "online upgrade is disabled"),
-        ({"consumer_size_max": 1}, {}, None, "exceeds the consumer group maximum size"),
-        ({}, {"protocol_type": "connect"}, None, "does not use the consumer embedded protocol"),
-        ({}, {"protocols": {"range": b"?"}}, None, "embedded consumer protocol is malformed"),
+        ({"consumer_migration_policy": "disabled"}, {}, None, "migration.policy does not allow it"),
+        ({"consumer_migration_policy": "DOWNGRADE"}, {}, None, "migration.policy does not allow it"),
+        ({"consumer_size_max": 1}, {}, None, "more members than group.consumer.max.size"),
+        ({}, {"protocol_type": "connect"}, None, "its members are no consumers"),
+        ({}, {"protocols": {"range": b"?"}}, None, "cannot be understood"),
         ({}, {}, b"own", "data of its own"),
     ],
 )
