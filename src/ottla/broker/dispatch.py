@@ -145,7 +145,7 @@ class Dispatcher:
             raise MalformedInput(str(error)) from error
         if not isinstance(error, KafkaError):
             self._log_bug(route, error)
-            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The broker failed to handle the request; its log says why.")
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug of the broker: its log says more")
         response = None
         if route.refuse is not None:
             response = route.refuse(request, error)
