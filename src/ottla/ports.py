@@ -41,6 +41,10 @@ class Workers(Protocol):
 
     async def run(self, work: Callable[[], T]) -> T: ...
 
+    def let_others_run(self) -> None:
+        """Inside of work that computes: the loop has its turn, if it wants one."""
+        ...
+
 
 class File(Protocol):
     """An open file. Reads and writes name their position; there is no cursor."""

@@ -4,6 +4,7 @@ Owns: the passes that run, their share of the machine, and the list of partition
 `storage.compaction`'s; this room gives it slices of a worker, swaps its results in on the loop, and writes the checkpoint.
 
 1. A worker holds the interpreter for a slice of about a millisecond, then the loop has its turn: requests wait for no more.
+   It is the loop's to say after some slices whether the pass goes on.
 2. At most `log.cleaner.threads` passes run at once; together they hold no more than `log.cleaner.dedupe.buffer.size` of keys and
    keep to `log.cleaner.io.max.bytes.per.second`.
 3. A log that cannot be cleaned is set aside and said once; it serves on, and grows. An OSError takes its directory offline; a log
@@ -36,7 +37,7 @@ SLICE_S: Final = 0.001
 STEP_BYTES: Final = 32 << 10
 """The smallest piece of a slice; some hundred microseconds of compiled code."""
 STEPS_MAX: Final = 64
-"""Of a slice: where the clock stands still (the simulator), a slice has an end too."""
+"""Of a stretch, all slices together; some ten milliseconds. To ask the loop costs two threads that wake up."""
 IO_BYTES_MIN: Final = 16 << 10
 TURN_PARTITIONS: Final = 100
 """Partitions looked at before requests get their turn."""
@@ -149,7 +150,7 @@ class Cleaner:
     async def _work(self, partition: Partition, compaction: Compaction) -> None:
         world = self._broker.world
         while True:
-            progress = await world.workers.run(lambda: self._slice(compaction))
+            progress = await world.workers.run(lambda: self._stretch(compaction))
             if self._stopping or partition.is_offline:
                 raise Abandoned("the broker stops or the directory is lost")
             compaction.check()
@@ -160,9 +161,9 @@ class Cleaner:
                 return
             await self._throttle(progress.io_bytes)
 
-    def _slice(self, compaction: Compaction) -> Progress:
-        """In a worker: about a millisecond of work. Compiled code does not let go of the interpreter by itself."""
-        clock = self._broker.world.clock
+    def _stretch(self, compaction: Compaction) -> Progress:
+        """In a worker: some slices of work. Compiled code does not let go of the interpreter by itself."""
+        clock, workers = self._broker.world.clock, self._broker.world.workers
         end_s = clock.monotonic() + SLICE_S
         io_bytes = 0
         for _ in range(STEPS_MAX):
@@ -170,8 +171,11 @@ class Cleaner:
             io_bytes += progress.io_bytes
             if progress.replacement is not None or progress.done:
                 return Progress(io_bytes, progress.replacement, progress.done)
-            if clock.monotonic() >= end_s:
+            if self._stopping:
                 break
+            if clock.monotonic() >= end_s:
+                workers.let_others_run()
+                end_s = clock.monotonic() + SLICE_S
         return Progress(io_bytes)
 
     async def _throttle(self, io_bytes: int) -> None:

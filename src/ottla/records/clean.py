@@ -15,16 +15,16 @@ Five million keys share a slot by mistake once in ten trillion tables; Kafka's M
 
 from __future__ import annotations
 
-from array import array
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from zlib import crc32
+
+from librt.strings import read_i32_le
+from librt.vecs import vec
+from mypy_extensions import i64
 
 from ottla.errors import MalformedInput
 from ottla.records.walk import varint_at, varlong_at, varlong_end
 from ottla.wire.varint import write_unsigned_varint, write_unsigned_varlong
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
 
 SLOT_BYTES: Final = 16
 SLOTS_MIN: Final = 1024
@@ -39,7 +39,9 @@ _OFFSET_MASK: Final = (1 << _TAG_SHIFT) - 1
 OFFSET_RANGE: Final = _OFFSET_MASK - 1
 """How many offsets one table can tell apart."""
 
-_FNV_BYTES_MAX: Final = 48
+_MIX_BYTES_MAX: Final = 256
+_MIX: Final = 0x2C1B3C6D
+"""Odd, and below 2^31: the product with 32 bits is an int64."""
 
 DELTA_MAX: Final = 1 << 61
 """Timestamp deltas beyond are nobody's, and are not rebased."""
@@ -47,17 +49,27 @@ NO_DELTA: Final = -(2**63)
 
 
 def _check_of(key: bytes) -> i64:
-    """32 bits of a key that its hash does not know of: FNV-1a where that is quicker than a call, a CRC for long keys."""
+    """32 bits of a key that its hash does not know of: four bytes at a time where that is quicker than a call, else a CRC."""
     size: i64 = len(key)
-    if size > _FNV_BYTES_MAX:
+    if size > _MIX_BYTES_MAX:
         crc: i64 = crc32(key)
         return crc
-    check: i64 = 0x811C9DC5
+    check: i64 = 0x811C9DC5 ^ size
+    word: i64 = 0
     at: i64 = 0
+    while at + 4 <= size:
+        word = i64(read_i32_le(key, at))
+        check = ((check ^ (word & 0xFFFFFFFF)) * _MIX) & 0xFFFFFFFF
+        check = check ^ (check >> 15)
+        at += 4
     while at < size:
-        check = ((check ^ key[at]) * 0x01000193) & 0xFFFFFFFF
+        check = ((check ^ key[at]) * _MIX) & 0xFFFFFFFF
+        check = check ^ (check >> 15)
         at += 1
     return check
+
+
+_NO_PAGE: Final = vec[i64]()
 
 
 class KeyMap:
@@ -71,7 +83,7 @@ class KeyMap:
         assert slots & (slots - 1) == 0
         assert entries_max < slots
         page_count = (slots + _PAGE_SLOTS - 1) >> _PAGE_BITS
-        self._pages: list[array[int] | None] = [None] * page_count
+        self._pages = vec[vec[i64]]([_NO_PAGE] * page_count)
         self._mask: i64 = slots - 1
         self._base_offset: i64 = base_offset
         self.slots = slots
@@ -94,8 +106,8 @@ class KeyMap:
         other: i64 = 0
         while True:
             page = pages[slot >> _PAGE_BITS]
-            if page is None:
-                page = array("q", bytes(_PAGE_SLOTS * SLOT_BYTES))
+            if len(page) == 0:
+                page = vec[i64]([0] * (_PAGE_SLOTS * 2))
                 pages[slot >> _PAGE_BITS] = page
             at = (slot & _PAGE_MASK) * 2
             word = page[at + 1]
@@ -130,7 +142,7 @@ class KeyMap:
         other: i64 = 0
         while True:
             page = pages[slot >> _PAGE_BITS]
-            if page is None:
+            if len(page) == 0:
                 return -1
             at = (slot & _PAGE_MASK) * 2
             word = page[at + 1]

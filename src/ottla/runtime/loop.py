@@ -6,6 +6,7 @@ uvloop where it exists, asyncio's own loop elsewhere: nothing above may depend o
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ottla.cluster.settings import BrokerSettings
 
 T = TypeVar("T")
+
+TURN_S = 0.00005
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -47,6 +50,10 @@ class ThreadWorkers:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads_max, thread_name_prefix="ottla-worker")
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def let_others_run(self) -> None:
+        # Letting go of the interpreter for no time at all would mean having it again before anyone woke up.
+        time.sleep(TURN_S)
 
     def close(self) -> None:
         if self._pool is not None:

@@ -58,6 +58,9 @@ class SimWorkers:
         finally:
             await asyncio.sleep(self._rng.random() * self._delay_s_max)
 
+    def let_others_run(self) -> None:
+        """There is one thread."""
+
 
 class Machine:
     """What stays when processes come and go."""

@@ -59,6 +59,9 @@ class Outcome(Enum):
     """Another coordinator has taken over, and pays."""
 
 
+RETRY_MS: Final = 50
+RETRY_MS_MAX: Final = 2_000
+
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
 """With those, that cannot take a marker, Kafka counts as done what will never be."""
 _GIVEN_UP: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
@@ -72,10 +75,12 @@ def outcome_of(code: int) -> Outcome:
 
 
 class MarkersOwed:
-    __slots__ = ("_by_id",)
+    __slots__ = ("_by_id", "_retries")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Marker] = {}
+        self._retries: dict[str, int] = {}
+        """How often the markers of an id were tried in vain. Soft: a shard that was reloaded begins anew."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -99,8 +104,17 @@ class MarkersOwed:
             owed = self._by_id[marker.transactional_id] = replace(owed, partitions=owed.partitions.difference(partitions))
         return not owed.partitions
 
+    def pause_ms(self, transactional_id: str) -> int:
+        """How long to wait before what is owed is tried again: a leader that is just being elected is soon there, and of one that
+        is not nobody is to ask all the time."""
+        retries = self._retries.get(transactional_id, 0)
+        if transactional_id in self._by_id:
+            self._retries[transactional_id] = retries + 1
+        return min(RETRY_MS << min(retries, 16), RETRY_MS_MAX)
+
     def settle(self, transactional_id: str) -> None:
-        self._by_id.pop(transactional_id, None)
+        if self._by_id.pop(transactional_id, None) is not None:
+            self._retries.pop(transactional_id, None)
 
 
 def by_leader(

@@ -29,7 +29,6 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 _MARKERS: Final = "markers"
-_MARKERS_RETRY_MS: Final = 100
 
 ProducerIds = Callable[[], int]
 """Gives a producer id that nobody had. Asked only by a request that needs one; what it raises passes through, with nothing
@@ -260,9 +259,9 @@ class TransactionShard:
         return self._write(self.transactions[marker.transactional_id].completed(wall_ms))
 
     def markers_missing(self, marker: Marker, now: Now) -> Decision:
-        """Not all could be written, or the end could not be. Try again soon."""
+        """Not all could be written, or the end could not be. Try again, each time a little later."""
         decision = Decision()
-        decision.set_timer((_MARKERS, marker.transactional_id), now.ms + _MARKERS_RETRY_MS)
+        decision.set_timer((_MARKERS, marker.transactional_id), now.ms + self.owed.pause_ms(marker.transactional_id))
         return decision
 
     # Time

@@ -420,6 +420,29 @@ def test_a_marker_that_could_not_be_written_is_tried_again(host: Any) -> None:
     assert not host.to_write
 
 
+def test_a_partition_that_takes_no_marker_for_long_is_asked_more_and_more_rarely(host: Any) -> None:
+    def pauses(times: int) -> list[int]:
+        found = []
+        for _ in range(times):
+            host.write_markers(failing={P0})
+            (due_ms,) = host.timers.values()
+            found.append(due_ms - host.ms)
+            host.advance(found[-1])
+            assert len(host.to_write) == 1
+        return found
+
+    producer = host.init()
+    host.auto_markers = False
+    host.add(producer, 0)
+    host.end(producer)
+    assert pauses(8) == [50, 100, 200, 400, 800, 1600, 2000, 2000]
+    host.write_markers()
+    assert host.state == State.COMPLETE_COMMIT
+    host.add(producer, 0)
+    host.end(producer)
+    assert pauses(2) == [50, 100], "the next transaction has its own count"
+
+
 def test_a_late_word_of_an_earlier_transactions_markers_settles_nothing(host: Any) -> None:
     producer = host.init()
     host.add(producer, 0, version=2)
