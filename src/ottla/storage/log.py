@@ -149,7 +149,7 @@ class Log:
         self._truncations = 0
         self._replacements = 0
         self._places: dict[int, tuple[Segment, int]] = {}
-        """Where some offsets stand: ends of the last appends and reads, which is where the next readers begin."""
+        """Where some offsets stand: the ends of the last reads, which is where the next ones begin."""
         self._with_aborted: list[Segment] = []
         self._find_aborted()
 
@@ -363,7 +363,6 @@ class Log:
             segment.added(batch.base_offset + batch.last_offset_delta, batch.max_timestamp, batch.size)
         self.size_bytes += size
         self.log_end_offset = last_offset + 1
-        self._remember(last_offset + 1, segment, segment.size)
         return rolled
 
     def _note_epochs(self, batches: list[BatchInfo], leader_epoch: int | None) -> list[tuple[int, int]] | None:
