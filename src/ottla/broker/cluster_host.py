@@ -154,9 +154,12 @@ class ClusterHost(ControllerHost):
     # A term of office
 
     async def _begin_term(self, controller: Controller) -> None:
+        # Before anything is waited for: a session that ends meanwhile ends this term too.
+        self._controller = controller
         async with self._lock:
             loaded = await load_image(self._store, self._cluster_id, self._broker_id, controller.epoch, self._random)
-            self._controller = controller
+            if self._controller is not controller:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the term ended before it began")
             doomed = await self._doomed_topics(loaded)
             image = settled(loaded.image, self.unclean_allowed)
             fence = Check(znodes.CONTROLLER_EPOCH, controller.epoch_version)

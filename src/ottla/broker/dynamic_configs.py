@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ottla.broker.tree import broker_configs, each, group_configs, stored_configs, topic_config
 from ottla.cluster import znodes
-from ottla.cluster.config_changes import config_change, plan_config
+from ottla.cluster.config_changes import plan_config
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ResourceType
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Change, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
+from ottla.ports import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -164,9 +165,7 @@ class DynamicConfigs:
                 if key in seen:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource may stand in the request only once")
                 seen.add(key)
-                config = plan_config(image, settings, alteration)
-                if not validate_only:
-                    await self._write(image, alteration, config)
+                await self._alter(image, settings, alteration, validate_only=validate_only)
             except KafkaError as error:
                 outcomes.append(error)
             except StoreError as error:
@@ -176,26 +175,37 @@ class DynamicConfigs:
                 outcomes.append(None)
         return outcomes
 
-    async def _write(self, image: ClusterImage, alteration: ConfigAlteration, config: dict[str, str]) -> None:
-        change = config_change(image, alteration, config)
-        if change is None:
-            return
-        name = alteration.resource_name or znodes.DEFAULT_ENTITY
-        if alteration.resource_type == ResourceType.GROUP:
-            entity = f"groups/{znodes.node_name(name)}"
-        else:
-            entity = f"topics/{name}" if alteration.resource_type == ResourceType.TOPIC else f"brokers/{name}"
+    async def _alter(
+        self, image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration, *, validate_only: bool
+    ) -> None:
+        """From the settings as they are in the tree: another broker may have changed them a moment ago."""
+        is_topic = asked.resource_type == ResourceType.TOPIC
+        name = asked.resource_name or znodes.DEFAULT_ENTITY
+        entity = f"topics/{name}" if is_topic else f"brokers/{name}"
+        path = znodes.topic_config_path(name) if is_topic else znodes.broker_config_path(asked.resource_name)
         notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
-        try:
-            await self._store.multi([change, notice])
-        except (NoNode, NodeExists):
-            if isinstance(change, Delete):
+        while True:
+            node = await self._store.get(path)
+            present = znodes.decode_config(path, node.data) if node is not None else {}
+            config = plan_config(_with_config(image, asked, present), settings, asked)
+            if validate_only:
                 return
-            assert isinstance(change, (Create, SetData))
-            other: Change = Create(change.path, change.data) if isinstance(change, SetData) else SetData(change.path, change.data)
-            await self._store.multi([other, notice])
-        # Here the settings hold when the reply goes out, whenever the notice comes.
-        await self._read_entities([entity])
+            data = znodes.encode_config(config)
+            change = SetData(path, data, node.version) if node is not None else Create(path, data)
+            try:
+                await self._store.multi([change, notice])
+            except (BadVersion, NodeExists, NoNode):
+                continue
+            # Here the settings hold when the reply goes out, whenever the notice comes.
+            await self._read_entities([entity])
+            return
+
+
+def _with_config(image: ClusterImage, asked: ConfigAlteration, config: dict[str, str]) -> ClusterImage:
+    if asked.resource_type != ResourceType.TOPIC:
+        return image.with_broker_config(asked.resource_name, config)
+    topic = image.topics.get(asked.resource_name)
+    return image if topic is None else image.with_topics([replace(topic, config=config)])
 
 
 def _number(name: str) -> int:

@@ -18,6 +18,7 @@ from typing import Final
 
 from ottla.cluster import znodes
 from ottla.cluster.controller import Controller
+from ottla.errors import KafkaError
 from ottla.ports import BadVersion, Clock, Create, Delete, MetadataStore, NodeExists, SessionEvent, SetData, StoreError
 
 logger = logging.getLogger(__name__)
@@ -96,9 +97,11 @@ class Election:
                 logger.warning("the cluster's state could not be looked up: %s", error)
                 await asyncio.sleep(_AGAIN_S)
                 self._look.set()
+            except KafkaError as error:
+                logger.warning("the office could not be taken: %s", error.detail)
+                await asyncio.sleep(_AGAIN_S)
             except Exception:
                 logger.exception("the office could not be taken")
-                await self.give_up_office()
                 await asyncio.sleep(_AGAIN_S)
 
     def _session_changed(self, event: SessionEvent) -> None:
@@ -150,7 +153,11 @@ class Election:
                 self.controller_id = self._broker_id
                 self._in_office = True
                 logger.info("broker %d is the controller, epoch %d", self._broker_id, term.epoch)
-                await self._take_office(term)
+                try:
+                    await self._take_office(term)
+                except BaseException:
+                    await self.give_up_office()
+                    raise
                 return
             self.controller_id = znodes.decode_controller(node.data)
             if not node.mine:

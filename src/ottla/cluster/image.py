@@ -77,6 +77,13 @@ class ClusterImage:
     shutting_down: frozenset[int] = frozenset()
     """Brokers that asked the controller to let them go, and are still here."""
 
+    @property
+    def staying(self) -> Mapping[int, BrokerImage]:
+        """The brokers that may be given new replicas."""
+        if not self.shutting_down:
+            return self.brokers
+        return {number: broker for number, broker in self.brokers.items() if number not in self.shutting_down}
+
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]

@@ -44,7 +44,7 @@ def check_target(image: ClusterImage, partition: PartitionImage, wanted: Sequenc
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the partition has {len(target(partition))} replicas, not {len(wanted)}, and their number was not to change",
         )
-    gone = [broker for broker in wanted if broker not in origin(partition) and broker not in image.brokers]
+    gone = [broker for broker in wanted if broker not in origin(partition) and broker not in image.staying]
     if gone:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"brokers that do not run cannot get replicas: {gone}")
 
