@@ -43,7 +43,6 @@ from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
 from ottla.cluster.settings.broker import connection_overrides
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
-from ottla.records import compiled
 from ottla.replication.closest import RACK_AWARE
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
@@ -204,13 +203,6 @@ class Broker:
             self._undo.append(self.cluster.stop)
         self.server.open()
         self._serving = True
-        logger.info(
-            "broker %d of cluster %s serves %s; record checks are %s",
-            self.broker_id,
-            self.cluster_id,
-            ", ".join(str(endpoint) for endpoint in self.endpoints),
-            "compiled" if compiled() else "interpreted, which is slower",
-        )
 
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:
         """Open the logs of all directories. Returns copies that a finished move left behind."""

@@ -167,11 +167,13 @@ def _run(settings: BrokerSettings, options: Options) -> int:
 
     def on_ready(broker: Broker) -> None:
         logging.getLogger("ottla").info(
-            "ready in %d ms at %s, data in %s, %s",
+            "ready in %d ms: broker %d of cluster %s at %s, data in %s, %s",
             since_process_start_ms(),
-            broker.bootstrap_servers,
+            broker.broker_id,
+            broker.cluster_id,
+            ", ".join(str(endpoint) for endpoint in broker.endpoints),
             ", ".join(os.path.abspath(path) for path in settings.log_dirs()),
-            "compiled" if compiled() else "interpreted",
+            "compiled" if compiled() else "not compiled, which is slower",
         )
         if options.supervisor_fd is not None:
             _report_to_supervisor(options.supervisor_fd, broker)
