@@ -1,8 +1,8 @@
 """Ottla beside Apache Kafka: the same clients, the same machine, in turn, several rounds. `python -m bench [--quick]`.
 
-`servers` starts the two, `load` and `groups` are the raw load generators (processes of their own); `measure`, `measure_groups`,
-`measure_compaction` take the figures; `figures` says what each one means and what is aimed at; `report` makes the table, the
-picture and the JSON in `bench/out`.
+`servers` starts the two; `load`, `groups` and `transactions` are the raw load generators (processes of their own); `measure`,
+`measure_groups`, `measure_transactions`, `measure_compaction` take the figures; `figures` says what each one means and what is
+aimed at; `report` makes the table, the picture, the JSON and the Markdown in `bench/out`.
 The method, and how to read the result, is in docs/bench.md.
 """
 

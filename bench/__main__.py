@@ -104,7 +104,7 @@ def main() -> None:
                 rounds[broker].append(one_round(server, now, scale, Path(scratch)))
                 report.write(rounds, about, options.out)
     report.table(rounds, console)
-    console.print(f"written: {options.out}/result.json, result.svg")
+    console.print(f"written: {options.out}/result.json, result.svg, result.md")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table, the picture and the JSON of a run. Medians over rounds; a ratio is Ottla / Kafka of the same run."""
+"""The table, the picture, the JSON and the Markdown of a run. Medians over rounds; a ratio is Ottla / Kafka of the same run."""
 
 from __future__ import annotations
 
@@ -57,26 +57,57 @@ def table(rounds: Rounds, console: Console) -> None:
         ("aim", "right"),
     ):
         grid.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for figure in FIGURES:
+    for figure in _measured(rounds):
         value = ratio(rounds, figure)
-        if median(rounds, "ottla", figure.key) is None and median(rounds, "kafka", figure.key) is None:
-            continue
-        aim = "" if figure.aim is None else f"{'≥' if figure.more_is_better else '≤'} {figure.aim:.2f}"
         colour = "" if value is None or figure.aim is None else "[green]" if _met(figure, value) else "[red]"
         shown = "-" if value is None else f"{colour}{value:.2f}"
         grid.add_row(
-            figure.label, figure.unit, spread(rounds, "kafka", figure.key), spread(rounds, "ottla", figure.key), shown, aim
+            figure.label,
+            figure.unit,
+            spread(rounds, "kafka", figure.key),
+            spread(rounds, "ottla", figure.key),
+            shown,
+            _aim(figure),
         )
     console.print(grid)
-    growth = Table(title="Does the cost grow? (1 = flat)")
+    growth = Table(title="What does it cost, when more is asked for? (1 = the same)")
     for name in ("cost", "Kafka", "Ottla"):
         growth.add_column(name, justify="left" if name == "cost" else "right")
+    for cells in _growths(rounds):
+        growth.add_row(*cells)
+    if growth.row_count:
+        console.print(growth)
+
+
+def _measured(rounds: Rounds) -> list[Figure]:
+    return [each for each in FIGURES if any(median(rounds, broker, each.key) is not None for broker in rounds)]
+
+
+def _aim(figure: Figure) -> str:
+    return "" if figure.aim is None else f"{'≥' if figure.more_is_better else '≤'} {figure.aim:.2f}"
+
+
+def _growths(rounds: Rounds) -> list[tuple[str, ...]]:
+    rows = []
     for label, large, small in GROWTHS:
         cells = [_growth(rounds, broker, large, small) for broker in ("kafka", "ottla")]
         if any(cell is not None for cell in cells):
-            growth.add_row(label, *("-" if cell is None else f"{cell:.2f}" for cell in cells))
-    if growth.row_count:
-        console.print(growth)
+            rows.append((label, *("-" if cell is None else f"{cell:.2f}" for cell in cells)))
+    return rows
+
+
+def markdown(rounds: Rounds) -> str:
+    """Both tables, as docs/bench.md has them."""
+    lines = ["| figure | unit | Kafka 4.3.0 | Ottla | ratio | aim |", "|---|---|---|---|---|---|"]
+    for figure in _measured(rounds):
+        value = ratio(rounds, figure)
+        cells = [figure.label, figure.unit, spread(rounds, "kafka", figure.key), spread(rounds, "ottla", figure.key)]
+        lines.append(f"| {' | '.join([*cells, '-' if value is None else f'{value:.2f}', _aim(figure)])} |")
+    growths = _growths(rounds)
+    if growths:
+        lines += ["", "| cost (1 = the same) | Kafka 4.3.0 | Ottla |", "|---|---|---|"]
+        lines += [f"| {' | '.join(cells)} |" for cells in growths]
+    return "\n".join(lines) + "\n"
 
 
 def _growth(rounds: Rounds, broker: str, large: str, small: str) -> float | None:
@@ -126,6 +157,7 @@ def write(rounds: Rounds, about: dict[str, Any], out: Path) -> None:
     machine = {"cpu": _cpu(), "kernel": platform.release(), "python": platform.python_version()}
     (out / "result.json").write_text(json.dumps({"about": about | machine, "rounds": rounds}, indent=1))
     (out / "result.svg").write_text(picture(rounds))
+    (out / "result.md").write_text(markdown(rounds))
 
 
 def _cpu() -> str:
