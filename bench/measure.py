@@ -46,9 +46,9 @@ class Scale:
     group_requests: int = 60_000
     rebalances: int = 20
     compaction_bytes: int = 1_000_000_000
-    transactions: int = 10_000
+    transactions: int = 6_000
     isolation_bytes: int = 300_000_000
-    turns: int = 5
+    turns: int = 4
 
 
 QUICK = Scale(

@@ -35,7 +35,7 @@ def idempotence(server: Server, scale: Scale) -> Figures:
     costs: dict[bool, list[float]] = {False: [], True: []}
     for found, spent in loads(
         server, "produce", module="transactions", topic="idempotence", partitions=PARTITIONS, connections=20,
-        record_bytes=100, records=10, requests=scale.requests // 2, rounds=scale.turns,
+        record_bytes=100, records=10, requests=scale.requests // 3, rounds=scale.turns,
     ):  # fmt: skip
         rates[found["idempotent"]].append(found["requests"] / found["seconds"])
         costs[found["idempotent"]].append(spent.cpu_s / found["requests"] * 1e6)
@@ -56,7 +56,7 @@ def isolation(server: Server, scale: Scale) -> Figures:
     rates: dict[int, list[float]] = {0: [], 1: []}
     costs: dict[int, list[float]] = {0: [], 1: []}
     # CPU is counted in hundredths of a second: what is compared must take many of them.
-    for found, spent in loads(server, "fetch", module="transactions", **shape, **layout, rounds=scale.turns, times=5):
+    for found, spent in loads(server, "fetch", module="transactions", **shape, **layout, rounds=scale.turns, times=3):
         rates[found["isolation"]].append(found["bytes"] / found["seconds"] / 1e6)
         costs[found["isolation"]].append(spent.cpu_s / found["bytes"] * 1e9)
     return {
