@@ -51,9 +51,7 @@ def connect(project: Project) -> ClientOptions:
     except InvalidOption as error:
         raise PipelineError(str(error)) from None
     except BrokerAway as error:
-        raise PipelineError(
-            f"no broker answers at {project.bootstrap_servers}: {error}", hint="nothing was read or written; is it running?"
-        ) from None
+        raise PipelineError(str(error), hint="nothing was read or written; is a broker running there?") from None
     except KafkaError as error:
         raise PipelineError(f"{project.bootstrap_servers}: {error}") from None
     return options
@@ -191,8 +189,7 @@ class Flows:
         frames = Frames(spark, project, self.plan)
         checkpoint = Checkpoint(spark, project.checkpoint(flow.name))
         sources = frames.sources(flow)
-        inputs = sorted(source.pattern or ",".join(source.topics) for source in sources)
-        inputs += sorted(node.path for node in self.plan.inputs[flow.name] if isinstance(node, Files))
+        inputs = inputs_of(self.plan, flow, sources)
         note = checkpoint.note() or {}
         starting = note.get("starting") or self._resolved(sources)
         checkpoint.claim(project.name, flow.name, {"inputs": inputs, "starting": starting})
@@ -336,6 +333,13 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
         offsets.setdefault(topic, {})[str(partition)] = offset
     # As a word, earliest stays true while retention goes on; where nothing exists yet, new topics are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+
+
+def inputs_of(plan: Plan, flow: Flow, sources: tuple[Source, ...] | None = None) -> list[str]:
+    """What a flow reads, in words: another list means another checkpoint."""
+    read = plan.sources(flow) if sources is None else sources
+    inputs = sorted(source.pattern or ",".join(source.topics) for source in read)
+    return inputs + sorted(node.path for node in plan.inputs[flow.name] if isinstance(node, Files))
 
 
 def explained(failure: BaseException, flow: Flow) -> PipelineError:

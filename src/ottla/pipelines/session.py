@@ -74,6 +74,8 @@ def _quiet_logs() -> dict[str, str]:
         "appender.console.type = Console\nappender.console.name = console\nappender.console.target = SYSTEM_ERR\n"
         "appender.console.layout.type = PatternLayout\n"
         "appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}\n"
+        # Spark takes the level of this one for that of all.
+        "logger.repl.name = org.apache.spark.api.python.PythonGatewayServer\nlogger.repl.level = error\n"
         # They report with a page of stack what the pipeline's own error says in a line.
         + "".join(
             f"logger.q{number}.name = org.apache.spark.{name}\nlogger.q{number}.level = off\n"
@@ -84,7 +86,6 @@ def _quiet_logs() -> dict[str, str]:
                     "scheduler.TaskSetManager",
                     "util.SparkUncaughtExceptionHandler",
                     "sql.execution.datasources.v2",
-                    "api.python",
                 )
             )
         )
