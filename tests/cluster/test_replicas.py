@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,19 +41,18 @@ def read(cluster: Cluster, topic: str, partitions: int, **settings: Any) -> list
     values: list[bytes] = []
     ended: set[int] = set()
 
-    def done() -> bool:
-        message = consumer.poll(0.5)
-        if message is None:
-            return False
-        error = message.error()
-        if error is None:
-            values.append(message.value() or b"")
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-        return len(ended) == partitions
-
+    deadline = time.monotonic() + 60
     try:
-        until(done, f"the end of {topic}")
+        while len(ended) < partitions:
+            assert time.monotonic() < deadline, f"only {sorted(ended)} of {topic} came to their end"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                values.append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
     finally:
         consumer.close()
     return values
@@ -183,7 +183,7 @@ def test_r11_with_two_of_three_away_acks_all_is_refused_and_acks_1_is_not(cluste
 
 @contextmanager
 def transactional(cluster: Cluster, name: str) -> Iterator[Producer]:
-    producer = cluster.producer(**{"transactional.id": name, "transaction.timeout.ms": 20_000})
+    producer = cluster.producer(**{"transactional.id": name, "transaction.timeout.ms": 60_000})
     producer.init_transactions(60)
     yield producer
 
