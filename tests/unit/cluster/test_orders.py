@@ -1,0 +1,138 @@
+"""What the controller tells each broker when the image changes (F61, C03)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.orders import VERSIONS, BrokerOrders, orders_between
+from ottla.wire.codec import decode, encode
+
+BLANK = ClusterImage("c")
+
+
+def broker(number: int, epoch: int = 0) -> BrokerImage:
+    endpoints = (Endpoint("INSIDE", f"in{number}", 9000), Endpoint("OUT", f"out{number}", 9001, "SSL"))
+    return BrokerImage(number, epoch or 100 + number, "r1", endpoints)
+
+
+P = PartitionImage(1, 0, (1, 2), (1, 2))
+T = TopicImage("t", b"t" * 16, (P, PartitionImage(2, 3, (2, 3), (2, 3), 5)))
+IMAGE = ClusterImage("c", 1, {number: broker(number) for number in (1, 2, 3)}).with_topics([T])
+
+
+def between(before: ClusterImage, after: ClusterImage, created: set[tuple[str, int]] | None = None) -> dict[int, BrokerOrders]:
+    found = orders_between(before, after, controller_epoch=9, listener="INSIDE", created=created or set())
+    return {orders.broker.id: orders for orders in found}
+
+
+def led(orders: BrokerOrders) -> dict[tuple[str, int], tuple[int, int, bool]]:
+    if orders.leader_and_isr is None:
+        return {}
+    return {
+        (topic.topic_name, state.partition_index): (state.leader, state.leader_epoch, state.is_new)
+        for topic in orders.leader_and_isr.topic_states
+        for state in topic.partition_states
+    }
+
+
+def told(orders: BrokerOrders) -> set[tuple[str, int, int]]:
+    assert orders.update_metadata is not None
+    return {
+        (topic.topic_name, state.partition_index, state.leader)
+        for topic in orders.update_metadata.topic_states
+        for state in topic.partition_states
+    }
+
+
+def test_a_new_controller_tells_everybody_everything() -> None:
+    found = between(BLANK, IMAGE, created={("t", 1)})
+    assert set(found) == {1, 2, 3}
+    assert led(found[1]) == {("t", 0): (1, 0, False)}
+    assert led(found[2]) == {("t", 0): (1, 0, False), ("t", 1): (2, 3, True)}
+    for number, orders in found.items():
+        assert told(orders) == {("t", 0, 1), ("t", 1, 2)}
+        update = orders.update_metadata
+        assert update is not None
+        assert (update.controller_id, update.controller_epoch, update.broker_epoch) == (1, 9, 100 + number)
+        assert {live.id for live in update.live_brokers} == {1, 2, 3}
+        assert [(each.listener, each.host, each.security_protocol) for each in update.live_brokers[0].endpoints] == [
+            ("INSIDE", "in1", 0),
+            ("OUT", "out1", 1),
+        ]
+    leaders = found[2].leader_and_isr
+    assert leaders is not None
+    assert [(leader.broker_id, leader.host_name, leader.port) for leader in leaders.live_leaders] == [
+        (1, "in1", 9000),
+        (2, "in2", 9000),
+    ]
+    assert leaders.topic_states[0].topic_id == b"t" * 16
+
+
+def test_the_orders_can_be_sent_in_kafkas_versions() -> None:
+    for orders in between(BLANK, IMAGE).values():
+        for name, request in orders.requests():
+            assert decode(type(request), VERSIONS[name], encode(request, VERSIONS[name])) == request
+
+
+def test_a_new_topic_is_told_to_its_replicas_as_new_and_to_all_as_news() -> None:
+    added = TopicImage("n", b"n" * 16, (PartitionImage(3, 0, (3,), (3,)),))
+    found = between(IMAGE, IMAGE.with_topics([added]))
+    assert led(found[3]) == {("n", 0): (3, 0, True)}
+    assert found[1].leader_and_isr is None
+    assert all(told(orders) == {("n", 0, 3)} for orders in found.values())
+
+
+def test_other_in_sync_replicas_under_the_same_leader_are_only_news() -> None:
+    grown = replace(T, partitions=(T.partitions[0], replace(T.partitions[1], isr=(2,), partition_epoch=6)))
+    found = between(IMAGE, IMAGE.with_topics([grown]))
+    assert all(orders.leader_and_isr is None for orders in found.values())
+    assert all(told(orders) == {("t", 1, 2)} for orders in found.values())
+
+
+def test_another_leader_is_an_order_to_the_replicas_that_live() -> None:
+    moved = replace(T, partitions=(replace(P, leader=2, leader_epoch=1, isr=(2,), partition_epoch=1), T.partitions[1]))
+    after = replace(IMAGE, brokers={2: broker(2), 3: broker(3)}).with_topics([moved])
+    found = between(IMAGE, after)
+    assert set(found) == {2, 3}
+    assert led(found[2]) == {("t", 0): (2, 1, False)}
+    update = found[3].update_metadata
+    assert update is not None
+    assert [state.offline_replicas for state in update.topic_states[0].partition_states] == [[1]]
+
+
+def test_a_broker_in_a_new_life_is_told_everything_under_its_new_epoch() -> None:
+    """C03, KIP-380."""
+    found = between(IMAGE, replace(IMAGE, brokers={**IMAGE.brokers, 2: broker(2, 555)}))
+    assert led(found[2]).keys() == {("t", 0), ("t", 1)}
+    assert told(found[2]) == {("t", 0, 1), ("t", 1, 2)}
+    assert found[2].leader_and_isr is not None
+    assert found[2].leader_and_isr.broker_epoch == 555
+    assert told(found[1]) == set()
+
+
+def test_who_is_no_replica_any_more_is_told_to_delete_it() -> None:
+    """R18."""
+    left = replace(
+        T, partitions=(replace(P, replicas=(2,), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1), T.partitions[1])
+    )
+    stop = between(IMAGE, IMAGE.with_topics([left]))[1].stop_replica
+    assert stop is not None
+    (state,) = stop.topic_states[0].partition_states
+    assert (state.partition_index, state.leader_epoch, state.delete_partition) == (0, 1, True)
+
+
+def test_a_deleted_topic_goes_from_its_replicas_and_from_all_pictures() -> None:
+    found = between(IMAGE, IMAGE.with_topics((), ["t"]))
+    assert told(found[1]) == {("t", 0, -2), ("t", 1, -2)}
+    stop = found[3].stop_replica
+    assert stop is not None
+    (state,) = stop.topic_states[0].partition_states
+    assert (state.partition_index, state.leader_epoch, state.delete_partition) == (1, -2, True)
+    assert [name for name, _ in found[2].requests()] == ["update_metadata", "stop_replica"]
+
+
+def test_nothing_changed_nothing_told() -> None:
+    assert between(IMAGE, IMAGE) == {}
+    assert between(IMAGE, replace(IMAGE, topics=dict(IMAGE.topics))) == {}
