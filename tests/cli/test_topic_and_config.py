@@ -129,12 +129,31 @@ def test_broker_settings(ottla: Ottla, topic: str) -> None:
     ottla.ok("config", "unset", "broker", "default", "log.retention.ms")
 
 
+def test_group_settings(ottla: Ottla) -> None:
+    ottla.ok("config", "set", "group", "billing", "consumer.session.timeout.ms=50000")
+    (shown,) = json.loads(ottla.ok("config", "describe", "group", "billing", "--overrides", "--json"))
+    assert (shown["name"], shown["value"], shown["source"], shown["default"]) == (
+        "consumer.session.timeout.ms", "50000", "GROUP_CONFIG", "45000",
+    )  # fmt: skip
+    refused = ottla.fails("config", "set", "group", "billing", "consumer.session.timeout.ms=1")
+    assert "below group.consumer.min.session.timeout.ms=45000" in refused
+    ottla.ok("config", "unset", "group", "billing", "consumer.session.timeout.ms")
+    assert json.loads(ottla.ok("config", "describe", "group", "billing", "--overrides", "--json")) == []
+
+
+def test_a_setting_that_nobody_knows_cannot_be_unset(ottla: Ottla, topic: str) -> None:
+    refused = ottla.fails("config", "unset", "topic", topic, "retention.msx")
+    assert f"topic {topic} has no setting retention.msx" in refused
+    assert "did you mean retention.ms" in refused
+    assert "has no setting" in ottla.fails("config", "unset", "broker", "default", "log.retention.msx")
+
+
 def test_wrong_settings_are_told(ottla: Ottla, topic: str) -> None:
     assert "did you mean retention.ms" in ottla.fails("config", "set", "topic", topic, "retenton.ms=5")
     assert "retention.ms" in ottla.fails("config", "set", "topic", topic, "retention.ms=soon")
     assert "did you mean retention.ms" in ottla.fails("config", "describe", "topic", topic, "retentoin.ms")
     assert "there is no broker 4711" in ottla.fails("config", "describe", "broker", "4711")
-    assert "say topic or broker" in ottla.fails("config", "describe", "group", "x", code=2)
+    assert "say topic, broker or group" in ottla.fails("config", "describe", "user", "x", code=2)
     assert "name of a setting is empty" in ottla.fails("config", "unset", "topic", topic, "", code=2)
     assert (
         json.loads(ottla.fails("config", "set", "topic", topic, "retention.ms=soon", "--json"))["error"]["code"]

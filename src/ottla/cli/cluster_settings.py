@@ -1,8 +1,9 @@
-"""The dynamic settings of all brokers at once (`ottla config … broker default`)."""
+"""Settings of what librdkafka cannot name: all brokers at once (`ottla config … broker default`), and groups."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.cli.connection import Connection
@@ -12,21 +13,37 @@ from ottla.errors import ErrorCode
 if TYPE_CHECKING:
     from ottla.cli.client import ConfigEntry
 
-_BROKER = 4
-_ALL_BROKERS = ""
 _SET, _DELETE = 0, 1
 
 
-def describe(connection: Connection) -> dict[str, ConfigEntry]:
-    """Only what is set: defaults and files are matters of each broker."""
+@dataclass(frozen=True, slots=True)
+class Unnamed:
+    """A resource as the protocol names it, and in words."""
+
+    resource_type: int
+    resource_name: str
+    words: str
+
+
+ALL_BROKERS = Unnamed(4, "", "all brokers")
+
+
+def group(name: str) -> Unnamed:
+    return Unnamed(32, name, f"group {name}")
+
+
+def describe(connection: Connection, unnamed: Unnamed) -> dict[str, ConfigEntry]:
+    """Of all brokers only what is set: defaults and files are matters of each broker."""
     from ottla.cli.client import ConfigEntry, ConfigSource
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 
-    resource = DescribeConfigsResource(resource_type=_BROKER, resource_name=_ALL_BROKERS, configuration_keys=None)
+    resource = DescribeConfigsResource(
+        resource_type=unnamed.resource_type, resource_name=unnamed.resource_name, configuration_keys=None
+    )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     (result,) = call(connection, "describe_configs", 1, request, DescribeConfigsResponse).results
-    _raise_if(result.error_code, result.error_message)
+    _raise_if(unnamed, result.error_code, result.error_message)
     return {
         found.name: ConfigEntry(
             found.name,
@@ -42,7 +59,7 @@ def describe(connection: Connection) -> dict[str, ConfigEntry]:
     }
 
 
-def alter(connection: Connection, changes: Mapping[str, str], removals: Sequence[str]) -> None:
+def alter(connection: Connection, unnamed: Unnamed, changes: Mapping[str, str], removals: Sequence[str]) -> None:
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.incremental_alter_configs import (
         AlterableConfig,
@@ -53,16 +70,16 @@ def alter(connection: Connection, changes: Mapping[str, str], removals: Sequence
 
     configs = [AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in changes.items()]
     configs += [AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removals]
-    resource = AlterConfigsResource(resource_type=_BROKER, resource_name=_ALL_BROKERS, configs=configs)
+    resource = AlterConfigsResource(resource_type=unnamed.resource_type, resource_name=unnamed.resource_name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (result,) = call(connection, "incremental_alter_configs", 0, request, IncrementalAlterConfigsResponse).responses
-    _raise_if(result.error_code, result.error_message)
+    _raise_if(unnamed, result.error_code, result.error_message)
 
 
-def _raise_if(code: int, message: str | None) -> None:
+def _raise_if(unnamed: Unnamed, code: int, message: str | None) -> None:
     if code:
         try:
             name = ErrorCode(code).name
         except ValueError:
             name = str(code)
-        raise Failure(f"settings of all brokers: {message or name}", code=name)
+        raise Failure(f"settings of {unnamed.words}: {message or name}", code=name)

@@ -1,4 +1,4 @@
-"""`ottla config`: describe, set, unset the settings of topics and brokers."""
+"""`ottla config`: describe, set, unset the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from ottla.cli.output import print_document, print_table
 if TYPE_CHECKING:
     from ottla.cli.client import ConfigEntry, ConfigResource
 
-app = typer.Typer(help="Settings of topics and brokers: describe, set, unset.", no_args_is_help=True)
+app = typer.Typer(help="Settings of topics, brokers and groups: describe, set, unset.", no_args_is_help=True)
 
 CLUSTER_WIDE = "default"
 _UNITS = ("ms", "minutes", "hours")
 
 Kind = Annotated[
     str,
-    typer.Argument(metavar="topic|broker", help="What they belong to.", autocompletion=lambda: ["topic", "broker"]),
+    typer.Argument(
+        metavar="topic|broker|group", help="What they belong to.", autocompletion=lambda: ["topic", "broker", "group"]
+    ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help=f"The topic, or the broker's id ({CLUSTER_WIDE}: all brokers).")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help=f"The topic, the broker's id ({CLUSTER_WIDE}: all), or the group.")
+]
 
 # Kafka's names for where a value comes from, shortened to what a person asks: who set this?
 _SOURCES = {
@@ -38,8 +42,8 @@ _SOURCES = {
 }
 
 
-def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | None:
-    """What to ask about; None for all brokers at once, which the library cannot name."""
+def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | cluster_settings.Unnamed:
+    """What to ask about, as the library names it, or as it cannot."""
     from ottla.cli.client import ConfigResource, ResourceType
 
     if kind == "topic":
@@ -48,20 +52,22 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
     if kind == "broker":
         brokers = connection.metadata().brokers
         if name == CLUSTER_WIDE:
-            return None
+            return cluster_settings.ALL_BROKERS
         if not name.isdecimal() or int(name) not in brokers:
             raise Failure(
                 f"there is no broker {name}",
                 f"brokers are {', '.join(map(str, sorted(brokers)))}; {CLUSTER_WIDE} means all of them",
             )
         return ConfigResource(ResourceType.BROKER, name)
-    raise Failure(f"{kind!r} has no settings", "say topic or broker", exit_code=EXIT_USAGE)
+    if kind == "group":
+        return cluster_settings.group(name)
+    raise Failure(f"{kind!r} has no settings", "say topic, broker or group", exit_code=EXIT_USAGE)
 
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
     resource = _resource(connection, kind, name)
-    if resource is None:
-        return cluster_settings.describe(connection)
+    if isinstance(resource, cluster_settings.Unnamed):
+        return cluster_settings.describe(connection, resource)
     future = connection.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
     return settled(future, f"settings of {kind} {name}")
 
@@ -73,9 +79,15 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
     if not all(removals):
         raise Failure("the name of a setting is empty", exit_code=EXIT_USAGE)
     resource = _resource(connection, kind, name)
+    if removals:
+        # To a broker, taking back what nobody knows is no error: it is not set afterwards.
+        known = _known_names(connection, kind, name)
+        for key in removals:
+            if key not in known:
+                raise Failure(f"{kind} {name} has no setting {key}", did_you_mean(key, known))
     try:
-        if resource is None:
-            cluster_settings.alter(connection, changes, removals)
+        if isinstance(resource, cluster_settings.Unnamed):
+            cluster_settings.alter(connection, resource, changes, removals)
             return
         resource.incremental_configs = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
@@ -84,19 +96,20 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
         settled(future, f"settings of {kind} {name}")
     except Failure as failure:
         known = _known_names(connection, kind, name)
-        unknown = [key for key in [*changes, *removals] if known and key not in known]
+        unknown = [key for key in changes if known and key not in known]
         if unknown and failure.hint is None:
             failure.hint = did_you_mean(unknown[0], known)
         raise
 
 
 def _known_names(connection: Connection, kind: str, name: str) -> set[str]:
+    known = set(describe_settings(connection, kind, name))
     if kind == "broker":
         # The settings of all brokers at once list only those that are set; the table knows what could be.
         from ottla.cluster.settings import BROKER_SETTINGS
 
-        return set(BROKER_SETTINGS)
-    return set(describe_settings(connection, kind, name))
+        known |= BROKER_SETTINGS.keys()
+    return known
 
 
 def _default_of(name: str) -> str | None:

@@ -189,13 +189,11 @@ class Connection:
         return self._last_error
 
 
-def unknown_topic(name: str, known: Iterable[str]) -> Failure:
+def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) -> Failure:
     hint = did_you_mean(name, (topic for topic in known if not topic.startswith("__")))
-    return Failure(
-        f"there is no topic {name}",
-        f"{hint or ''} create it with `ottla topic create {name}`".strip(),
-        code="UNKNOWN_TOPIC_OR_PARTITION",
-    )
+    if creatable:
+        hint = f"{hint or ''} create it with `ottla topic create {name}`".strip()
+    return Failure(f"there is no topic {name}", hint, code="UNKNOWN_TOPIC_OR_PARTITION")
 
 
 def settled(future: Future[T], subject: str) -> T:

@@ -269,7 +269,7 @@ def delete(
     present = [name for name in names if name in known]
     for name in names:
         if name not in known and not if_exists:
-            raise unknown_topic(name, known)
+            raise unknown_topic(name, known, creatable=False)
     if present and not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm(f"Delete {', '.join(present)} and all records in it?", abort=True, err=True)
     failures = []
