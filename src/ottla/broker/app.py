@@ -178,6 +178,7 @@ class Broker:
             on_settings=self._settings_changed,
             failed_paths=self._failed_paths,
             replication=self.cluster.replication if self.is_in_cluster else ALONE,
+            on_directory_failed=self.cluster.directory_failed if self.is_in_cluster else None,
         )
         self.partitions.remove_leftovers(leftovers)
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)

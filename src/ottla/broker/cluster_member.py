@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.inter_broker import InterBroker, PeerUnavailable
 from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.metadata_cache import MetadataCache
@@ -18,16 +19,18 @@ from ottla.broker.replica_fetcher import ReplicaFetchers
 from ottla.broker.replication import Replication
 from ottla.cluster.endpoint import Endpoint
 from ottla.errors import ErrorCode
-from ottla.ports import SessionEvent
+from ottla.ports import SessionEvent, StoreError
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.cluster.settings import BrokerSettings
+    from ottla.storage.data_dir import DataDir
 
 logger = logging.getLogger(__name__)
 
 _CONTROLLED_SHUTDOWN_VERSION_MAX: Final = 3
+_REPORT_AGAIN_S: Final = 1.0
 
 
 class ClusterMember:
@@ -40,6 +43,7 @@ class ClusterMember:
         self.isr_changes = IsrChanges(broker)
         self.fetchers = ReplicaFetchers(broker)
         self.orders = ControllerOrders(broker, self.metadata_cache)
+        self._reports: list[asyncio.Task[None]] = []
         self.epoch_of_registration: Callable[[], int] = lambda: -1
         """Of whoever registers this broker, once that is known."""
         self.replication = Replication(
@@ -58,6 +62,8 @@ class ClusterMember:
         self.isr_changes.start()
 
     async def stop(self) -> None:
+        for report in self._reports:
+            report.cancel()
         await self.fetchers.close()
         await self.isr_changes.stop()
 
@@ -79,6 +85,21 @@ class ClusterMember:
             self.isr_changes.resume()
         else:
             self.isr_changes.suspend()
+
+    def directory_failed(self, data_dir: DataDir) -> None:
+        """Have the controller find other leaders for the replicas in it (L06)."""
+        controller = self._broker.controller
+        assert isinstance(controller, ClusterHost)
+        self._reports.append(asyncio.get_running_loop().create_task(self._report(controller)))
+
+    async def _report(self, controller: ClusterHost) -> None:
+        while True:
+            try:
+                await controller.report_log_dir_failure()
+                return
+            except StoreError as error:
+                logger.warning("the controller cannot be told of the failed directory now: %s", error)
+                await asyncio.sleep(_REPORT_AGAIN_S)
 
     # Leaving
 

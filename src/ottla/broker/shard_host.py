@@ -130,6 +130,7 @@ class ShardHost(Generic[S]):
         self._to_load: dict[HostedShard[S], None] = {}
         self._loading: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None
+        self._last_refusal = ""
         self._timers = ShardTimers(loop, self._clock, self._due)
         self._closed = False
 
@@ -227,7 +228,9 @@ class ShardHost(Generic[S]):
     async def _create_internal_topic(self) -> None:
         for outcome in await self._broker.controller.create_topics([self._new_topic()]):
             if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.error("%s cannot be created: %s", self._topic_name, outcome)
+                if str(outcome) != self._last_refusal:  # clients ask again and again
+                    self._last_refusal = str(outcome)
+                    logger.error("%s cannot be created: %s", self._topic_name, outcome)
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the topic {self._topic_name} cannot be created: {outcome.detail}"
                 )
