@@ -211,6 +211,9 @@ class ConsumerGroup:
 
     def replay_record(self, record: CoordinatorRecord) -> None:
         """As from the log. What belongs to another kind of group is passed over."""
+        if isinstance(record.message, tuple):
+            self.replay(*record.message)
+            return
         decoded = decode_record(record.key, record.value)
         assert decoded is not None
         self.replay(*decoded)

@@ -27,13 +27,15 @@ from ottla.protocol.internal.group_records import (
     TargetTopicPartitions,
     encode_key,
     encode_value,
+    record_type_of,
 )
 
 _VERSION: Final = 0
 
 
 def _record(key: object, value: object | None) -> CoordinatorRecord:
-    return CoordinatorRecord(encode_key(key), None if value is None else encode_value(value, _VERSION))
+    encoded = None if value is None else encode_value(value, _VERSION)
+    return CoordinatorRecord(encode_key(key), encoded, (record_type_of(key), key, value))
 
 
 def epoch(group_id: str, group_epoch: int, metadata_hash: int) -> CoordinatorRecord:

@@ -70,11 +70,15 @@ class GroupShard:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        """An offset that was just committed: of all records these are the many."""
-        assert isinstance(message, Commit)
-        self.offsets.put(message, producer_id)
-        if message.group not in self.groups.by_id:
-            self.classic.make_simple_group(message.group)
+        """An offset, or (type, key, value) of another record. Whoever replays these keeps nothing of them that can change."""
+        if isinstance(message, Commit):
+            self.offsets.put(message, producer_id)
+            if message.group not in self.groups.by_id:
+                self.classic.make_simple_group(message.group)
+            return
+        assert isinstance(message, tuple)
+        record_type, key, value = message
+        self._kind_of_record[record_type].replay(record_type, key, value)
 
     def settle(self, producer_id: int, *, commit: bool) -> None:
         """A transaction has ended, with a marker in this partition's log."""

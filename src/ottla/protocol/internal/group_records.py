@@ -268,6 +268,10 @@ def offset_commit_value(offset: int, leader_epoch: int, metadata: str, commit_ti
     return b"".join((head, length, text, stamp, tags))
 
 
+def record_type_of(key: object) -> int:
+    return _TYPE_OF[type(key)]
+
+
 def encode_key(key: object) -> bytes:
     """A key message as it stands in a record."""
     return _prefix.pack(_TYPE_OF[type(key)]) + encode(key, 0)
