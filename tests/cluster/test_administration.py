@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cluster_kit import WAIT_S, Cluster, until
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -13,7 +14,6 @@ from confluent_kafka.admin import (
     NewPartitions,
     ResourceType,
 )
-from conftest import WAIT_S, Cluster, until
 
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from cluster_kit import WAIT_S, Cluster, clusters, until
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from conftest import WAIT_S, Cluster, clusters, until
 from zookeeper import ZooKeeper
 
 

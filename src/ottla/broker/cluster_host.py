@@ -165,6 +165,8 @@ class ClusterHost(ControllerHost):
             fence = Check(znodes.CONTROLLER_EPOCH, controller.epoch_version)
             created = {key for key in loaded.created if key[0] in image.topics}
             repairs = [change for change in loaded.repairs if _topic_of(change.path) not in doomed]
+            if await self._store.get(znodes.FEATURE) is None:
+                repairs.append(Create(znodes.FEATURE, znodes.NO_FEATURES))
             changes = [fence, *repairs, *state_changes(loaded.image, image, controller.epoch)]
             # What no broker has been told yet, least of all by this controller: everything, and that some topics are to go.
             self.image = ClusterImage(self._cluster_id, topics=doomed)

@@ -107,7 +107,8 @@ class ZooKeeperStore:
         except NoNodeError:
             return None
         owner = stat.ephemeralOwner
-        return Node(data, stat.version, stat.czxid, mine=bool(owner) and owner == self._session_id())
+        # Apache Kafka makes nodes without data, not even empty ones.
+        return Node(data or b"", stat.version, stat.czxid, mine=bool(owner) and owner == self._session_id())
 
     async def children(self, path: str) -> list[str]:
         from kazoo.exceptions import NoNodeError

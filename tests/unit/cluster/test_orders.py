@@ -114,9 +114,7 @@ def test_a_broker_in_a_new_life_is_told_everything_under_its_new_epoch() -> None
 
 def test_who_is_no_replica_any_more_is_told_to_delete_it() -> None:
     """R18."""
-    left = replace(
-        T, partitions=(replace(P, replicas=(2,), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1), T.partitions[1])
-    )
+    left = replace(T, partitions=(PartitionImage(2, 1, (2,), (2,), 1), T.partitions[1]))
     stop = between(IMAGE, IMAGE.with_topics([left]))[1].stop_replica
     assert stop is not None
     (state,) = stop.topic_states[0].partition_states

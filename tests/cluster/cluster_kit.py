@@ -1,0 +1,276 @@
+"""Brokers as processes of their own on one real ZooKeeper: started, killed, stopped, asked."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from ottla.client.pipeline import Pipeline
+from ottla.ports import FileRange
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.registry import API_BY_NAME
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from zookeeper import ZooKeeper, free_port
+
+WAIT_S = 60.0
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_S) -> Any:
+    """The first true value of `condition`; what it raises counts as false."""
+    deadline = time.monotonic() + timeout_s
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = condition()
+            if last:
+                return last
+        except Exception as error:
+            last = error
+        time.sleep(0.05)
+    raise AssertionError(f"not within {timeout_s} s: {what or condition}; last: {last!r}")
+
+
+class BrokerProcess:
+    def __init__(self, cluster: Cluster, number: int, name: str) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.port = free_port()
+        self.directory = cluster.directory / name
+        self.data = self.directory / "data"
+        self.log_path = self.directory / "output.log"
+        self.directory.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, *, wait: bool = True, **properties: str) -> None:
+        assert self.process is None
+        settings = {
+            "broker.id": str(self.number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.data),
+            "zookeeper.connect": self.cluster.connect,
+            "zookeeper.session.timeout.ms": "3000",
+            "offsets.topic.num.partitions": "5",
+            "transaction.state.log.num.partitions": "5",
+            "controlled.shutdown.retry.backoff.ms": "200",
+            **self.cluster.properties,
+            **{name.replace("_", "."): value for name, value in properties.items()},
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        with self.log_path.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ottla", "serve", "--config", str(path)],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        def ready() -> bool:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise RuntimeError(f"broker {self.number} ended:\n{self.output()[-3000:]}")
+            if self.number not in self.cluster.live_brokers():
+                return False
+            with contextlib.suppress(OSError):
+                told = self.ask("metadata", 9, MetadataRequest(topics=[]))
+                return told.controller_id >= 0 and self.number in {broker.node_id for broker in told.brokers}
+            return False
+
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            if ready():
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"broker {self.number} did not start:\n{self.output()[-3000:]}")
+
+    def ask(self, api_name: str, version: int, request: object) -> Any:
+        """One request on a connection of its own."""
+        pipeline = Pipeline("test")
+        _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
+        with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as connection:
+            for part in parts:
+                assert not isinstance(part, FileRange)
+                connection.sendall(part)
+            while data := connection.recv(1 << 20):
+                for _, response in pipeline.receive(data):
+                    return response
+        raise ConnectionResetError(f"broker {self.number} closed the connection")
+
+    def output(self) -> str:
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(WAIT_S)
+        self.process = None
+        return code
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+
+class Cluster:
+    def __init__(self, zookeeper: ZooKeeper, directory: Path, properties: dict[str, str]) -> None:
+        self.zookeeper = zookeeper
+        self.directory = directory
+        self.properties = properties
+        self.chroot = f"/{uuid.uuid4().hex[:12]}"
+        self.connect = f"{zookeeper.address}{self.chroot}"
+        self.brokers: dict[int, BrokerProcess] = {}
+        self._rivals: list[BrokerProcess] = []
+        self._kazoo: KazooClient | None = None
+
+    @property
+    def tree(self) -> KazooClient:
+        if self._kazoo is None:
+            self._kazoo = KazooClient(self.connect)
+            self._kazoo.start()
+            self._kazoo.ensure_path("/")
+        return self._kazoo
+
+    def json(self, path: str) -> Any:
+        data, _ = self.tree.get(path)
+        return json.loads(data)
+
+    def add(self, number: int, *, wait: bool = True, **properties: str) -> BrokerProcess:
+        broker = BrokerProcess(self, number, f"broker-{number}")
+        self.brokers[number] = broker
+        broker.start(wait=wait, **properties)
+        return broker
+
+    def rival(self, number: int) -> BrokerProcess:
+        """Another broker that says it is this one."""
+        broker = BrokerProcess(self, number, f"rival-{number}")
+        self._rivals.append(broker)
+        broker.start(wait=False)
+        return broker
+
+    def live_brokers(self) -> set[int]:
+        try:
+            return {int(name) for name in self.tree.get_children("/brokers/ids")}
+        except Exception:
+            return set()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def admin_at(self, address: str) -> AdminClient:
+        return AdminClient({"bootstrap.servers": address})
+
+    def controller(self) -> int:
+        return int(self.json("/controller")["brokerid"])
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        return found
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        return int(self.state(topic, partition)["leader"])
+
+    def isr(self, topic: str, partition: int = 0) -> set[int]:
+        return set(self.state(topic, partition)["isr"])
+
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
+        new = NewTopic(name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()})
+        admin = self.admin()  # held: it takes its requests with it when it goes
+        admin.create_topics([new])[name].result(WAIT_S)
+
+    def create_topic_at(self, name: str, replicas: list[list[int]]) -> None:
+        """With the brokers of each partition chosen."""
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(WAIT_S)
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60_000, **settings})
+
+    def produce(self, topic: str, values: list[bytes], **settings: Any) -> list[tuple[int, int]]:
+        """All of them acknowledged: (partition, offset) of each, in order."""
+        found: list[tuple[int, int]] = []
+        failures: list[object] = []
+
+        def heard(error: object, message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                found.append((message.partition(), message.offset()))
+
+        producer = self.producer(**settings)
+        for value in values:
+            producer.produce(topic, value, on_delivery=heard)
+        assert producer.flush(WAIT_S) == 0
+        assert not failures, failures
+        return found
+
+    def close(self) -> None:
+        for broker in [*self.brokers.values(), *self._rivals]:
+            with contextlib.suppress(ProcessLookupError):
+                broker.kill()
+        if self._kazoo is not None:
+            self._kazoo.stop()
+            self._kazoo.close()
+
+
+@contextlib.contextmanager
+def clusters(zookeeper: ZooKeeper, directory: Path) -> Iterator[Callable[..., Cluster]]:
+    made: list[Cluster] = []
+
+    def make(count: int, **properties: str) -> Cluster:
+        place = directory / f"cluster-{len(made)}"
+        place.mkdir()
+        found = Cluster(zookeeper, place, {name.replace("_", "."): value for name, value in properties.items()})
+        made.append(found)
+        for number in range(1, count + 1):
+            found.add(number, wait=False)
+        for broker in found.brokers.values():
+            broker.wait_ready()
+        return found
+
+    make.made = made  # type: ignore[attr-defined]
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.close()
