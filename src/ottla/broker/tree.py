@@ -18,6 +18,7 @@ from ottla.cluster.uuids import new_uuid
 from ottla.ports import Change, Create, MetadataStore, Node, Random, SetData, StoreError
 
 _AT_ONCE: Final = 500
+_TOPICS_AT_ONCE: Final = 50
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -42,12 +43,12 @@ class StoredConfigs:
     """Of every topic the store knows."""
 
 
-async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]]) -> list[T]:
+async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]], at_once: int = _AT_ONCE) -> list[T]:
     """`read` of every item, in order, many at the same time."""
     found: list[T] = []
     rest = list(items)
-    for start in range(0, len(rest), _AT_ONCE):
-        found += await asyncio.gather(*(read(item) for item in rest[start : start + _AT_ONCE]))
+    for start in range(0, len(rest), at_once):
+        found += await asyncio.gather(*(read(item) for item in rest[start : start + at_once]))
     return found
 
 
@@ -67,7 +68,7 @@ async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, 
     groups = await group_configs(store)
     loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
     names = await store.children(znodes.TOPICS)
-    topics = [await _load_topic(store, name, controller_epoch, random, loaded) for name in names]
+    topics = await each(names, lambda name: _load_topic(store, name, controller_epoch, random, loaded), _TOPICS_AT_ONCE)
     loaded.image = loaded.image.with_topics([topic for topic in topics if topic is not None])
     return loaded
 
