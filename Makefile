@@ -24,7 +24,7 @@ setup: .venv/.compiled ## a .venv with ottla (compiled) and all it needs
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install -q --upgrade pip
 	$(PY) -m pip install -q --group dev
-	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[cluster]'
+	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,spark]'
 	@touch $@
 
 .venv/.compiled: .venv/.installed setup.py $(HOT)
@@ -35,7 +35,7 @@ setup: .venv/.compiled ## a .venv with ottla (compiled) and all it needs
 	@touch $@
 
 .PHONY: demo
-demo: setup ## the main job, live: a broker, sample events, a consumer that shows them
+demo: setup ## the main job, live: orders stream in, a pipeline on Spark sums them up exactly once
 	$(PY) examples/demo.py
 
 .PHONY: check

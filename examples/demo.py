@@ -1,163 +1,181 @@
-"""The main job, small: a broker, orders streaming in, a consumer showing them live, and a sum that proves nothing was lost.
+"""The main job, small: orders stream into a broker, a pipeline on Spark sums them up exactly once, live.
 
-Run it with `make demo`. It starts a real broker on a free port with a data directory of its own, sends orders through
-librdkafka, follows them with a second client, kills the broker with SIGKILL half way, brings it back on the same files, and
-compares what was acknowledged with what was read. It leaves nothing running and nothing on disk.
+Run it with `make demo`. It starts a real broker on a free port, sends orders through librdkafka (one of them poisoned), runs
+`examples/revenue.py` on a Spark of this machine, kills the broker with SIGKILL on the way and brings it back on the same files.
+At the end it compares what was acknowledged with what the pipeline wrote: nothing lost, nothing doubled, the poisoned record
+in the dead letters. It leaves nothing running and nothing on disk.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import random
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from ottla.pipelines import PipelineError, graph, loading, progress, project, running, session, standing
 from ottla.testing import Broker
 
-TOPIC = "orders"
-PARTITIONS = 3
-ORDERS = 6_000
+PIPELINE = Path(__file__).parent / "revenue.py"
 CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "hermann")
+ORDERS = 8_000
+SECONDS = 20.0
+POISON = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
+PATIENCE_S = 240.0
 
 
 @dataclass
 class Tally:
-    """What one side of the demonstration has seen."""
-
     orders: Counter[str] = field(default_factory=Counter)
-    revenue: Counter[str] = field(default_factory=Counter)
-    ids: Counter[int] = field(default_factory=Counter)
-    offsets: dict[int, int] = field(default_factory=dict)
-
-    def add(self, order: dict[str, object]) -> None:
-        customer = str(order["customer"])
-        self.orders[customer] += 1
-        self.revenue[customer] += int(str(order["cents"]))
-        self.ids[int(str(order["id"]))] += 1
+    cents: Counter[str] = field(default_factory=Counter)
+    windows: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
-def produce(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event) -> None:
-    """Send the orders and count an order only when the broker has acknowledged it.
+def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+    """librdkafka's own log lines ("broker is down") would tear the live table; what matters reaches the callbacks."""
+    logger = logging.getLogger("demo.librdkafka")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return {"bootstrap.servers": bootstrap_servers, "reconnect.backoff.max.ms": 200, "logger": logger, **more}
 
-    The producer is idempotent: what was written but not acknowledged when the broker was killed is sent again, and kept once.
-    """
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "acks": "all",
-            "linger.ms": 5,
-            "compression.type": "lz4",
-            "partitioner": "murmur2_random",
-            "enable.idempotence": True,
-            "reconnect.backoff.max.ms": 200,
-            "logger": _quiet(),
-        }
-    )
+
+def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event) -> None:
+    """Orders, evenly over some seconds; one counts when the broker has acknowledged it. Idempotent: sent again, kept once."""
+    producer = Producer(client(bootstrap_servers, **{"acks": "all", "linger.ms": 5, "enable.idempotence": True}))
     chance = random.Random(1883)
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            sys.exit(f"an order was not accepted: {error}")
-        acknowledged.add(json.loads(message.value() or b"{}"))
+            raise SystemExit(f"an order was not accepted: {error}")
+        if message.value() != POISON:
+            order = json.loads(message.value() or b"")
+            acknowledged.orders[order["customer"]] += 1
+            acknowledged.cents[order["customer"]] += order["cents"]
 
+    began = time.monotonic()
     for number in range(ORDERS):
         customer = chance.choice(CUSTOMERS)
-        order = {"id": number, "customer": customer, "cents": chance.randrange(100, 20_000)}
-        producer.produce(TOPIC, key=customer, value=json.dumps(order), on_delivery=delivered)
-        producer.poll(0)
+        at = datetime.now(UTC).isoformat()
+        order = {"id": number, "customer": customer, "cents": chance.randrange(100, 20_000), "at": at}
+        producer.produce("orders", key=customer, value=json.dumps(order), on_delivery=delivered)
+        if number == ORDERS // 3:
+            producer.produce("orders", key="franz", value=POISON, on_delivery=delivered)
         if number == ORDERS // 2:
             half_way.set()
-        if number % 20 == 0:
-            time.sleep(0.01)
+        producer.poll(max(began + number * SECONDS / ORDERS - time.monotonic(), 0))
+    producer.flush()
+    # An order of tomorrow closes the windows of today; its own stays open, and is not counted.
+    tomorrow = {"id": -1, "customer": "nobody", "cents": 0, "at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    for partition in range(3):
+        producer.produce("orders", key="nobody", value=json.dumps(tomorrow), partition=partition)
     producer.flush()
 
 
-def table(seen: Tally, note: str) -> Table:
-    view = Table(title="orders, live from the topic", caption=note, title_justify="left", caption_justify="left")
-    view.add_column("customer")
-    view.add_column("orders", justify="right")
-    view.add_column("revenue", justify="right")
+def view(seen: Tally, watch: progress.Watch, dead: int, note: str) -> Table:
+    found = watch.latest.get("revenue")
+    caption = f"{note}\n"
+    if found is not None:
+        caption += (
+            f"batch {found['batch']}: {found['rows_per_s']:,.0f} orders/s in, {found['batch_ms']:,} ms, of it the transaction "
+            f"{found['transaction_ms'] or 0:.0f} ms; lag {found['lag'] or 0:,}; {dead} in the dead letters"
+        )
+    table = Table(title="revenue, live from the topic", caption=caption, title_justify="left", caption_justify="left")
+    table.add_column("customer")
+    for column in ("windows", "orders", "revenue"):
+        table.add_column(column, justify="right")
     for customer in CUSTOMERS:
-        view.add_row(customer, f"{seen.orders[customer]:,}", f"{seen.revenue[customer] / 100:,.2f}")
-    view.add_section()
-    view.add_row("all", f"{seen.orders.total():,}", f"{seen.revenue.total() / 100:,.2f}")
-    return view
-
-
-def _quiet() -> object:
-    """librdkafka's own log lines ("broker is down") would tear the live table; what matters reaches the callbacks."""
-    import logging
-
-    logger = logging.getLogger("demo.librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
+        windows = sum(1 for name, _ in seen.windows if name == customer)
+        table.add_row(customer, str(windows), f"{seen.orders[customer]:,}", f"{seen.cents[customer] / 100:,.2f}")
+    table.add_section()
+    table.add_row("all", str(len(seen.windows)), f"{seen.orders.total():,}", f"{seen.cents.total() / 100:,.2f}")
+    return table
 
 
 def main() -> int:
     console = Console()
-    console.print("demo: starting a broker (a process of its own, data in a temporary directory)")
-    began = time.perf_counter()
-    with Broker() as broker:
-        console.print(f"demo: {broker.bootstrap_servers} is ready after {(time.perf_counter() - began) * 1000:.0f} ms")
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "logger": _quiet()})
-        for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
-            future.result(10)
-        console.print(f"demo: topic {TOPIC!r} with {PARTITIONS} partitions; {ORDERS:,} orders are on their way")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ottla-demo-") as storage, Broker() as broker:
+        servers = broker.bootstrap_servers
+        for topic, partitions in (("orders", 3), ("revenue", 3), ("orders.dlq", 1)):
+            broker.create_topic(topic, partitions)
+        console.print(f"demo: a broker at {servers}, ready after {(time.monotonic() - began) * 1000:.0f} ms; Spark is starting")
+        settings = project.override(project.read(PIPELINE), bootstrap_servers=servers, storage=storage, trigger="500 ms")
+        plan = graph.plan(loading.load(PIPELINE))
+        try:
+            spark = session.start("demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+        except PipelineError as error:
+            console.print(f"demo: {error}; {error.hint}")
+            return 1
+        console.print(f"demo: Spark is up after {time.monotonic() - began:.0f} s; {ORDERS:,} orders are on their way")
 
         acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
-        sender = threading.Thread(target=produce, args=(broker.bootstrap_servers, acknowledged, half_way), daemon=True)
+        sender = threading.Thread(target=send_orders, args=(servers, acknowledged, half_way), daemon=True)
         sender.start()
+        flows = running.Flows(spark, settings, plan)
+        watch = progress.Watch(f"{settings.name}.", flows.sinks)
+        listener = progress.listen(spark, watch)
+        consumer = Consumer(client(servers, **{"group.id": "demo", "isolation.level": "read_committed"}))
+        consumer.assign([TopicPartition("revenue", number, 0) for number in range(3)] + [TopicPartition("orders.dlq", 0, 0)])
+        letters: list[Message] = []
+        note = "the pipeline is starting"
+        try:
+            flows.start()
+            note = "the first half"
+            with Live(view(seen, watch, 0, note), console=console, refresh_per_second=8) as live:
+                while sender.is_alive() or seen.orders.total() < acknowledged.orders.total() or not letters:
+                    if time.monotonic() - began > PATIENCE_S:
+                        note = "patience is over"
+                        break
+                    for message in consumer.consume(500, 0.1):
+                        if message.error() is not None:
+                            continue
+                        if message.topic() == "orders.dlq":
+                            letters.append(message)
+                            continue
+                        window = json.loads(message.value() or b"")
+                        seen.windows[window["customer"], window["since"]] += 1
+                        seen.orders[window["customer"]] += window["orders"]
+                        seen.cents[window["customer"]] += window["cents"]
+                    flows.wait(0)
+                    if half_way.is_set():
+                        half_way.clear()
+                        broker.kill()
+                        broker.restart()
+                        note = "the broker was killed (SIGKILL) and is back on the same files"
+                    live.update(view(seen, watch, len(letters), note))
+            sender.join()
+        finally:
+            flows.stop()
+            consumer.close()
+            spark.streams.removeListener(listener)
+        group = standing.status(settings, plan)[0]
+        spark.stop()
 
-        consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "group.id": "unused: the partitions are assigned by hand",
-                "enable.auto.commit": False,
-                "reconnect.backoff.max.ms": 200,
-                "logger": _quiet(),
-            }
-        )
-        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-        note = "the first half"
-        deadline = time.monotonic() + 90
-        with Live(table(seen, note), console=console, refresh_per_second=10) as live:
-            while sender.is_alive() or seen.orders.total() < acknowledged.orders.total():
-                if time.monotonic() > deadline:
-                    sys.exit("the orders did not arrive within 90 seconds")
-                for message in consumer.consume(500, 0.1):
-                    if message.error() is None:
-                        partition, offset = message.partition() or 0, message.offset() or 0
-                        assert offset == seen.offsets.get(partition, -1) + 1, "an offset was skipped or repeated"
-                        seen.offsets[partition] = offset
-                        seen.add(json.loads(message.value() or b"{}"))
-                if half_way.is_set():
-                    half_way.clear()
-                    broker.kill()
-                    broker.restart()
-                    note = "after SIGKILL, on the same files"
-                live.update(table(seen, note))
-        sender.join()
-        consumer.close()
-
-        lost = acknowledged.ids.keys() - seen.ids.keys()
-        doubled = [number for number, count in seen.ids.items() if count > acknowledged.ids[number]]
-        same_sums = acknowledged.revenue == seen.revenue
+        doubled = [window for window, count in seen.windows.items() if count > 1]
+        same = acknowledged.orders == seen.orders and acknowledged.cents == seen.cents
+        reasons = [dict(letter.headers() or [])["ottla.reason"].decode() for letter in letters]
+        sent, written = acknowledged.orders.total(), seen.orders.total()
         console.print(
-            f"\ndemo: {acknowledged.ids.total():,} orders acknowledged, {seen.ids.total():,} read; "
-            f"{len(lost)} lost, {len(doubled)} doubled, sums {'equal' if same_sums else 'DIFFERENT'}"
+            f"\ndemo: {sent:,} orders acknowledged, {written:,} in {len(seen.windows)} windows; {sent - written:,} lost, "
+            f"{len(doubled)} windows doubled, sums {'equal' if same else 'DIFFERENT'}"
         )
-    console.print("demo: the broker is stopped and its data removed")
-    return 0 if not lost and not doubled and same_sums else 1
+        console.print(f"demo: {len(letters)} record in the dead letters: {'; '.join(reasons) or 'none'}")
+        console.print(f"demo: group {group.group_id}: lag {group.lag}; {flows.sinks['revenue'].totals.batches} transactions")
+    console.print(f"demo: everything is stopped and removed, after {time.monotonic() - began:.0f} s")
+    return 0 if same and not doubled and len(letters) == 1 and group.lag == 0 else 1
 
 
 if __name__ == "__main__":

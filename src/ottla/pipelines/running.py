@@ -120,19 +120,20 @@ class Frames:
 def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:
     """Build everything that `start` would, and start nothing: the result of each query, by the flow's name."""
     frames = Frames(spark, project, plan)
-    results = {}
-    for flow in plan.queries:
-        frame = results[flow.name] = frames.result(flow)
-        if not frame.isStreaming:
-            raise PipelineError(
-                f"flow {flow.name!r} makes a table that does not grow", flow.place, hint="take a source, not only files"
-            )
-        if isinstance(flow.to, Sink):
-            encoding.records(frame, flow.to, flow.name)
-        elif isinstance(flow.to, Table):
-            tables.check(spark, flow.to)
-        _check_streaming(frame, flow)
-    return results
+    return {flow.name: checked(frames, flow) for flow in plan.queries}
+
+
+def checked(frames: Frames, flow: Flow) -> DataFrame:
+    """The flow's result, if it can go where it is sent. PipelineError says why not."""
+    frame = frames.result(flow)
+    if not frame.isStreaming:
+        raise PipelineError(f"flow {flow.name!r} makes a table that does not grow", flow.place)
+    if isinstance(flow.to, Sink):
+        encoding.records(frame, flow.to, flow.name)
+    elif isinstance(flow.to, Table):
+        tables.check(frames.spark, flow.to)
+    _check_streaming(frame, flow)
+    return frame
 
 
 def _check_streaming(frame: DataFrame, flow: Flow) -> None:
@@ -161,13 +162,16 @@ class Flows:
     def start(self) -> None:
         """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
         self._options = connect(self.project)
-        check(self.spark, self.project, self.plan)
+        # All of them first: a mistake in one is known before another has begun.
+        writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:
+            if self.stopping.is_set():
+                break
             try:
-                self.begin(flow)
-            except BaseException:
+                self.queries[flow.name] = writers[flow.name].start()
+            except Exception as error:
                 self.stop()
-                raise
+                raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
             if self.once and self.plan.read_back(flow) == () and self._feeds_others(flow):
                 # What is there now includes what this flow makes of it.
                 self.queries[flow.name].awaitTermination()
@@ -183,7 +187,7 @@ class Flows:
             if other is not flow
         )
 
-    def begin(self, flow: Flow) -> None:
+    def _prepared(self, flow: Flow) -> DataStreamWriter:
         assert self._options is not None
         spark, project, target = self.spark, self.project, flow.to
         frames = Frames(spark, project, self.plan)
@@ -212,7 +216,7 @@ class Flows:
             offsets,
             project.transaction_timeout_ms,
         )
-        writer = frames.result(flow).writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
+        writer = checked(frames, flow).writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
         writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
         writer = (
             writer.trigger(availableNow=True)
@@ -220,10 +224,7 @@ class Flows:
             else writer.trigger(processingTime=f"{project.trigger_ms} milliseconds")
         )
         self.sinks[flow.name] = sink
-        try:
-            self.queries[flow.name] = writer.start()
-        except Exception as error:
-            raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
+        return writer
 
     def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
         if self.once:
