@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -69,7 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one short round: a look, not a result")
-    parser.add_argument("--rounds", type=int, help="alternating rounds (default 4; quick: 1)")
+    parser.add_argument("--rounds", type=int, help="alternating rounds (default 3; quick: 1)")
     parser.add_argument("--only", default="", help="the same parts, with commas between them")
     parser.add_argument("--brokers", default="kafka,ottla")
     parser.add_argument("--large-log-bytes", type=int, help="default 10 GB; quick: 0.5 GB")
@@ -79,7 +80,7 @@ def main() -> None:
     scale = QUICK if options.quick else Scale()
     if options.large_log_bytes:
         scale = replace(scale, large_log_bytes=options.large_log_bytes)
-    rounds_wanted = options.rounds or (1 if options.quick else 4)
+    rounds_wanted = options.rounds or (1 if options.quick else 3)
     parts = {*options.parts, *options.only.split(",")} - {""} or set(PARTS)
     if not parts.issubset(PARTS):
         parser.error(f"there is no part {', '.join(sorted(parts.difference(PARTS)))}")
@@ -93,17 +94,26 @@ def main() -> None:
         "cores": os.cpu_count(),
         "parts": sorted(parts),
     }
+    # An end by signal is an exit like others: brokers stop, directories go, and what was measured until then is shown.
+    for end in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(end, lambda got, _: sys.exit(128 + got))
     shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="ottla-bench-") as scratch:
-        for number in range(rounds_wanted):
-            # Which one begins alternates; the long logs are filled in the first round only.
-            for broker in brokers if number % 2 == 0 else reversed(brokers):
-                now = parts if number == 0 else parts - {"log"}
-                console.print(f"round {number + 1}/{rounds_wanted}: {broker}")
-                server = Kafka() if broker == "kafka" else Ottla(options.ottla_src)
-                rounds[broker].append(one_round(server, now, scale, Path(scratch)))
-                report.write(rounds, about, options.out)
-    report.table(rounds, console)
+    try:
+        with tempfile.TemporaryDirectory(dir=shared_memory, prefix="ottla-bench-") as scratch:
+            for number in range(rounds_wanted):
+                # Which one begins alternates; what takes long and hardly varies is looked at in the first round only.
+                for broker in brokers if number % 2 == 0 else reversed(brokers):
+                    now = parts if number == 0 else parts - {"log", "partitions"}
+                    console.print(f"round {number + 1}/{rounds_wanted}: {broker}", end="")
+                    started = time.perf_counter()
+                    server = Kafka() if broker == "kafka" else Ottla(options.ottla_src)
+                    rounds[broker].append(one_round(server, now, scale, Path(scratch)))
+                    report.write(rounds, about, options.out)
+                    console.print(f", {time.perf_counter() - started:.0f} s")
+    except KeyboardInterrupt:
+        console.print(" interrupted: what follows is of the rounds that ended")
+    finally:
+        report.table(rounds, console)
     console.print(f"written: {options.out}/result.json, result.svg, result.md")
 
 
