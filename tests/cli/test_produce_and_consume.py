@@ -99,6 +99,13 @@ def test_null_values_and_templates(ottla: Ottla, topic: str) -> None:
     assert ottla.ok("consume", topic, "--format", "base64", "--null", "") == "MQ==\n\n"
 
 
+@pytest.mark.parametrize("template", ["{nix}", "{", "{}", "{value.x}", "{partition:q}"])
+def test_a_template_that_cannot_work_is_told_before_any_record(ottla: Ottla, topic: str, template: str) -> None:
+    error = ottla.fails("consume", topic, "-t", template, code=2)
+    assert f"the template {template!r} does not work" in error
+    assert "fields are topic, partition" in error
+
+
 def test_values_of_the_command_line_and_verbose(ottla: Ottla, topic: str) -> None:
     assert ottla.ok("produce", topic, "a", "b", "-p", "1", "-v") == f"{topic}-1 offset 0\n{topic}-1 offset 1\n"
     assert [json.loads(line)["offset"] for line in ottla.ok("produce", topic, "c", "-p", "1", "-v", "--json").splitlines()] == [2]

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from ottla.cli.failure import Failure
+from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.positions import TIME_MS_MAX, parse_time_ms
 
 Headers = list[tuple[str, bytes | None]]
@@ -226,6 +226,11 @@ class Writing:
     null: str = "null"
     template: str | None = None
 
+    def __post_init__(self) -> None:
+        """A template that does not work is told before the first record, which may never come."""
+        if self.template is not None:
+            self._templated(Incoming("", 0, 0, 0, "", b"", b"", []), b"")
+
     def line(self, record: Incoming) -> bytes:
         if self.format is Format.JSON:
             return json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
@@ -260,8 +265,11 @@ class Writing:
         }
         try:
             return self.template.format_map(fields).encode("utf-8", "surrogateescape")
-        except (KeyError, ValueError, IndexError) as error:
-            raise Failure(f"the template {self.template!r} does not work: {error}", f"fields are {', '.join(fields)}") from None
+        except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
+            why = f"there is no field {error}" if isinstance(error, KeyError) else str(error)
+            raise Failure(
+                f"the template {self.template!r} does not work: {why}", f"fields are {', '.join(fields)}", exit_code=EXIT_USAGE
+            ) from None
 
 
 def _excerpt(data: bytes, limit: int = 60) -> str:

@@ -37,13 +37,19 @@ def dump(
     from ottla.cli.segments import read_path
 
     counts = {"files": 0, "batches": 0, "records": 0, "damage": 0}
+    empty = 0
     for path in paths:
+        is_dir = path.is_dir()
         for item in read_path(path, records=records, verify=verify):
             counts["files"] += item.kind in ("file", "checkpoint")
             counts["batches"] += item.kind == "batch"
             counts["records"] += item.fields["records"] if item.kind == "batch" else 0
             counts["damage"] += item.kind == "damage"
             if quiet and item.kind != "damage":
+                continue
+            if is_dir and item.kind == "file" and not item.fields["size"] and not json_output:
+                # A data directory has hundreds of them, and nobody asked for this one.
+                empty += 1
                 continue
             if json_output:
                 print_line({"type": item.kind, "file": item.path, **item.fields})
@@ -53,6 +59,8 @@ def dump(
         print_line({"type": "summary", "verified": verify, **counts})
     else:
         found = f"{counts['damage']} damaged places" if counts["damage"] else "no damage" if verify else "not verified"
+        if empty:
+            found += f"; {empty} of the files are empty and not shown"
         print(f"{counts['files']} files, {counts['batches']} batches, {counts['records']} records, {found}")
     if counts["damage"]:
         raise typer.Exit(EXIT_FAILED)
@@ -81,7 +89,7 @@ def _render_batch(fields: dict[str, Any]) -> str:
     words = [
         f"  @{fields['position']}",
         f"offsets {fields['base_offset']}..{fields['last_offset']}",
-        f"{fields['records']} records",
+        "1 record" if fields["records"] == 1 else f"{fields['records']} records",
         f"{fields['size']} bytes",
         fields["codec"],
         f"{fields['timestamp_type']} {time_text(fields['max_timestamp'])}",
