@@ -1,0 +1,152 @@
+"""Three brokers that are killed, paused, stopped and started at random while producers write with acks=all and in transactions.
+
+What the checker wants at the end: every acknowledged record once, nothing of an aborted transaction, the order of each producer
+kept, and replicas that are equal byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster_kit import Cluster, until
+from confluent_kafka import KafkaException
+from test_replicas import Load, read, until_equal
+
+PARTITIONS = 3
+
+
+class Transactions:
+    """One producer that commits or aborts small transactions; knows which records must be seen, and which must not."""
+
+    def __init__(self, cluster: Cluster, topic: str, seed: int) -> None:
+        self.committed: set[bytes] = set()
+        self.aborted: set[bytes] = set()
+        self.unknown: set[bytes] = set()
+        self.failure: BaseException | None = None
+        self._cluster = cluster
+        self._topic = topic
+        self._rng = random.Random(seed)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Transactions:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            number = 0
+            while not self._stop.is_set():
+                number = self._live(number)
+        except BaseException as error:
+            self.failure = error
+
+    def _live(self, number: int) -> int:
+        """One producer, until it is told to end or has to be replaced by a new one."""
+        settings: dict[str, Any] = {"transactional.id": "chaos", "transaction.timeout.ms": 60_000, "message.timeout.ms": 60_000}
+        producer = self._cluster.producer(**settings)
+        _patiently(lambda: producer.init_transactions(30))
+        while not self._stop.is_set():
+            producer.begin_transaction()
+            values = {b"%d.%d" % (number, index) for index in range(self._rng.randrange(1, 12))}
+            number += 1
+            commits = self._rng.random() < 0.7
+            self.unknown |= values
+            try:
+                for value in values:
+                    producer.produce(self._topic, value, partition=self._rng.randrange(PARTITIONS))
+                if commits:
+                    _patiently(lambda: producer.commit_transaction(30))
+                else:
+                    _patiently(lambda: producer.abort_transaction(30))
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    return number  # what became of it only the log can say
+                try:
+                    _patiently(lambda: producer.abort_transaction(30))
+                except KafkaException:
+                    return number
+                commits = False
+            self.unknown -= values
+            if commits:
+                self.committed |= values
+            else:
+                self.aborted |= values
+        return number
+
+
+def _patiently(call: Callable[[], Any]) -> None:
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+
+
+def disturb(cluster: Cluster, rng: random.Random, seconds: float) -> list[str]:
+    """One broker at a time suffers; afterwards all are up again."""
+    deadline = time.monotonic() + seconds
+    told: list[str] = []
+    while time.monotonic() < deadline:
+        number = rng.choice(list(cluster.brokers))
+        broker = cluster.brokers[number]
+        what = rng.choice(["kill", "kill", "pause", "stop", "all"])
+        told.append(f"{what} {number}")
+        if what == "pause":
+            broker.pause()
+            time.sleep(rng.choice([0.5, 2, 5]))
+            broker.resume()
+        elif what == "all":
+            for each in cluster.brokers.values():
+                each.kill()
+            for each in cluster.brokers.values():
+                each.start(wait=False)
+        else:
+            broker.stop() if what == "stop" else broker.kill()
+            time.sleep(rng.choice([0.0, 1.0, 4.0]))
+            broker.start(wait=False)
+        time.sleep(rng.choice([0.2, 2.0, 6.0]))
+        for each in cluster.brokers.values():
+            each.wait_ready()
+    return told
+
+
+@pytest.mark.slow
+def test_nothing_is_lost_doubled_or_torn(cluster: Callable[..., Cluster]) -> None:
+    seed = int(os.environ.get("CHAOS_SEED", "1"))
+    seconds = float(os.environ.get("CHAOS_SECONDS", "60"))
+    three = cluster(3, min_insync_replicas="2", log_segment_bytes="100000")
+    three.create_topic("plain", partitions=PARTITIONS)
+    three.create_topic("txn", partitions=PARTITIONS)
+    with Load(three, "plain") as load, Transactions(three, "txn", seed) as transactions:
+        load.more()
+        told = disturb(three, random.Random(seed), seconds)
+        load.more()
+        until(lambda: len(transactions.committed) > 20, "committed transactions")
+    print(seed, told, len(load.acknowledged), len(transactions.committed), len(transactions.aborted))
+    assert transactions.failure is None
+    assert not load.failed
+
+    found = read(three, "plain", PARTITIONS)
+    missing = set(load.acknowledged) - set(found)
+    assert not missing, f"{len(missing)} acknowledged records are lost"
+    assert len(found) == len(set(found)), "records are there twice"
+
+    seen = read(three, "txn", PARTITIONS, **{"isolation.level": "read_committed"})
+    assert len(seen) == len(set(seen)), "records of transactions are there twice"
+    assert not transactions.committed - set(seen), "committed records are lost"
+    assert not transactions.aborted & set(seen), "aborted records are seen"
+    until_equal(three, "plain", PARTITIONS)
+    until_equal(three, "txn", PARTITIONS)
