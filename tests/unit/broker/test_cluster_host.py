@@ -1,0 +1,397 @@
+"""Hosts of several brokers on one tree in memory: who is in office, what is written, what is told (C01-C07, C09, F60, F61)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster_host import ClusterHost
+from ottla.broker.inter_broker import PeerUnavailable
+from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
+from ottla.cluster.isr_changes import IsrWish
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewTopic, ResourceType
+from ottla.cluster.settings import BrokerSettings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Create
+from ottla.protocol.registry import API_BY_NAME
+from ottla.runtime.clock import SystemClock
+from ottla.sim.machine import SeededRandom
+from ottla.sim.metadata import MetadataTree
+from ottla.sim.process import Process
+from ottla.types import TopicPartition
+
+
+class World:
+    """One tree; whoever is told something answers that all is well, unless it is deaf."""
+
+    def __init__(self) -> None:
+        self.tree = MetadataTree()
+        self.members: dict[int, Member] = {}
+        self.orders: list[tuple[int, str, Any]] = []
+        self.deaf: set[int] = set()
+
+    async def send(self, broker: BrokerImage, api_name: str, version: int, request: object) -> object:
+        if broker.id in self.deaf:
+            raise PeerUnavailable("deaf")
+        assert version <= API_BY_NAME[api_name].max_version
+        self.orders.append((broker.id, api_name, request))
+        return API_BY_NAME[api_name].response()
+
+    async def call(self, broker_id: int, api_name: str, version: int, request: Any) -> object:
+        host = self.members[broker_id].host
+        assert api_name == "allocate_producer_ids"
+        block = await host.producer_id_block_for(request.broker_id, request.broker_epoch)
+        return API_BY_NAME[api_name].response(producer_id_start=block[0], producer_id_len=len(block))
+
+    async def add(self, *numbers: int) -> list[Member]:
+        members = [Member(self, number) for number in numbers]
+        self.members.update({member.number: member for member in members})
+        await asyncio.gather(*(member.host.start() for member in members))
+        return members
+
+    def controller(self) -> Member:
+        (member,) = [member for member in self.members.values() if member.host.in_office]
+        return member
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        node = self.tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        assert node is not None
+        found: dict[str, Any] = json.loads(node.data)
+        return found
+
+    def epoch(self) -> int:
+        node = self.tree.get("/controller_epoch")
+        assert node is not None
+        return int(node.data)
+
+    async def close(self) -> None:
+        for member in self.members.values():
+            await member.host.stop()
+
+
+class Member:
+    def __init__(self, world: World, number: int) -> None:
+        self.number = number
+        self.store = world.tree.session(Process(f"broker-{number}"), random.Random(number))
+        self.configs: dict[str, dict[str, str]] = {}
+        self.refused: list[str] = []
+        self.host = ClusterHost(
+            self.store,
+            BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"}),
+            number,
+            [Endpoint("PLAINTEXT", f"host{number}", 9092)],
+            SystemClock(),
+            SeededRandom(random.Random(number)),
+            send=world.send,
+            call=world.call,
+            local_image=lambda: world.controller().host.image,
+            on_topic_config=self.configs.__setitem__,
+            on_broker_configs=lambda _: None,
+            on_group_configs=lambda _: None,
+            on_refused=self.refused.append,
+        )
+
+
+def in_world(test: Callable[[World], Awaitable[None]]) -> None:
+    async def run() -> None:
+        world = World()
+        try:
+            await asyncio.wait_for(test(world), 30)
+        finally:
+            await world.close()
+
+    asyncio.run(run())
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    while True:
+        try:
+            if condition():
+                return
+        except (AssertionError, ValueError, KeyError):
+            pass
+        await asyncio.sleep(0.001)
+
+
+async def make(world: World, name: str, *replicas: tuple[int, ...]) -> TopicImage:
+    (topic,) = await world.controller().host.create_topics([NewTopic(name, assignments=list(enumerate(replicas)))])
+    assert isinstance(topic, TopicImage), topic
+    return topic
+
+
+async def all_here(world: World, *numbers: int) -> None:
+    await until(lambda: set(world.controller().host.image.brokers) == set(numbers))
+
+
+def test_one_of_many_wins_and_each_change_counts_one() -> None:
+    """C01."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        assert world.epoch() == 1
+        for expected in (2, 3):
+            loser = world.controller()
+            await loser.host.election.give_up_office()
+            await until(lambda expected=expected: world.epoch() >= expected and world.controller())
+            assert world.epoch() == expected
+        await until(lambda: len({member.host.controller_id for member in world.members.values()}) == 1)
+
+    in_world(test)
+
+
+def test_a_controller_that_was_replaced_writes_nothing() -> None:
+    """C02."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        first = world.controller()
+        term = first.host._controller
+        first.store.lose()
+        await until(lambda: world.epoch() == 2 and world.controller())
+        await all_here(world, 1, 2)
+        # Whoever it is: one that still believes in the first term.
+        image = world.controller().host.image
+        zombie = next(member for member in world.members.values() if not member.host.in_office)
+        zombie.host._controller, zombie.host.image = term, image
+        (outcome,) = await zombie.host.create_topics([NewTopic("late", 1, 1)])
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code == ErrorCode.NOT_CONTROLLER
+        assert world.tree.get("/brokers/topics/late") is None
+
+    in_world(test)
+
+
+def test_a_lost_session_is_a_new_life() -> None:
+    """C04, C03: orders carry the epoch of the life they are meant for."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        victim = next(member for member in world.members.values() if not member.host.in_office)
+        other = next(member.number for member in world.members.values() if member is not victim)
+        await make(world, "t", (victim.number, other))
+        first = victim.host.broker_epoch
+        victim.store.lose()
+        await until(lambda: victim.host.broker_epoch > first)
+        await until(lambda: world.controller().host.image.brokers[victim.number].epoch == victim.host.broker_epoch)
+        await until(lambda: world.state("t")["leader"] == other)
+        assert world.state("t")["isr"] == [other]
+        await until(
+            lambda: any(
+                number == victim.number and request.broker_epoch == victim.host.broker_epoch
+                for number, _, request in world.orders
+            )
+        )
+
+    in_world(test)
+
+
+def test_a_number_that_is_taken_is_refused() -> None:
+    async def test(world: World) -> None:
+        await world.add(1)
+        rival = Member(world, 1)
+        rival.host.election._patience_s = 0.05
+        with pytest.raises(Exception, match="another broker with the number 1 is running"):
+            await rival.host.start()
+        await rival.host.stop()
+
+    in_world(test)
+
+
+def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
+    """C05, C06."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        host = world.controller().host
+        await make(world, "t", (1, 2, 3))
+        key = TopicPartition("t", 0)
+        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
+
+        async def ask(*isr: int, version: int, broker_epoch: int | None = None) -> Any:
+            wish = IsrWish(1, 0, [(number, lives[number]) for number in isr], version)
+            return (await host.alter_partitions(1, lives[1] if broker_epoch is None else broker_epoch, [(key, wish)]))[0]
+
+        shrunk = await ask(1, 2, version=0)
+        assert (shrunk.isr, shrunk.partition_epoch) == ((1, 2), 1)
+        assert world.state("t")["isr"] == [1, 2]
+        assert world.state("t")["leader_epoch"] == 0
+        assert await ask(1, version=0) is ErrorCode.INVALID_UPDATE_VERSION
+        assert (await ask(1, 2, version=0)).partition_epoch == 1
+        with pytest.raises(KafkaError) as caught:
+            await ask(1, version=1, broker_epoch=lives[1] - 1)
+        assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = IsrWish(1, 0, [(1, -1)], 0)
+        assert await host.alter_partitions(1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        ]
+
+    in_world(test)
+
+
+def test_a_broker_that_wants_to_stop_is_relieved() -> None:
+    """C07."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        host = world.controller().host
+        await make(world, "t", (1, 2), (2, 1))
+        await make(world, "lone", (1,))
+        epoch = host.image.brokers[1].epoch
+        assert await host.controlled_shutdown(1, epoch) == []
+        assert [world.state("t", number)["leader"] for number in range(2)] == [2, 2]
+        assert [world.state("t", number)["isr"] for number in range(2)] == [[2], [2]]
+        assert (world.state("lone")["leader"], world.state("lone")["isr"]) == (1, [1])
+        # Nobody gives it anything new, and it does not come back in sync.
+        (outcome,) = await host.create_topics([NewTopic("n", assignments=[(0, (1,))])])
+        assert isinstance(outcome, KafkaError)
+        wish = IsrWish(2, 1, [(2, -1), (1, -1)], 1)
+        life = host.image.brokers[2].epoch
+        assert await host.alter_partitions(2, life, [(TopicPartition("t", 0), wish)]) == [ErrorCode.INELIGIBLE_REPLICA]
+        with pytest.raises(KafkaError) as caught:
+            await host.controlled_shutdown(1, epoch - 1)
+        assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+
+    in_world(test)
+
+
+def test_what_cannot_be_moved_is_named() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        host = world.controller().host
+        await make(world, "t", (1, 2))
+        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
+        wish = IsrWish(1, 0, [(1, lives[1])], 0)
+        await host.alter_partitions(1, lives[1], [(TopicPartition("t", 0), wish)])
+        assert await host.controlled_shutdown(1, lives[1]) == [("t", 0)]
+        assert world.state("t")["leader"] == 1
+
+    in_world(test)
+
+
+def test_a_deletion_that_was_begun_is_finished_by_the_next() -> None:
+    """C09."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        await make(world, "doomed", (1, 2), (2, 1))
+        await world.controller().store.multi([Create("/admin/delete_topics/doomed"), Create("/admin/delete_topics/never")])
+        world.orders.clear()
+        await world.controller().host.election.give_up_office()
+        await until(lambda: world.tree.get("/brokers/topics/doomed") is None and not world.tree.children("/admin/delete_topics"))
+        stopped = {
+            number
+            for number, name, request in world.orders
+            if name == "stop_replica" and request.topic_states[0].topic_name == "doomed"
+        }
+        assert stopped == {1, 2}
+        assert "doomed" not in world.controller().host.image.topics
+
+    in_world(test)
+
+
+def test_orders_are_repeated_until_a_deaf_broker_hears_them() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        deaf = next(member.number for member in world.members.values() if not member.host.in_office)
+        await until(lambda: any(number == deaf for number, _, _ in world.orders))
+        world.deaf.add(deaf)
+        world.orders.clear()
+        making = asyncio.ensure_future(make(world, "t", (deaf,)))
+        await until(lambda: world.orders)
+        assert not making.done()
+        assert all(number != deaf for number, _, _ in world.orders)
+        world.deaf.clear()
+        await making
+        assert [name for number, name, _ in world.orders if number == deaf] == ["leader_and_isr", "update_metadata"]
+
+    in_world(test)
+
+
+def test_replicas_move_and_come_to_their_target() -> None:
+    """R18."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        host = world.controller().host
+        await make(world, "t", (1, 2))
+        assert await alter_reassignments(host, [Reassignment("t", 0, (3, 2))]) == [None]
+        ((name, number, partition),) = reassignments(host.image)
+        assert (name, number, partition.replicas, partition.adding, partition.removing) == ("t", 0, (3, 2, 1), (3,), (1,))
+        node = world.tree.get("/brokers/topics/t")
+        assert node is not None
+        stored = json.loads(node.data)
+        assert stored["adding_replicas"] == {"0": [3]}
+        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
+        wish = IsrWish(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
+        await host.alter_partitions(1, lives[1], [(TopicPartition("t", 0), wish)])
+        await until(lambda: not reassignments(host.image))
+        assert host.image.topics["t"].partitions[0].replicas == (3, 2)
+        assert world.state("t")["leader"] == 3
+        await until(lambda: any(number == 1 and name == "stop_replica" for number, name, _ in world.orders))
+        assert await elect_leaders(host, [("t", 0)], unclean=False) != []
+
+    in_world(test)
+
+
+def test_settings_reach_all_by_the_tree() -> None:
+    """F59: whoever changes them."""
+
+    async def test(world: World) -> None:
+        one, two = await world.add(1, 2)
+        await all_here(world, 1, 2)
+        await make(world, "t", (1, 2))
+        change = ConfigChange(ConfigOperation.SET, "retention.ms", "5")
+        asked = ConfigAlteration(ResourceType.TOPIC, "t", [change])
+        outsider = one if two.host.in_office else two
+        assert await outsider.host.alter_configs([asked]) == [None]
+        await until(lambda: one.configs.get("t") == two.configs.get("t") == {"retention.ms": "5"})
+        await until(lambda: world.controller().host.image.topics["t"].config == {"retention.ms": "5"})
+
+    in_world(test)
+
+
+def test_no_two_brokers_get_the_same_producer_ids() -> None:
+    async def test(world: World) -> None:
+        members = await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        await until(lambda: all(member.host.controller_id > 0 for member in members))
+        ids = await asyncio.gather(*(member.host.next_producer_id() for member in members))
+        assert len({number // 1000 for number in ids}) == 3
+
+    in_world(test)
+
+
+def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        other = next(member.host for member in world.members.values() if not member.host.in_office)
+        attempts: list[Callable[[], Awaitable[Any]]] = [
+            lambda: other.create_topics([NewTopic("t", 1, 1)], forward=False),
+            lambda: other.delete_topics(["t"]),
+            lambda: other.create_partitions([]),
+            lambda: elect_leaders(other, None, unclean=False),
+            lambda: alter_reassignments(other, []),
+            lambda: other.alter_partitions(1, 1, []),
+            lambda: other.controlled_shutdown(1, 1),
+            lambda: other.producer_id_block_for(1, 1),
+        ]
+        for attempt in attempts:
+            with pytest.raises(KafkaError) as caught:
+                await attempt()
+            assert caught.value.code == ErrorCode.NOT_CONTROLLER
+        assert other.image == ClusterImage("")
+
+    in_world(test)
