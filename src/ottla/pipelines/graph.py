@@ -45,6 +45,10 @@ class Plan:
                     found.setdefault(each.name, each)
         return tuple(found.values())
 
+    def feeds_others(self, flow: Flow) -> bool:
+        """Whether another query reads what this one writes."""
+        return any(flow in _feeds(other, self.inputs[other.name], self.flows) for other in self.flows if other is not flow)
+
     def read_back(self, flow: Flow) -> tuple[Flow, ...]:
         """The flows whose topics the query of this flow reads, through views too."""
         found: dict[str, Flow] = {}
@@ -143,12 +147,18 @@ def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
 
 
 def _feeds(flow: Flow, nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
-    """The flows that this one needs: by name, or because they write a topic that it reads."""
+    """The flows that this one needs: by name, or because they write a topic or the files that it reads."""
     feeding = [node for node in nodes if isinstance(node, Flow)]
     for node in nodes:
         if isinstance(node, Source):
             feeding += [other for other in flows if isinstance(other.to, Sink) and reads(node, other.to.topic)]
+        elif isinstance(node, Files):
+            feeding += [other for other in flows if isinstance(other.to, Table) and _same(node.path, other.to.path)]
     return feeding
+
+
+def _same(path: str, other: str) -> bool:
+    return path.removeprefix("file://").rstrip("/") == other.removeprefix("file://").rstrip("/")
 
 
 def reads(source: Source, topic: str) -> bool:

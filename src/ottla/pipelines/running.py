@@ -172,20 +172,11 @@ class Flows:
             except Exception as error:
                 self.stop()
                 raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
-            if self.once and self.plan.read_back(flow) == () and self._feeds_others(flow):
+            if self.once and self.plan.feeds_others(flow):
                 # What is there now includes what this flow makes of it.
-                self.queries[flow.name].awaitTermination()
+                while self.queries[flow.name].isActive and not self.stopping.is_set():
+                    self.stopping.wait(_POLL_S)
                 self._raise_if_failed(flow.name)
-
-    def _feeds_others(self, flow: Flow) -> bool:
-        if not isinstance(flow.to, Sink):
-            return False
-        topic = flow.to.topic
-        return any(
-            flow in self.plan.read_back(other) or any(reads(source, topic) for source in self.plan.sources(other))
-            for other in self.plan.queries
-            if other is not flow
-        )
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         assert self._options is not None
