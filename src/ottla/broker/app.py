@@ -18,19 +18,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.identity import resolve_identity
-from ottla.broker.inter_broker import InterBroker
-from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
-from ottla.broker.replica_fetcher import ReplicaFetchers
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.replication import ALONE
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
@@ -50,6 +46,12 @@ from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster_member import ClusterMember
+    from ottla.broker.inter_broker import InterBroker
+    from ottla.broker.metadata_cache import MetadataCache
+    from ottla.broker.replica_fetcher import ReplicaFetchers
 
 logger = logging.getLogger(__name__)
 
@@ -166,6 +168,9 @@ class Broker:
         self.purgatory = Purgatory(loop)
         self._undo.append(self.purgatory.close)
         if self.is_in_cluster:
+            # Imported here: a broker that is alone starts without it.
+            from ottla.broker.cluster_member import ClusterMember
+
             self.cluster = ClusterMember(self)
             self._undo.append(self.cluster.close)
         self.partitions = Partitions(
@@ -373,6 +378,8 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def _join_cluster(self) -> None:
+        from ottla.broker.cluster_host import ClusterHost
+
         member, world = self.cluster, self.world
         self._image = member.metadata_cache.image
         listener = self.settings.listeners().inter_broker
