@@ -250,3 +250,24 @@ def test_a_truncation_that_is_cut_short_leaves_no_gap():
         assert offsets == list(range(log.log_end_offset))
         assert log.log_end_offset >= 3
     pytest.fail("a truncation takes fewer steps than that")
+
+
+def test_an_index_of_aborted_transactions_that_recovery_finds_right_is_flushed():
+    """Cluster world, seed 58: a kill left it unflushed; recovery had nothing to write, and let the recovery point pass it."""
+    for seed in range(30):
+        computer = Computer(SMALL, seed)
+        for number in range(3):
+            batch = build_batch(
+                [(None, b"%040d" % number, (), NOW_MS)], producer_id=7, producer_epoch=0, base_sequence=number, transactional=True
+            )
+            computer.log.append(check(bytearray(batch), RULES, NOW_MS), 0, NOW_MS, verified=True)
+            computer.log.append_marker(7, 0, commit=False, coordinator_epoch=0, leader_epoch=0, now_ms=NOW_MS)
+        aborted = [(each.first_offset, each.last_offset) for each in computer.log.aborted(0, 100)]
+        assert aborted == [(0, 1), (2, 3), (4, 5)]
+        computer.kill()
+        computer.start()
+        computer.append(b"more" * 40)
+        computer.log.flush(NOW_MS)
+        computer.checkpoint()
+        computer.crash()
+        assert [(each.first_offset, each.last_offset) for each in computer.start().aborted(0, 100)] == aborted

@@ -415,14 +415,15 @@ class Segment:
         self._write_pending(TXN_INDEX, count * TXN_ENTRY_BYTES, index.to_bytes(count))
 
     def replace_txn_index(self, entries: list[AbortedTxn]) -> None:
-        """The entries that the log itself tells of; the file may say something else. Flushed, for nobody will doubt it again."""
+        """The entries that the log itself tells of; the file may say something else. Flushed, for nobody will doubt it again: also
+        if it says the same, which may be what a killed process wrote and no disk has."""
         index = TxnIndex(entries)
         exists = self._disk.exists(self.path(TXN_INDEX))
         if entries:
             data = index.to_bytes()
             if not exists or self._read_file(TXN_INDEX) != data:
                 self._write_pending(TXN_INDEX, 0, data)
-                self._flush_file(TXN_INDEX)
+            self._flush_file(TXN_INDEX)
         elif exists:
             self._disk.remove(self.path(TXN_INDEX))
         self._txn_index = index
