@@ -176,7 +176,7 @@ class ClusterRules:
             require(
                 log.log_end_offset >= known.acknowledged_end,
                 "committed",
-                f"{name}: {node.host} leads epoch {epoch}, ends at {log.log_end_offset}; acknowledged is {known.acknowledged_end}",
+                f"{name}: {node.host} leads epoch {epoch}, ends at {log.log_end_offset}, acknowledged: {known.acknowledged_end}",
             )
         for member in state.isr:
             self._check_member(name, node, partition, self._by_id[member])

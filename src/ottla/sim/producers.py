@@ -113,7 +113,9 @@ class IdempotentProducer(Actor):
         notes = []
         for value in values:
             key = b"k%d" % rng.randrange(4) if keyed else None
-            notes.append(SendNote(self.name, place, value, play.now(), key, transaction=self._transaction))
+            # Who gave up and took another producer id is another producer: what it sent before may still arrive.
+            producer = f"{self.name}/{self.producer_id}"
+            notes.append(SendNote(producer, place, value, play.now(), key, transaction=self._transaction))
         play.sends += notes
         sequence = self._next.get(place, 0)
         self._next[place] = sequence + len(notes)

@@ -18,6 +18,7 @@ from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
+import ottla.sim.cluster_bugs
 import ottla.sim.group_bugs
 import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, planted

@@ -1,0 +1,348 @@
+"""Bugs planted in replication and in the controller; the rest is in `bugs` and its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker import replica_fetcher
+from ottla.broker.app import Broker
+from ottla.broker.cluster_host import ClusterHost
+from ottla.broker.controller_host import ControllerHost
+from ottla.broker.coordinators import Coordinators
+from ottla.broker.election import Election
+from ottla.broker.handlers import produce
+from ottla.broker.isr_changes import IsrChanges
+from ottla.broker.orders import ControllerOrders
+from ottla.broker.partition import Partition
+from ottla.broker.transactions import Transactions
+from ottla.cluster import broker_changes, elections
+from ottla.coordinator.group.offsets import Offsets
+from ottla.errors import ErrorCode
+from ottla.ports import Create
+from ottla.replication.follower import Truncation
+from ottla.replication.leader import Leadership
+from ottla.sim.bugs import Patch, bug
+from ottla.storage import log as log_module
+from ottla.storage.log import Log
+from ottla.types import NO_OFFSET
+
+# --- the leader
+
+
+@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=60)
+def isr_instead_of_maximal() -> list[Patch]:
+    def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
+        if self.is_under_min_isr:
+            return NO_OFFSET
+        return min([log_end_offset, *(self.followers[each].log_end_offset for each in self.isr if each in self.followers)])
+
+    return [(Leadership, "high_watermark", high_watermark)]
+
+
+@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=60)
+def shrunk_before_agreed() -> list[Patch]:
+    original = Leadership._propose
+
+    def propose(self: Leadership, isr: tuple[int, ...]) -> Any:
+        found = original(self, isr)
+        self._maximal = frozenset(isr)
+        return found
+
+    def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
+        return min([log_end_offset, *(self.followers[each].log_end_offset for each in self._maximal if each in self.followers)])
+
+    return [(Leadership, "_propose", propose), (Leadership, "high_watermark", high_watermark)]
+
+
+@bug("what the leader has is committed", world="cluster", seeds_max=20)
+def leader_alone_commits() -> list[Patch]:
+    return [(Leadership, "high_watermark", lambda self, log_end_offset, now_ms: log_end_offset)]
+
+
+@bug("what was sent to a follower counts as being there", world="cluster", seeds_max=40)
+def sent_counts_as_stored() -> list[Patch]:
+    original = Leadership.follower_fetched
+
+    def follower_fetched(self: Leadership, replica: int, offset: int, start: int, log_end_offset: int, *rest: Any) -> Any:
+        return original(self, replica, log_end_offset, start, log_end_offset, *rest)
+
+    return [(Leadership, "follower_fetched", follower_fetched)]
+
+
+@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=60)
+def positions_assumed() -> list[Patch]:
+    original = Leadership._assign
+
+    def assign(self: Leadership, replicas: Any, now_ms: int) -> None:
+        original(self, replicas, now_ms)
+        for number, follower in self.followers.items():
+            if number in self.isr and follower.log_end_offset < 0:
+                follower.log_end_offset = self.epoch_start_offset
+
+    return [(Leadership, "_assign", assign)]
+
+
+@bug("a follower joins the ISR before it has reached the high watermark", world="cluster", seeds_max=40)
+def joins_behind() -> list[Patch]:
+    original = Leadership.follower_fetched
+
+    def follower_fetched(
+        self: Leadership, replica: int, offset: int, start: int, end: int, high_watermark: int, *rest: Any
+    ) -> Any:
+        self.epoch_start_offset = 0
+        return original(self, replica, offset, start, end, 0, *rest)
+
+    return [(Leadership, "follower_fetched", follower_fetched)]
+
+
+@bug("a follower that has fallen behind stays in the ISR", world="cluster", seeds_max=60)
+def laggard_stays() -> list[Patch]:
+    return [(Leadership, "shrink", lambda self, *arguments: None)]
+
+
+@bug("acks=all is answered when the leader has written", world="cluster", seeds_max=60)
+def all_means_one() -> list[Patch]:
+    original = produce._Wait.settled
+
+    def settled(self: Any) -> bool:
+        if self.open:
+            return bool(self._close(ErrorCode.NONE))
+        return bool(original(self))
+
+    return [(produce._Wait, "settled", settled)]
+
+
+@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=120)
+def deposed_says_success() -> list[Patch]:
+    original = produce._Wait.settled
+
+    def settled(self: Any) -> bool:
+        if self.open and (not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch):
+            return bool(self._close(ErrorCode.NONE))
+        return bool(original(self))
+
+    return [(produce._Wait, "settled", settled)]
+
+
+@bug("a leader does not write down where its epoch begins", world="cluster", seeds_max=120)
+def epoch_start_forgotten() -> list[Patch]:
+    return [(Log, "start_epoch", lambda self, epoch, offset: None)]
+
+
+# --- the follower
+
+
+@bug("a follower cuts its log to its high watermark", world="cluster", seeds_max=60)
+def truncates_to_high_watermark() -> list[Patch]:
+    original = replica_fetcher.ReplicaFetchers.follow
+
+    def follow(self: Any, partition: Partition) -> None:
+        partition.truncate_to(partition.log.high_watermark, self._broker.world.clock.now_ms())
+        original(self, partition)
+
+    return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
+
+
+@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=60)
+def divergence_unnoticed() -> list[Patch]:
+    return [(Partition, "divergence", lambda self, *arguments: None)]
+
+
+@bug("a log with another history is cut one batch too late", world="cluster", seeds_max=60)
+def cut_too_late() -> list[Patch]:
+    original: Any = vars(replica_fetcher)["truncation"]
+
+    def truncation(log: Any, *rest: Any) -> Truncation:
+        found: Truncation = original(log, *rest)
+        return replace(found, offset=min(found.offset + 1, log.log_end_offset))
+
+    return [(replica_fetcher, "truncation", truncation)]
+
+
+@bug("a log with another history is cut one record too far", world="cluster", seeds_max=120)
+def cut_too_far() -> list[Patch]:
+    original: Any = vars(replica_fetcher)["truncation"]
+
+    def truncation(log: Any, *rest: Any) -> Truncation:
+        found: Truncation = original(log, *rest)
+        return replace(found, offset=max(found.offset - 3, 0))
+
+    return [(replica_fetcher, "truncation", truncation)]
+
+
+@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=60)
+def producers_not_cut() -> list[Patch]:
+    return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("after an error a partition is not fetched any more", world="cluster", seeds_max=40)
+def fetching_given_up() -> list[Patch]:
+    def later(self: Any, followed: Any) -> None:
+        followed.not_before = 1e12
+
+    return [(replica_fetcher._Fetcher, "_later", later)]
+
+
+@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=40)
+def high_watermark_ahead() -> list[Patch]:
+    original = Partition.append_as_follower
+
+    def append_as_follower(self: Partition, records: Any, leader_high_watermark: int, *rest: Any) -> Any:
+        info = original(self, records, leader_high_watermark, *rest)
+        self.log._high_watermark = self.log.log_end_offset
+        return info
+
+    return [(Partition, "append_as_follower", append_as_follower)]
+
+
+@bug("leader epochs in requests are not looked at", world="cluster", seeds_max=120)
+def no_epoch_fence() -> list[Patch]:
+    return [(Partition, "_check_epoch", lambda self, epoch: None)]
+
+
+# --- changes of the ISR
+
+
+@bug("a change of the ISR that was not answered is forgotten", world="cluster", seeds_max=40)
+def isr_change_forgotten() -> list[Patch]:
+    original = IsrChanges._ask
+
+    async def ask(self: IsrChanges, asked: Any) -> Any:
+        await original(self, asked)
+        return {}
+
+    return [(IsrChanges, "_ask", ask)]
+
+
+@bug("a refused change of the ISR counts as granted", world="cluster", seeds_max=120)
+def refusal_taken_for_consent() -> list[Patch]:
+    original = Leadership.refused
+
+    def refused(self: Leadership, proposal: Any, error: ErrorCode) -> bool:
+        if proposal is not None and proposal is self.pending:
+            self._commit(proposal.isr)
+            return False
+        return original(self, proposal, error)
+
+    return [(Leadership, "refused", refused)]
+
+
+@bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=120)
+def dead_in_isr() -> list[Patch]:
+    original = elections.settle
+
+    def settle(partition: Any, here: Any, may_lead: Any, *, unclean: bool) -> Any:
+        after = original(partition, here, may_lead, unclean=unclean)
+        return after if after is partition or after.leader < 0 else replace(after, isr=partition.replicas)
+
+    return [(broker_changes, "settle", settle)]
+
+
+# --- the controller
+
+
+@bug("a leader need not have been in sync", world="cluster", seeds_max=40)
+def leader_out_of_sync() -> list[Patch]:
+    def first_in_sync(partition: Any, may_lead: Any) -> int | None:
+        return next((replica for replica in reversed(partition.replicas) if replica in may_lead), None)
+
+    return [(elections, "first_in_sync", first_in_sync)]
+
+
+@bug("unclean elections happen although they are not allowed", world="cluster", seeds_max=60)
+def always_unclean() -> list[Patch]:
+    return [(ControllerHost, "unclean_allowed", lambda self, topic: True)]
+
+
+@bug("an election does not raise the leader epoch", world="cluster", seeds_max=20)
+def leader_epoch_not_raised() -> list[Patch]:
+    def changed(partition: Any) -> Any:
+        return replace(partition, partition_epoch=partition.partition_epoch + 1)
+
+    return [(elections, "_changed", changed)]
+
+
+@bug("the preferred leader takes over whether it is in sync or not", world="cluster", seeds_max=120)
+def preferred_out_of_sync() -> list[Patch]:
+    def prefer(partition: Any, may_lead: Any) -> Any:
+        preferred = partition.replicas[0]
+        return partition if partition.leader == preferred else replace(elections._changed(partition), leader=preferred)
+
+    return [(elections, "prefer", prefer)]
+
+
+@bug("a controller does not see that brokers have gone or come", world="cluster", seeds_max=20)
+def brokers_not_watched() -> list[Patch]:
+    async def look(self: ClusterHost) -> None:
+        return None
+
+    return [(ClusterHost, "_look_at_brokers", look)]
+
+
+@bug("the office is taken without raising the controller epoch", world="cluster", seeds_max=40)
+def controller_epoch_not_raised() -> list[Patch]:
+    original = Election._bid
+
+    async def bid(self: Election) -> Any:
+        store = self._store
+        write = store.multi
+
+        async def multi(changes: Any) -> Any:
+            return await write([change for change in changes if isinstance(change, Create)])
+
+        store.multi = multi  # type: ignore[method-assign]
+        try:
+            return await original(self)
+        finally:
+            store.multi = write  # type: ignore[method-assign]
+
+    return [(Election, "_bid", bid)]
+
+
+@bug("orders of a controller that was replaced are obeyed", world="cluster", seeds_max=200)
+def old_controller_obeyed() -> list[Patch]:
+    return [(ControllerOrders, "_check", lambda self, *arguments: None), (ControllerHost, "_fence", lambda self: [])]
+
+
+@bug("a broker does not notice that its session is over", world="cluster", seeds_max=40)
+def session_loss_unnoticed() -> list[Patch]:
+    return [(Election, "_session_changed", lambda self, event: None)]
+
+
+@bug("the last of the roles in an order is not taken", world="cluster", seeds_max=20)
+def orders_lost() -> list[Patch]:
+    original = ControllerOrders._take
+
+    async def take(self: ControllerOrders, roles: Any, errors: Any, *, is_new: bool) -> None:
+        await original(self, roles[:-1] if len(roles) > 1 and not is_new else roles, errors, is_new=is_new)
+
+    return [(ControllerOrders, "_take", take)]
+
+
+# --- coordinators that move
+
+
+@bug("a transaction's end is answered before its replicas have it", world="cluster", seeds_max=120)
+def ends_before_committed() -> list[Patch]:
+    return [(Transactions, "answers_when_committed", False)]
+
+
+@bug("coordinators do not move with their partitions", world="cluster", seeds_max=20)
+def coordinators_stay() -> list[Patch]:
+    return [(Broker, "roles_changed", lambda self: None)]
+
+
+@bug("markers for partitions of other brokers are not sent", world="cluster", seeds_max=20)
+def markers_not_sent() -> list[Patch]:
+    return [(Transactions, "_send", lambda self, *arguments: None)]
+
+
+@bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=60)
+def pending_not_settled() -> list[Patch]:
+    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
+
+
+@bug("a reader of stable offsets is not told that some are pending", world="cluster", seeds_max=200)
+def unstable_offsets_read() -> list[Patch]:
+    return [(Offsets, "has_pending", lambda self, *arguments: False)]
