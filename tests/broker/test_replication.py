@@ -636,3 +636,27 @@ def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Pat
         assert (log.log_start_offset, log.log_end_offset) == (3, 5)
 
     play(tmp_path, case)
+
+
+def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2]), to=[1, 2], is_new=True)
+        for _ in range(30):
+            await cluster.produce(1, bytes(4000), timeout_ms=20_000)
+        await cluster.until_equal(1, 2)
+        for number in cluster.brokers:
+            cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {"leader.replication.throttled.replicas": "*"})
+            cluster.brokers[number].cluster.replication.leader_quota.bytes_per_second = 20_000
+        await cluster.order(T0, State(1, [1, 2], 1, 1))
+        await cluster.until(lambda: cluster.partition(3).log.log_end_offset > 0)
+        # 120 kB at 20 kB a second: not at once. Those in sync are not held up meanwhile.
+        assert cluster.partition(3).log.log_end_offset < 30
+        answer = await cluster.produce(1, b"now", timeout_ms=5_000)
+        assert answer.error_code == 0
+        assert cluster.partition(3).log.log_end_offset < 31
+        for number in cluster.brokers:
+            cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {})
+        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        await cluster.until_equal(1, 2, 3)
+
+    play(tmp_path, case, replica_fetch_max_bytes="4000")

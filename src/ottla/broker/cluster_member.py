@@ -50,8 +50,8 @@ class ClusterMember:
             monotonic_ms=lambda: int(clock.monotonic() * 1000),
             is_alive=lambda broker_id: broker_id in self.metadata_cache.image.brokers,
             propose=self.isr_changes.propose,
-            lag_time_max_ms=broker.settings.int("replica.lag.time.max.ms"),
         )
+        self.settings_changed(broker.settings)
 
     @property
     def broker_epoch(self) -> int:
@@ -71,7 +71,10 @@ class ClusterMember:
         self.inter_broker.close()
 
     def settings_changed(self, settings: BrokerSettings) -> None:
-        self.replication.lag_time_max_ms = settings.int("replica.lag.time.max.ms")
+        replication = self.replication
+        replication.lag_time_max_ms = settings.int("replica.lag.time.max.ms")
+        replication.leader_quota.bytes_per_second = settings.int("leader.replication.throttled.rate")
+        replication.follower_quota.bytes_per_second = settings.int("follower.replication.throttled.rate")
 
     def _address_of(self, broker_id: int) -> Endpoint | None:
         if broker_id == self._broker.broker_id:

@@ -144,6 +144,8 @@ class FetchRead:
                     partition.check_follower(self._replica_id)
                     keys.append(partition)
                     end_offset = log.log_end_offset
+                    if partition.leader_throttled and partition.holds_back(self._replica_id):
+                        end_offset = wanted.fetch_offset
                 else:
                     keys.append(key)
                     end_offset = stable_offset if committed else high_watermark
@@ -261,6 +263,10 @@ class FetchRead:
                 continue
             if size:
                 context.served(wanted)
+                if self._replica_id >= _FOLLOWER_FROM:
+                    partition = self._broker.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
+                    if partition is not None:
+                        partition.sent_to_follower(size)
             key = wanted.key[0]
             if current is None or key != current_key:
                 current = FetchableTopicResponse(topic=wanted.topic or "", topic_id=wanted.topic_id)

@@ -58,10 +58,12 @@ class Partition:
         "_replication",
         "_verifying",
         "data_dir",
+        "follower_throttled",
         "is_leader",
         "isr",
         "leader",
         "leader_epoch",
+        "leader_throttled",
         "leadership",
         "log",
         "min_insync_replicas",
@@ -96,6 +98,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.partition_epoch = -1
+        self.leader_throttled = self.follower_throttled = False
+        """Replication of this replica, as leader or as follower, has to keep to a rate while it is not in sync (KIP-73)."""
         self.leadership: Leadership | None = None
         """Of a leader that has followers."""
         self._replication = replication
@@ -409,6 +413,16 @@ class Partition:
         if proposal is not None:
             self._replication.propose(self, proposal)
 
+    def holds_back(self, replica_id: int) -> bool:
+        """A throttled follower that is not in sync has to wait: too much was sent in the last seconds."""
+        if not self.leader_throttled or replica_id in self.isr:
+            return False
+        return self._replication.leader_quota.exceeded(self._replication.monotonic_ms())
+
+    def sent_to_follower(self, count: int) -> None:
+        if self.leader_throttled:
+            self._replication.leader_quota.record(count, self._replication.monotonic_ms())
+
     def shrink_isr(self) -> None:
         """Propose to go on without followers that do not keep up."""
         leadership, log = self.leadership, self.log
@@ -448,6 +462,8 @@ class Partition:
             if len(records):
                 info = log.append_as_follower(records, now_ms)
                 self._after_append(info, now_ms)
+                if self.follower_throttled:
+                    self._replication.follower_quota.record(len(records), self._replication.monotonic_ms())
             committed = min(leader_high_watermark, log.log_end_offset)
             if committed > log.high_watermark:
                 log.high_watermark = committed
@@ -457,6 +473,13 @@ class Partition:
         except OSError as error:
             raise self._failed(error) from error
         return info
+
+    def holds_itself_back(self, leader_high_watermark: int | None) -> bool:
+        """As throttled follower, not to fetch now: too much came in the last seconds, and this is not in sync. (None: the leader
+        has not said yet how far it is.)"""
+        if leader_high_watermark is not None and leader_high_watermark <= self.log.log_end_offset:
+            return False
+        return self._replication.follower_quota.exceeded(self._replication.monotonic_ms())
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """As follower, forget what the leader does not have. True: the checkpoints vouch for more than is left."""

@@ -23,6 +23,7 @@ from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Clock, Workers
 from ottla.records.validate import Rules
+from ottla.replication.throttle import is_throttled
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, least_used
 from ottla.storage.log import Log
@@ -32,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 _LOGS_AT_ONCE = 100
 _WISHES_MAX = 10_000
+
+Throttled = tuple[tuple[str, ...], tuple[str, ...]]
+"""A topic's throttled replicas: as leaders, as followers."""
 
 
 class Partitions:
@@ -70,7 +74,7 @@ class Partitions:
         self._missing: set[TopicPartition] = set()
         """Replicas that must lie in a directory that is offline."""
         self._wishes: dict[TopicPartition, DataDir] = {}
-        self._resolved: dict[bytes, tuple[LogConfig, Rules, int]] = {}
+        self._resolved: dict[bytes, tuple[LogConfig, Rules, int, Throttled]] = {}
         """By topic id, during one `prepare` or `apply`."""
         self.flush_requested: dict[Partition, None] = {}
         """Partitions with a freshly sealed segment, to be flushed soon."""
@@ -216,12 +220,12 @@ class Partitions:
             for name in {partition.topic_partition.topic for partition in self}:
                 self._configure(name)
 
-    def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int]:
+    def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int, Throttled]:
         """What a topic's settings mean for its logs, worked out once for all its partitions."""
         found = self._resolved.get(topic.topic_id)
         if found is None:
             settings = TopicSettings.resolve(self._settings, topic.config)
-            found = (log_config_of(settings), rules_of(settings), settings.int("min.insync.replicas"))
+            found = (log_config_of(settings), rules_of(settings), settings.int("min.insync.replicas"), _throttled(settings))
             self._resolved[topic.topic_id] = found
         return found
 
@@ -229,7 +233,7 @@ class Partitions:
         """`first`: the replica may be older than this broker's start, and lie in a directory that is offline. A new, empty log in
         its place would be taken for it."""
         key, topic_id = role.topic_partition, role.topic.topic_id
-        config, rules, min_insync_replicas = self._resolve(role.topic)
+        config, rules, min_insync_replicas, throttled = self._resolve(role.topic)
         while True:
             try:
                 data_dir, log = self._find_log(key, topic_id)
@@ -262,7 +266,13 @@ class Partitions:
             self._replication,
         )
         self._by_key[key] = partition
+        self._throttle(partition, throttled)
         return partition
+
+    def _throttle(self, partition: Partition, throttled: Throttled) -> None:
+        number = partition.topic_partition.partition
+        partition.leader_throttled = is_throttled(throttled[0], number, self._broker_id)
+        partition.follower_throttled = is_throttled(throttled[1], number, self._broker_id)
 
     def wish(self, key: TopicPartition, data_dir: DataDir) -> None:
         """Where a replica shall be made that is not here yet. Forgotten at a restart, as with Kafka."""
@@ -328,6 +338,7 @@ class Partitions:
             if partition is not None:
                 partition.log.config = config
                 partition.configure(rules, settings.int("min.insync.replicas"))
+                self._throttle(partition, _throttled(settings))
 
     def let_go(self, key: TopicPartition) -> Partition | None:
         """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""
@@ -409,6 +420,13 @@ class Partitions:
             self._on_directory_failed(data_dir)
         if not self.online_dirs():
             self._on_last_directory_failed(f"all data directories are offline; the last one, {data_dir.path}, failed: {error}")
+
+
+def _throttled(settings: TopicSettings) -> Throttled:
+    return (
+        tuple(settings.list("leader.replication.throttled.replicas")),
+        tuple(settings.list("follower.replication.throttled.replicas")),
+    )
 
 
 def _make_logs(data_dir: DataDir, specs: Sequence[tuple[TopicPartition, bytes, LogConfig]], now_ms: int) -> list[Log]:

@@ -52,6 +52,8 @@ logger = logging.getLogger(__name__)
 _FETCH_VERSION_MAX: Final = 17
 _REPLICA_STATE_FROM: Final = 15
 _LIST_OFFSETS_VERSION_MAX: Final = 9
+_THROTTLED_S: Final = 0.1
+"""How long a throttled replica sits out before it is looked at again."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _SESSION_ERRORS: Final = frozenset(
@@ -77,12 +79,13 @@ class Wish(NamedTuple):
 
 
 class _Followed:
-    __slots__ = ("key", "leader_epoch", "not_before", "partition")
+    __slots__ = ("key", "leader_epoch", "leader_high_watermark", "not_before", "partition")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = (partition.topic_partition.topic, partition.topic_id, partition.topic_partition.partition)
         self.leader_epoch = partition.leader_epoch
+        self.leader_high_watermark: int | None = None
         self.not_before = 0.0
         """Loop time of the next attempt, after an error."""
 
@@ -183,6 +186,9 @@ class _Fetcher:
         loop = asyncio.get_running_loop()
         self._news.clear()
         now = loop.time()
+        for followed in self._followed.values():
+            if followed.partition.follower_throttled and followed.partition.holds_itself_back(followed.leader_high_watermark):
+                followed.not_before = max(followed.not_before, now + _THROTTLED_S)
         due = {followed.key: followed for followed in self._followed.values() if followed.not_before <= now and followed.current}
         if not due:
             waiting = [followed.not_before - now for followed in self._followed.values() if followed.current]
@@ -304,6 +310,7 @@ class _Fetcher:
             )
             self._cut(followed, cut.offset)
             return
+        followed.leader_high_watermark = data.high_watermark
         records = data.records if data.records is not None else b""
         assert not isinstance(records, (FileRange, list))
         partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)

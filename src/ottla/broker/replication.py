@@ -6,8 +6,10 @@ One object for all partitions of a broker. A broker alone has `ALONE`, of which 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla.replication.throttle import ReplicationQuota
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
@@ -22,6 +24,10 @@ class Replication:
     propose: Callable[[Partition, IsrProposal], None]
     """Ask the controller for another ISR."""
     lag_time_max_ms: int = 30_000
+    leader_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
+    """Of what this broker sends to throttled replicas, as their leader (KIP-73)."""
+    follower_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
+    """Of what its own throttled replicas fetch."""
 
 
 def _nobody(partition: Partition, proposal: IsrProposal) -> None:

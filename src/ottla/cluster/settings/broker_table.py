@@ -97,6 +97,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("fetch.max.bytes", INT, 57671680, valid=at_least(1024),
         doc="The most bytes one fetch reply holds, whatever the client asks for; a single larger batch is still "
             "returned whole."),
+    _used("follower.replication.throttled.rate", LONG, LONG_MAX, valid=at_least(0), mode=CLUSTER_WIDE, internal=True,
+        doc="How many bytes a second this broker's throttled replicas fetch, as followers that are not in sync."),
     _used("group.consumer.assignment.interval.ms", INT, 1000, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="The shortest time between two assignments of a group of the new protocol: members who come together are "
             "dealt with together."),
@@ -145,6 +147,8 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="How often the spread of leaders is looked at."),
     _used("leader.imbalance.per.broker.percentage", INT, 10,
         doc="Imbalance of leaders that is put up with."),
+    _used("leader.replication.throttled.rate", LONG, LONG_MAX, valid=at_least(0), mode=CLUSTER_WIDE, internal=True,
+        doc="How many bytes a second this broker sends to throttled followers that are not in sync."),
     _used("listener.security.protocol.map", STRING, "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         doc="Which security protocol each listener name speaks, as NAME:PROTOCOL, separated by commas."),
     _used("listeners", LIST, ("PLAINTEXT://:9092",),
