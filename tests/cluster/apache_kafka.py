@@ -1,0 +1,69 @@
+"""A broker of Apache Kafka 3.9 on the same ZooKeeper as ours."""
+
+from __future__ import annotations
+
+import subprocess
+
+from cluster_kit import Cluster, until
+from zookeeper import JARS, free_port
+
+
+class ApacheBroker:
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.number = number
+        self.port = free_port()
+        self.directory = cluster.directory / f"apache-{number}"
+        self.directory.mkdir()
+        self.data = self.directory / "data"
+        self._cluster = cluster
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        settings = {
+            "broker.id": self.number,
+            "listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": self.data,
+            "zookeeper.connect": self._cluster.connect,
+            "zookeeper.session.timeout.ms": 6000,
+            "offsets.topic.num.partitions": 5,
+            "controlled.shutdown.retry.backoff.ms": 200,
+        }
+        properties = self.directory / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        log4j = self.directory / "log4j.properties"
+        log4j.write_text(
+            "log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
+            "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
+            "log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
+        )
+        jars = ":".join(str(jar) for jar in sorted(JARS.glob("*.jar")) if "slf4j-simple" not in jar.name)
+        with (self.directory / "output.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    "java",
+                    "-Xmx400m",
+                    "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1",
+                    f"-Dlog4j.configuration=file:{log4j}",
+                    "-cp",
+                    jars,
+                    "kafka.Kafka",
+                    str(properties),
+                ],
+                stdout=output,
+                stderr=output,
+            )
+        until(lambda: self.number in self._cluster.live_brokers(), "Apache Kafka is registered")
+
+    def output(self) -> str:
+        return (self.directory / "output.log").read_text()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
