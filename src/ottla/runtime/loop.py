@@ -91,8 +91,8 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
         network=RealNetwork(
             counters,
             backlog=given("socket.listen.backlog.size") or BACKLOG,
-            # Kafka's default for sending, though the system would let a buffer grow: what waits there costs the CPU's cache. For
-            # receiving the system knows better.
+            # Kafka's default, though the system would let the buffer grow: over loopback a fetch then costs half the system time
+            # (docs/bench.md). For receiving the system's own choice measured better.
             send_buffer_bytes=settings.int("socket.send.buffer.bytes") if settings is not None else None,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),
