@@ -32,19 +32,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ottla.client.blocking import BrokerAway, Client
-from ottla.client.offsets import commit_offsets
 from ottla.client.options import InvalidOption
-from ottla.client.transactions import CommittedOffset
-from ottla.errors import KafkaError
 from ottla.pipelines.source_offsets import Offsets, Range, available, limited, split
 from ottla.pipelines.source_options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
-from ottla.pipelines.source_plan import Plan
-from ottla.pipelines.source_read import read_range
 from ottla.types import ZERO_UUID, TopicPartition
 
+# Spark starts several Python processes for each query, and most of them only make this class and look at its options: the client
+# and the decoder are imported where they are used.
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ottla.client.blocking import Client
+    from ottla.pipelines.source_plan import Plan
 
 _log = logging.getLogger("ottla.source")
 
@@ -103,6 +102,9 @@ class OttlaReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
+        from ottla.client.blocking import Client
+        from ottla.pipelines.source_plan import Plan
+
         with Client(self.options.client) as client:
             plan = Plan(self.options, client)
             found = plan.partitions()
@@ -197,6 +199,11 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Show the group's lag to whoever looks. The query does not depend on it: its own offsets are in its checkpoint."""
         if self.options.group_id is None or done == self._committed:
             return
+        from ottla.client.blocking import BrokerAway
+        from ottla.client.offsets import commit_offsets
+        from ottla.client.transactions import CommittedOffset
+        from ottla.errors import KafkaError
+
         offsets = {where: CommittedOffset(offset) for where, offset in done.positions.items()}
         try:
             commit_offsets(self._plan().client, self.options.group_id, offsets, timeout_s=_COMMIT_TIMEOUT_S)
@@ -213,6 +220,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client = None
 
     def _plan(self) -> Plan:
+        from ottla.client.blocking import Client
+        from ottla.pipelines.source_plan import Plan
+
         if self._client is None:
             self._client = Client(self.options.client)
         return Plan(self.options, self._client)
@@ -256,6 +266,8 @@ def _tasks(ranges: list[Range], topic_ids: Mapping[str, str], options: SourceOpt
 
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ottla.pipelines.source_read import read_range
 
     if not isinstance(partition, TopicRange):
         return iter(())  # Spark's way to say that there is nothing to read
