@@ -111,7 +111,7 @@ class Shop:
         flows = self.flows(file, **more)
         try:
             flows.start()
-            until = time.monotonic() + 120
+            until = time.monotonic() + 300
             while flows.running:
                 assert time.monotonic() < until, "the pipeline did not end"
                 flows.wait(1)

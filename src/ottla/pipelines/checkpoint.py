@@ -35,14 +35,17 @@ class BatchOffsets:
 class Checkpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.location = location.rstrip("/")
+        self._query_id: str | None = None
         self._jvm = cast(Any, spark._jvm)
         path = self._jvm.org.apache.hadoop.fs.Path(self.location)
         self._files = path.getFileSystem(spark._jsc.hadoopConfiguration())
 
     def query_id(self) -> str | None:
-        """The identity of the checkpoint; None where no query has begun yet."""
-        text = self._read("metadata")
-        return None if text is None else str(json.loads(text)["id"])
+        """The identity of the checkpoint, which never changes; None where no query has begun yet."""
+        if self._query_id is None:
+            text = self._read("metadata")
+            self._query_id = None if text is None else str(json.loads(text)["id"])
+        return self._query_id
 
     def note(self) -> dict[str, Any] | None:
         text = self._read(NOTE)

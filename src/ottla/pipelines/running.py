@@ -7,6 +7,7 @@ the life of the queries. `check` and `start` build the same frames: what `check`
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from dataclasses import dataclass, field
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 REACH_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 120.0
 _POLL_S = 0.05
+# On a machine with too much to do, the process that asks a source for its offsets may start too slowly for Spark, which has no
+# setting for its patience. Nothing has happened yet then.
+_SLOW_WORKER = "Python worker failed to connect back"
+_REVIVALS = 5
+
+_log = logging.getLogger("ottla.pipelines")
 
 
 def kafka_options(project: Project) -> dict[str, str]:
@@ -158,17 +165,19 @@ class Flows:
         self.queries: dict[str, StreamingQuery] = {}
         self.stopping = threading.Event()
         self._options: ClientOptions | None = None
+        self._writers: dict[str, DataStreamWriter] = {}
+        self._revived: dict[str, int] = {}
 
     def start(self) -> None:
         """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
         self._options = connect(self.project)
         # All of them first: a mistake in one is known before another has begun.
-        writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
+        self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:
             if self.stopping.is_set():
                 break
             try:
-                self.queries[flow.name] = writers[flow.name].start()
+                self.queries[flow.name] = self._writers[flow.name].start()
             except Exception as error:
                 self.stop()
                 raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
@@ -176,7 +185,8 @@ class Flows:
                 # What is there now includes what this flow makes of it.
                 while self.queries[flow.name].isActive and not self.stopping.is_set():
                     self.stopping.wait(_POLL_S)
-                self._raise_if_failed(flow.name)
+                    if not self.queries[flow.name].isActive:
+                        self._raise_if_failed(flow.name)
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         assert self._options is not None
@@ -257,14 +267,13 @@ class Flows:
     def wait(self, seconds: float) -> None:
         """Until a query ended, somebody asked to stop, or the time is over. PipelineError if a query failed."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self.stopping.is_set() and self.running:
-            for name, query in self.queries.items():
+        while True:
+            for name, query in list(self.queries.items()):
                 if not query.isActive:
                     self._raise_if_failed(name)
+            if time.monotonic() >= until or self.stopping.is_set() or not self.running:
+                return
             self.stopping.wait(_POLL_S)
-        for name in self.queries:
-            if not self.queries[name].isActive:
-                self._raise_if_failed(name)
 
     def _raise_if_failed(self, name: str) -> None:
         stop = self.sinks[name].stop
@@ -272,6 +281,11 @@ class Flows:
             raise stop
         failure = self.queries[name].exception()
         if failure is not None and not self.stopping.is_set():
+            if _SLOW_WORKER in str(failure) and self._revived.get(name, 0) < _REVIVALS:
+                self._revived[name] = self._revived.get(name, 0) + 1
+                _log.warning("flow %s is started again: Spark's Python worker was not ready within Spark's ten seconds", name)
+                self.queries[name] = self._writers[name].start()
+                return
             raise explained(failure, next(flow for flow in self.plan.flows if flow.name == name))
 
     def stop(self) -> None:

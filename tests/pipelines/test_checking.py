@@ -1,0 +1,65 @@
+"""What `check` finds with a real Spark and no data: one message, with file and line (F77)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.client.blocking import Client
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines import PipelineError, graph, loading, project, running
+
+if TYPE_CHECKING:
+    from conftest import Shop
+
+HEAD = """from pyspark.sql import functions as F
+from ottla import pipelines as p
+orders = p.source("orders", p.json("id long, at timestamp"))
+"""
+
+
+def refused(shop: Shop, text: str) -> PipelineError:
+    file = shop.pipeline(HEAD + text)
+    with pytest.raises(PipelineError) as caught:
+        running.check(shop.spark, project.read(file), graph.plan(loading.load(file)))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ('p.sql(p.source("x", p.json("id lung")), to=p.sink("o"), query="SELECT * FROM x")', 4, "'id lung' does not parse"),
+        ('p.sql(orders, to=p.sink("o"), query="SELECT nothing FROM orders")', 4, "nothing"),
+        ('p.sql(orders, to=p.sink("o"), query="SELEC")', 4, "PARSE_SYNTAX_ERROR"),
+        ('p.sql(orders, to=p.sink("o", key="kee"), query="SELECT * FROM orders")', 4, "no column 'kee' for the key"),
+        ('p.sql(orders, to=p.sink("o", value=p.string()), query="SELECT * FROM orders")', 4, "which is the value"),
+        ('p.sql(orders, to=p.table("/t", "delta"), query="SELECT * FROM orders")', 4, "delta is not installed"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.select("nothing")', 6, "nothing"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return 7', 4, "returns int"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o, two):\n    return o', 4, "TypeError"),
+        ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.groupBy("id").count()', 4, "watermark"),
+        ('S = p.source("x", p.avro("{"))\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")', 4, "Avro schema is no JSON"),
+    ],
+)
+def test_mistakes_are_found_before_anything_runs(shop: Shop, text: str, line: int, words: str) -> None:
+    error = refused(shop, text)
+    assert words in error.message
+    assert error.place is not None
+    assert (error.place.file, error.place.line) == (str(shop.folder / "shop.py"), line)
+
+
+def test_topics_that_are_missing_or_forbidden_are_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = shop.pipeline(HEAD.replace('"orders"', f'"{shop.prefix}none"') + 'p.sql(orders, to=p.sink("o"), query="SELECT 1")')
+    topic = Client.topic
+
+    def forbidden(self: Client, name: str, **more: Any) -> Any:
+        if name == f"{shop.prefix}none":
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {name}")
+        return topic(self, name, **more)
+
+    monkeypatch.setattr(Client, "topic", forbidden)
+    with pytest.raises(PipelineError, match="TOPIC_AUTHORIZATION_FAILED") as caught:
+        shop.run(file)
+    assert caught.value.place is not None
+    assert caught.value.place.line == 3

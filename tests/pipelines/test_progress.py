@@ -1,0 +1,77 @@
+"""What people see of a running pipeline, from Spark's own documents (F80), without Spark."""
+
+from __future__ import annotations
+
+import zipfile
+from types import SimpleNamespace
+from typing import Any, cast
+
+from rich.console import Console
+
+from ottla.pipelines import progress, session
+from ottla.pipelines.exactly_once import ExactlyOnce, Totals
+
+PROGRESS: dict[str, Any] = {
+    "name": "shop.revenue",
+    "batchId": 7,
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "numInputRows": 100,
+    "inputRowsPerSecond": 50.0,
+    "processedRowsPerSecond": float("inf"),
+    "durationMs": {"addBatch": 80, "walCommit": 10, "commitOffsets": 15, "queryPlanning": 5, "triggerExecution": 120},
+    "eventTime": {"watermark": "2026-01-01T00:00:10.000Z"},
+    "stateOperators": [{"numRowsTotal": 12}, {"numRowsTotal": 30}],
+    "sources": [
+        {"endOffset": {"a": {"0": 10, "1": 5}, "#a": "id"}, "latestOffset": {"a": {"0": 14, "1": 5}, "#a": "id"}},
+        {"endOffset": '{"b": {"0": 1}}', "latestOffset": '{"b": {"0": 4}}'},
+        {"endOffset": 17, "latestOffset": 17},
+    ],
+}
+
+
+def watched(told: list[dict[str, Any]] | None = None) -> progress.Watch:
+    totals = Totals(batches=8, records=90, dead_letters=2, again=1, transaction_ms=21.04, last_error="a worker was lost")
+    sinks = cast("dict[str, ExactlyOnce]", {"revenue": SimpleNamespace(totals=totals)})
+    return progress.Watch("shop.", sinks, told.append if told is not None else None)
+
+
+def test_a_document_has_rates_lag_phases_and_what_the_sink_knows() -> None:
+    told: list[dict[str, Any]] = []
+    watch = watched(told)
+    watch.hear(PROGRESS)
+    watch.hear(PROGRESS)
+    watch.hear({**PROGRESS, "name": "other.revenue"})
+    assert len(told) == 1
+    found = told[0]
+    assert (found["flow"], found["batch"], found["lag"], found["state_rows"]) == ("revenue", 7, 7, 42)
+    assert found["phases_ms"] == {"work": 80, "checkpoint": 25, "plan": 5}
+    assert (found["rows_per_s"], found["processed_rows_per_s"]) == (50.0, 0.0)
+    assert (found["records_out"], found["dead_letters"], found["transaction_ms"]) == (90, 2, 21.0)
+    assert "lag 7, dead letters 2, last error: a worker was lost" in progress.line(found)
+
+
+def test_the_table_and_the_metrics_page_say_the_same() -> None:
+    watch = watched()
+    watch.hear(PROGRESS)
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        console.print(progress.table("shop", ["revenue", "waiting"], watch))
+        text = console.export_text()
+    assert "00:00:10" in text
+    assert "a worker was lost" in text
+    samples = {
+        (sample.name, sample.labels.get("phase")): sample.value
+        for family in progress.Collector("shop", watch).collect()
+        for sample in family.samples
+    }
+    assert samples["ottla_pipeline_lag", None] == 7
+    assert samples["ottla_pipeline_records_out_total", None] == 90
+    assert samples["ottla_pipeline_phase_ms", "work"] == 80
+    assert samples["ottla_pipeline_watermark_seconds", None] == 1767225610
+
+
+def test_the_package_that_is_shipped_holds_the_sources() -> None:
+    with zipfile.ZipFile(session.package()) as archive:
+        names = set(archive.namelist())
+    assert {"ottla/pipelines/producing.py", "ottla/records/column_writer.py", "pyspark_ottla/__init__.py"} <= names
+    assert not [name for name in names if name.endswith((".so", ".pyc"))]
