@@ -41,7 +41,7 @@ def all_know(mixed: Cluster, *numbers: int) -> None:
 
 
 def read(address: str, topic: str, partition: int, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "auto.offset.reset": "earliest"})
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0)])
     values: list[bytes] = []
 
@@ -59,7 +59,7 @@ def read(address: str, topic: str, partition: int, count: int) -> list[bytes]:
 
 
 def test_under_our_controller(cluster: Callable[..., Cluster], apache: Callable[[Cluster, int], ApacheBroker]) -> None:
-    mixed = cluster(2)
+    mixed = cluster(2, offsets_topic_replication_factor="1")
     theirs = apache(mixed, 3)
     all_know(mixed, 1, 2, 3)
     assert mixed.controller() in (1, 2)
@@ -76,7 +76,7 @@ def test_under_our_controller(cluster: Callable[..., Cluster], apache: Callable[
     until(lambda: mixed.leader("t", 0) in (1, 2) and mixed.leader("t", 1) in (1, 2), "ours lead again")
     found: list[bytes] = []
     for partition in (0, 1):
-        ends = Consumer({"bootstrap.servers": mixed.bootstrap, "group.id": "ends"})
+        ends = Consumer({"bootstrap.servers": mixed.bootstrap, "group.id": "ends", "enable.auto.commit": False})
         _, end = ends.get_watermark_offsets(TopicPartition("t", partition), 30)
         ends.close()
         found += read(mixed.bootstrap, "t", partition, end)
@@ -84,7 +84,7 @@ def test_under_our_controller(cluster: Callable[..., Cluster], apache: Callable[
 
 
 def test_under_theirs(cluster: Callable[..., Cluster], apache: Callable[[Cluster, int], ApacheBroker]) -> None:
-    mixed = cluster(0)
+    mixed = cluster(0, offsets_topic_replication_factor="1")
     theirs = apache(mixed, 3)
     until(lambda: mixed.controller() == 3)
     for number in (1, 2):

@@ -32,7 +32,7 @@ from ottla.cluster.broker_changes import led_by, settled, with_brokers, with_off
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from ottla.cluster.isr_changes import IsrWish, grant
-from ottla.cluster.orders import orders_between, stop_replica
+from ottla.cluster.orders import BrokerOrders, orders_between, stop_replica
 from ottla.cluster.reassignment import is_moving
 from ottla.cluster.requests import ConfigAlteration, NewTopic
 from ottla.cluster.settings import BrokerSettings
@@ -99,7 +99,7 @@ class ClusterHost(ControllerHost):
         self._local_image = local_image
         self._on_topic_config = on_topic_config
         self._on_broker_configs = on_broker_configs
-        self._channels = ControllerChannels(send, self._answered)
+        self._channels = ControllerChannels(send, self._answered, self._everything_for)
         self._cluster_id = ""
         self._delivery: dict[int, asyncio.Future[None]] = {}
         """Of the last orders given, by broker."""
@@ -318,17 +318,20 @@ class ClusterHost(ControllerHost):
         nodes = await each(paths, self._store.get)
         async with self._lock:
             for number in {znodes.decode_log_dir_event(node.data) for node in nodes if node is not None}:
-                if number in self.image.brokers:
+                if number is not None:
                     # Told everything again, the broker says what it cannot do.
-                    others = {other: each for other, each in self.image.brokers.items() if other != number}
-                    orders = orders_between(
-                        replace(self.image, brokers=others),
-                        self.image,
-                        controller_epoch=self._office().epoch,
-                        listener=self.settings.listeners().inter_broker,
-                    )
-                    self._channels.give(order for order in orders if order.broker.id == number)
+                    self._channels.give(self._everything_for(number))
             await self._write([*self._fence(), *(Delete(path) for path, node in zip(paths, nodes, strict=True) if node)])
+
+    def _everything_for(self, number: int) -> list[BrokerOrders]:
+        others = {other: each for other, each in self.image.brokers.items() if other != number}
+        orders = orders_between(
+            replace(self.image, brokers=others),
+            self.image,
+            controller_epoch=self._office().epoch,
+            listener=self.settings.listeners().inter_broker,
+        )
+        return [order for order in orders if order.broker.id == number]
 
     async def _look_at_old_requests(self) -> None:
         """The ways to ask for a reassignment or for preferred leaders before there were requests for them."""

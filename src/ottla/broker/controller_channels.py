@@ -6,6 +6,7 @@ Owns: who has been told what. Never decides what to tell.
 2. An order is repeated until it is answered, the broker is gone (or in a new life), or the controller resigns. Performing an
    order twice does no harm: epochs tell the second one apart.
 3. The controller's own broker is told by a direct call, in the same order.
+4. What waits is bounded: a broker that falls too far behind is told everything anew instead (`on_lag`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ottla.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 0.1
+_WAITING_MAX: Final = 1000
 
 Send = Callable[[BrokerImage, str, int, object], Awaitable[Any]]
 """Sends (api name, version, request) to a broker and gives its response; PeerUnavailable if there is none."""
@@ -72,6 +74,21 @@ class _Channel:
                 delivered.set_result(None)
         self._task = None
 
+    @property
+    def lags(self) -> bool:
+        return len(self._queue) > _WAITING_MAX
+
+    def skip(self) -> None:
+        """Forget what waits behind the request under way; whoever waits for it goes on. Only orders to let a replica go stay: the
+        picture as a whole does not show what is no longer in it."""
+        kept = self._queue.popleft()
+        dropped, self._queue = self._queue, deque([kept])
+        for name, request, delivered in dropped:
+            if name == "stop_replica":
+                self._queue.append((name, request, delivered))
+            elif delivered is not None and not delivered.done():
+                delivered.cancel()
+
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
@@ -82,16 +99,25 @@ class _Channel:
 
 
 class ControllerChannels:
-    def __init__(self, send: Send, on_answer: Answered) -> None:
+    def __init__(self, send: Send, on_answer: Answered, on_lag: Callable[[int], Iterable[BrokerOrders]]) -> None:
+        """`on_lag`: all that a broker has to be told, from scratch."""
         self._send = send
         self._on_answer = on_answer
+        self._on_lag = on_lag
         self._channels: dict[int, _Channel] = {}
 
     def give(self, orders: Iterable[BrokerOrders]) -> dict[int, asyncio.Future[None]]:
         """Put the orders on their way. For each broker, a future that is done when it has answered them all."""
         delivered: dict[int, asyncio.Future[None]] = {}
         for each in orders:
-            delivered[each.broker.id] = self._channel(each.broker).put(each)
+            channel = self._channel(each.broker)
+            if channel.lags:
+                logger.warning("broker %d answers no orders: it will be told everything anew", each.broker.id)
+                channel.skip()
+                for anew in self._on_lag(each.broker.id):
+                    delivered[each.broker.id] = channel.put(anew)
+            else:
+                delivered[each.broker.id] = channel.put(each)
         return delivered
 
     def give_one(self, broker: BrokerImage, api_name: str, request: object) -> None:

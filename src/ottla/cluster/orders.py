@@ -98,13 +98,14 @@ def orders_between(
                 changed.append(_deleted(former, controller_epoch))
     everything: list[UpdateMetadataTopicState] = []
     if newcomers:
-        everything = [_whole(topic, after, controller_epoch) for topic in after.topics.values()]
         for topic in after.topics.values():
+            everything.append(_whole(topic, after, controller_epoch))
             for number, partition in enumerate(topic.partitions):
-                for replica in partition.replicas:
-                    if replica in newcomers:
-                        is_new = (topic.name, number) in created
-                        _tell(told[replica], topic, number, partition, controller_epoch, is_new=is_new)
+                there = newcomers.intersection(partition.replicas)
+                if there:
+                    state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
+                    for replica in there:
+                        _tell(told[replica], topic, state)
     brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
     live = [_live(broker) for broker in after.brokers.values()]
     found: list[BrokerOrders] = []
@@ -164,37 +165,43 @@ def _tell_changes(
             continue
         states.append(_metadata(number, partition, after, controller_epoch))
         if old is None or old.leader_epoch != partition.leader_epoch:
-            new = (old is None and not blank) or (topic.name, number) in created
+            is_new = (old is None and not blank) or (topic.name, number) in created
+            by_newness: dict[bool, LeaderAndIsrPartitionState] = {}
             for replica in partition.replicas:
                 if replica in told and replica not in newcomers:
-                    is_new = new or (old is not None and replica not in old.replicas)
-                    _tell(told[replica], topic, number, partition, controller_epoch, is_new=is_new)
+                    new = is_new or (old is not None and replica not in old.replicas)
+                    if new not in by_newness:
+                        by_newness[new] = _state(number, partition, controller_epoch, is_new=new)
+                    _tell(told[replica], topic, by_newness[new])
         for replica in old.replicas if old is not None else ():
             if replica not in partition.replicas and replica in told:
                 _stop(told[replica], topic.name, number, partition.leader_epoch, delete=True)
     return states
 
 
-def _tell(told: _Told, topic: TopicImage, number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool) -> None:
+def _state(number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool) -> LeaderAndIsrPartitionState:
+    """What is told to every replica of a partition alike."""
+    return LeaderAndIsrPartitionState(
+        partition_index=number,
+        controller_epoch=controller_epoch,
+        leader=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        partition_epoch=partition.partition_epoch,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+        is_new=is_new,
+        leader_recovery_state=int(partition.recovering),
+    )
+
+
+def _tell(told: _Told, topic: TopicImage, state: LeaderAndIsrPartitionState) -> None:
     states = told.leader_and_isr.get(topic.name)
     if states is None:
         states = told.leader_and_isr[topic.name] = LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.topic_id)
-    states.partition_states.append(
-        LeaderAndIsrPartitionState(
-            partition_index=number,
-            controller_epoch=controller_epoch,
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            isr=list(partition.isr),
-            partition_epoch=partition.partition_epoch,
-            replicas=list(partition.replicas),
-            adding_replicas=list(partition.adding),
-            removing_replicas=list(partition.removing),
-            is_new=is_new,
-            leader_recovery_state=int(partition.recovering),
-        )
-    )
-    told.leaders.add(partition.leader)
+    states.partition_states.append(state)
+    told.leaders.add(state.leader)
 
 
 def _stop(told: _Told, topic: str, number: int, leader_epoch: int, *, delete: bool) -> None:
