@@ -14,5 +14,5 @@ SCHEMA = "id long, sensor string, value double"
 events = p.source("events", p.json(SCHEMA), dead_letter="events.dlq")
 stored = p.files(f"{LAKE}/events", SCHEMA, name="stored")
 
-p.sql(events, to=p.table(f"{LAKE}/events", partition_by="sensor"), name="to_lake", query="SELECT * FROM events")
+p.sql(events, to=p.table(f"{LAKE}/events"), name="to_lake", query="SELECT * FROM events")
 p.sql(stored, to=p.sink("events_again", key="sensor"), name="from_lake", query="SELECT id, sensor, value FROM stored")

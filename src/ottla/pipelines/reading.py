@@ -52,7 +52,9 @@ def files(spark: SparkSession, given: Files) -> DataFrame:
         if given.static:
             reader = spark.read.format(given.format).options(**dict(given.options))
             return (reader.schema(struct(given.schema, given.place)) if given.schema is not None else reader).load(given.path)
-        stream = spark.readStream.format(given.format).options(**dict(given.options))
+        # Files at any depth, columns from the files alone: what directories say is only known once there are some, too late for a
+        # stream, whose columns are fixed before.
+        stream = spark.readStream.format(given.format).options(**{"recursiveFileLookup": "true", **dict(given.options)})
         return stream.schema(struct(given.schema, given.place)).load(given.path)
     except PipelineError:
         raise
