@@ -1,0 +1,84 @@
+"""How long a controller's decisions take, and how many messages they make, by the size of the cluster.
+
+No sockets and no store: an image of so many brokers and partitions, and the pure rules on it: one broker fails (leaders elected,
+changes of the tree, orders for every broker, their bytes), and a take-over (orders that tell everybody everything).
+Times are of the processor.
+
+    python bench/controller_scale.py [brokers:partitions ...]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.cluster.broker_changes import renumbered, settled, with_brokers
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import BrokerImage, ClusterImage, TopicImage
+from ottla.cluster.orders import VERSIONS, BrokerOrders, orders_between
+from ottla.cluster.placement import place
+from ottla.cluster.topic_changes import first_state
+from ottla.cluster.tree_changes import pieces, state_changes
+from ottla.wire.codec import encode
+
+PARTITIONS_PER_TOPIC = 100
+MULTI_BYTES_MAX = 500_000
+T = TypeVar("T")
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    start = time.process_time()
+    result = work()
+    return result, (time.process_time() - start) * 1000
+
+
+def cluster(broker_count: int, partition_count: int) -> ClusterImage:
+    brokers = {number: _broker(number) for number in range(broker_count)}
+    racks: dict[int, str | None] = dict.fromkeys(brokers)
+    topics = []
+    for index in range(partition_count // PARTITIONS_PER_TOPIC):
+        placed = place(racks, PARTITIONS_PER_TOPIC, 3, start=index * 7 % broker_count, shift=index % broker_count)
+        topics.append(TopicImage(f"topic-{index}", index.to_bytes(16, "big"), tuple(map(first_state, placed))))
+    return ClusterImage("scale", 0, brokers).with_topics(topics)
+
+
+def _broker(number: int) -> BrokerImage:
+    return BrokerImage(number, number, None, (Endpoint("PLAINTEXT", f"host{number}", 9092),))
+
+
+def sent(orders: list[BrokerOrders]) -> tuple[int, int]:
+    """(requests, bytes)."""
+    sizes = [len(encode(request, VERSIONS[name])) for order in orders for name, request in order.requests()]
+    return len(sizes), sum(sizes)
+
+
+def measure(broker_count: int, partition_count: int) -> str:
+    image = cluster(broker_count, partition_count)
+    rest = {number: broker for number, broker in image.brokers.items() if number != broker_count // 2}
+
+    after, decide_ms = timed(lambda: renumbered(image, settled(with_brokers(image, rest), lambda _: False)))
+    changes, changes_ms = timed(lambda: state_changes(image, after, 2))
+    orders, orders_ms = timed(lambda: orders_between(image, after, controller_epoch=2, listener="PLAINTEXT"))
+    (requests, size), encode_ms = timed(lambda: sent(orders))
+    writes = len(pieces(changes, MULTI_BYTES_MAX))
+    _, over_ms = timed(lambda: orders_between(ClusterImage("scale"), image, controller_epoch=3, listener="PLAINTEXT"))
+    return (
+        f"| {broker_count:,} | {partition_count:,} | {decide_ms:.0f} | {len(changes)} in {writes} | {changes_ms:.0f} "
+        f"| {requests:,} ({size / 1e6:.1f} MB) | {orders_ms:.0f} | {encode_ms:.0f} | {over_ms:,.0f} |"
+    )
+
+
+def main() -> None:
+    sizes = sys.argv[1:] or ["10:2000", "100:20000", "300:60000", "1000:200000"]
+    names = "brokers | partitions | elect, ms | states in writes | changes, ms | requests | orders, ms | encode, ms | take-over, ms"
+    print(f"| {names} |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for size in sizes:
+        brokers, _, partitions = size.partition(":")
+        print(measure(int(brokers), int(partitions)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
