@@ -60,7 +60,7 @@ test-all: check ## also what takes minutes
 
 .PHONY: sim
 sim: setup ## the broker in a seeded world: SEED=n replays one, SEEDS=a-b runs a range
-	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-300 --jobs 2))
+	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-200 --jobs 2))
 
 .PHONY: compat
 compat: setup ## other people's suites: CLIENT=kafka_python|franz_go

@@ -16,15 +16,13 @@ from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.orders import ControllerOrders
 from ottla.broker.partition import Partition
 from ottla.broker.transactions import Transactions
-from ottla.cluster import broker_changes, elections
-from ottla.coordinator.group.offsets import Offsets
+from ottla.cluster import balance, broker_changes, elections
 from ottla.errors import ErrorCode
 from ottla.ports import Create
 from ottla.replication.follower import Truncation
 from ottla.replication.leader import Leadership
 from ottla.sim.bugs import Patch, bug
 from ottla.storage import log as log_module
-from ottla.storage.log import Log
 from ottla.types import NO_OFFSET
 
 # --- the leader
@@ -96,11 +94,6 @@ def joins_behind() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("a follower that has fallen behind stays in the ISR", world="cluster", seeds_max=60)
-def laggard_stays() -> list[Patch]:
-    return [(Leadership, "shrink", lambda self, *arguments: None)]
-
-
 @bug("acks=all is answered when the leader has written", world="cluster", seeds_max=60)
 def all_means_one() -> list[Patch]:
     original = produce._Wait.settled
@@ -123,11 +116,6 @@ def deposed_says_success() -> list[Patch]:
         return bool(original(self))
 
     return [(produce._Wait, "settled", settled)]
-
-
-@bug("a leader does not write down where its epoch begins", world="cluster", seeds_max=120)
-def epoch_start_forgotten() -> list[Patch]:
-    return [(Log, "start_epoch", lambda self, epoch, offset: None)]
 
 
 # --- the follower
@@ -215,19 +203,6 @@ def isr_change_forgotten() -> list[Patch]:
     return [(IsrChanges, "_ask", ask)]
 
 
-@bug("a refused change of the ISR counts as granted", world="cluster", seeds_max=120)
-def refusal_taken_for_consent() -> list[Patch]:
-    original = Leadership.refused
-
-    def refused(self: Leadership, proposal: Any, error: ErrorCode) -> bool:
-        if proposal is not None and proposal is self.pending:
-            self._commit(proposal.isr)
-            return False
-        return original(self, proposal, error)
-
-    return [(Leadership, "refused", refused)]
-
-
 @bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=120)
 def dead_in_isr() -> list[Patch]:
     original = elections.settle
@@ -269,7 +244,7 @@ def preferred_out_of_sync() -> list[Patch]:
         preferred = partition.replicas[0]
         return partition if partition.leader == preferred else replace(elections._changed(partition), leader=preferred)
 
-    return [(elections, "prefer", prefer)]
+    return [(balance, "prefer", prefer)]
 
 
 @bug("a controller does not see that brokers have gone or come", world="cluster", seeds_max=20)
@@ -341,8 +316,3 @@ def markers_not_sent() -> list[Patch]:
 @bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=60)
 def pending_not_settled() -> list[Patch]:
     return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
-
-
-@bug("a reader of stable offsets is not told that some are pending", world="cluster", seeds_max=200)
-def unstable_offsets_read() -> list[Patch]:
-    return [(Offsets, "has_pending", lambda self, *arguments: False)]

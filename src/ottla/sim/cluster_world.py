@@ -18,7 +18,7 @@ from typing import Any, Final
 from ottla.coordinator.txn.state import IDLE
 from ottla.sim.cast import Cast
 from ottla.sim.checkers import Violation, check_producers, require
-from ottla.sim.cluster_rules import ClusterRules
+from ottla.sim.cluster_rules import ClusterRules, PartitionState
 from ottla.sim.loop import new_loop
 from ottla.sim.metadata import MetadataTree
 from ottla.sim.network import NetworkSettings, SimNetwork
@@ -212,6 +212,7 @@ class ClusterWorld:
             self._lose_session,
             self._stop,
             self._store_down,
+            self._leave_stale_one,
         )
         while True:
             await asyncio.sleep(rng.choice((0.5, 2.0, 5.0)) * (0.5 + rng.random()))
@@ -256,6 +257,10 @@ class ClusterWorld:
         # Not before the cluster has noticed: with an unflushed tail gone and a place among those in sync it might be elected.
         while not self.flushes and not self.lossy and self._is_in_sync(node):
             await asyncio.sleep(0.5)
+        if not self.flushes and any(state is not None and state.isr == (node.number,) for state in self._states()):
+            # A change of those in sync was under way when it crashed: the last one in sync has lost its tail (R17).
+            self.trace.add(f"{node.host} was the last one in sync: what it had not flushed may be lost")
+            self.lossy = self.rules.lossy = self.play.offsets_may_shrink = True
         await self._start(node)
         self._recovering.discard(node.number)
 
@@ -270,15 +275,32 @@ class ClusterWorld:
         return True
 
     def _is_in_sync(self, node: Node) -> bool:
-        states = [self.rules.state(key) for key in self.rules.partitions()]
-        return any(state is not None and (node.number in state.isr and len(state.isr) > 1) for state in states)
+        return any(state is not None and node.number in state.isr and len(state.isr) > 1 for state in self._states())
+
+    def _states(self) -> list[PartitionState | None]:
+        return [self.rules.state(key) for key in self.rules.partitions()]
 
     async def _start(self, node: Node) -> None:
         while not node.alive:
             if await node.start():
                 return
             node.kill()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5 + self.rng.random())
+
+    async def _leave_stale_one(self) -> None:
+        """One falls behind; then all the others die, and it comes back alone. It must not lead what it does not have (R16)."""
+        if any(not node.serves for node in self.nodes) or self._recovering or self.network.blocked:
+            return
+        stale = self.rng.choice(self.nodes)
+        self.trace.add(f"{stale.host} is left behind")
+        stale.kill()
+        await asyncio.sleep(self.session_timeout_s + self.rng.choice((2.0, 4.0)))
+        others = [node for node in self.nodes if node is not stale and node.alive]
+        for node in others:
+            node.kill()
+        await self._start(stale)
+        await asyncio.sleep(self.session_timeout_s + 3.0)
+        await asyncio.gather(*(self._start(node) for node in others))
 
     async def _pause(self) -> None:
         node = self._pick()

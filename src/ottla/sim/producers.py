@@ -57,6 +57,7 @@ class Outgoing:
     notes: list[SendNote]
     offset: int | None = None
     stored: bool = False
+    hopeless: bool = False
 
 
 class IdempotentProducer(Actor):
@@ -70,6 +71,8 @@ class IdempotentProducer(Actor):
         self.producer_id = -1
         self.epoch = -1
         self._next: dict[Place, int] = {}
+        self._known_in: set[tuple[Place, int]] = set()
+        """Partitions that have acknowledged something of a producer id."""
         self._transaction: str | None = None
         self.topics: tuple[str, ...] = ()
         """Where it writes."""
@@ -136,6 +139,8 @@ class IdempotentProducer(Actor):
             await self._round(place, [batch for batch in batches if not batch.stored])
             if all(batch.stored for batch in batches):
                 return True
+            if any(batch.hopeless for batch in batches):
+                return False
             await self.backoff()
             await self.step()
         return False
@@ -184,6 +189,7 @@ class IdempotentProducer(Actor):
 
     def _stored(self, batch: Outgoing, offset: int) -> None:
         batch.stored = True
+        self._known_in.add((batch.place, self.producer_id))
         self.note(f"stored {batch.place[0]}-{batch.place[1]} sequence {batch.sequence} at {offset}")
         for index, note in enumerate(batch.notes):
             note.end, note.outcome, note.offset = self.play.now(), Outcome.OK, offset + index if offset >= 0 else None
@@ -194,6 +200,11 @@ class IdempotentProducer(Actor):
             raise Violation(
                 "duplicate", f"{self.name}: sequence {batch.sequence} of {batch.place} is one of the last five, and unknown"
             )
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (batch.place, self.producer_id) not in self._known_in:
+            # A partition takes any sequence for the first of a producer it does not know. If the first of a row was refused for
+            # another reason, the second may have been taken for it.
+            batch.hopeless = True
+            return
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             raise Violation("sequence", f"{self.name}: sequence {batch.sequence} of {batch.place} is the next, and refused")
         self.expect(code, f"produce to {batch.place}")
