@@ -31,8 +31,8 @@ from ottla.testing import Broker
 
 PIPELINE = Path(__file__).parent / "revenue.py"
 CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "hermann")
-ORDERS = 8_000
-SECONDS = 20.0
+ORDERS = 9_000
+SECONDS = 30.0
 POISON = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
 PATIENCE_S = 240.0
 
@@ -119,21 +119,20 @@ def main() -> int:
         except PipelineError as error:
             console.print(f"demo: {error}; {error.hint}")
             return 1
-        console.print(f"demo: Spark is up after {time.monotonic() - began:.0f} s; {ORDERS:,} orders are on their way")
+        console.print(f"demo: Spark is up after {time.monotonic() - began:.0f} s; the pipeline {PIPELINE.name} is starting")
 
         acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
         sender = threading.Thread(target=send_orders, args=(servers, acknowledged, half_way), daemon=True)
-        sender.start()
         flows = running.Flows(spark, settings, plan)
         watch = progress.Watch(f"{settings.name}.", flows.sinks)
         listener = progress.listen(spark, watch)
         consumer = Consumer(client(servers, **{"group.id": "demo", "isolation.level": "read_committed"}))
         consumer.assign([TopicPartition("revenue", number, 0) for number in range(3)] + [TopicPartition("orders.dlq", 0, 0)])
         letters: list[Message] = []
-        note = "the pipeline is starting"
+        note = f"{ORDERS:,} orders are on their way; a window is written ten seconds after its end"
         try:
             flows.start()
-            note = "the first half"
+            sender.start()
             with Live(view(seen, watch, 0, note), console=console, refresh_per_second=8) as live:
                 while sender.is_alive() or seen.orders.total() < acknowledged.orders.total() or not letters:
                     if time.monotonic() - began > PATIENCE_S:

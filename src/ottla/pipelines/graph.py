@@ -153,11 +153,11 @@ def _feeds(flow: Flow, nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[F
         if isinstance(node, Source):
             feeding += [other for other in flows if isinstance(other.to, Sink) and reads(node, other.to.topic)]
         elif isinstance(node, Files):
-            feeding += [other for other in flows if isinstance(other.to, Table) and _same(node.path, other.to.path)]
+            feeding += [other for other in flows if isinstance(other.to, Table) and same_path(node.path, other.to.path)]
     return feeding
 
 
-def _same(path: str, other: str) -> bool:
+def same_path(path: str, other: str) -> bool:
     return path.removeprefix("file://").rstrip("/") == other.removeprefix("file://").rstrip("/")
 
 

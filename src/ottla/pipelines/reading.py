@@ -9,7 +9,7 @@ A record without a value (a tombstone) is no bad record: it is a row whose colum
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.pipelines import avro_columns as avro
 from ottla.pipelines.definitions import Files, Source
@@ -60,6 +60,12 @@ def files(spark: SparkSession, given: Files) -> DataFrame:
         raise
     except Exception as error:
         raise PipelineError(f"files {given.name!r}: {first_line(error)}", given.place) from None
+
+
+def make_directory(spark: SparkSession, path: str) -> None:
+    jvm = cast(Any, spark._jvm)
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    place.getFileSystem(spark._jsc.hadoopConfiguration()).mkdirs(place)
 
 
 def judge(raw: DataFrame, source: Source) -> DataFrame:

@@ -22,7 +22,7 @@ from ottla.pipelines.checkpoint import Checkpoint, Offsets, offsets_of
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.exactly_once import ExactlyOnce, Target
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.pipelines.graph import Node, Plan, reads
+from ottla.pipelines.graph import Node, Plan, reads, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
 from ottla.pipelines.values import Json
@@ -115,6 +115,9 @@ class Frames:
 
     def _input(self, node: Node) -> DataFrame:
         if isinstance(node, Files):
+            if any(isinstance(flow.to, Table) and same_path(flow.to.path, node.path) for flow in self.plan.flows):
+                # A table of this very pipeline, which may not have its first batch yet.
+                reading.make_directory(self.spark, node.path)
             return reading.files(self.spark, node)
         if isinstance(node, Flow) and node.to is None:
             return self.result(node)
