@@ -48,6 +48,10 @@ class BrokerAway(ConnectionError):
     """Nobody answers. The message holds the addresses that were tried and what each attempt met."""
 
 
+class Untrusted(BrokerAway):
+    """Somebody answers, but cannot prove who he is. Not tried again: certificates do not mend themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionLeader:
     leader_id: int
@@ -347,6 +351,8 @@ class Client:
         for address in dict.fromkeys([*self._nodes.values(), *self.options.servers]):
             try:
                 return self._open(address, until)
+            except Untrusted:
+                raise
             except OSError as error:
                 problems["{}:{}".format(*address)] = _reason(error)
         raise BrokerAway("no broker answers: " + "; ".join(f"{address}: {reason}" for address, reason in problems.items()))
@@ -365,6 +371,8 @@ class Client:
             timeout_s = min(self.options.connect_timeout_ms / 1000, max(until - monotonic(), 0.1))
             try:
                 channel = self._channels[address] = Channel(*address, self.options, timeout_s)
+            except ssl.SSLCertVerificationError as error:
+                raise Untrusted(f"{address[0]}:{address[1]} shows a certificate that is not trusted: {_reason(error)}") from error
             except OSError as error:
                 raise BrokerAway(f"{address[0]}:{address[1]}: {_reason(error)}") from error
         return channel
@@ -412,6 +420,8 @@ class Client:
             problem: Exception
             try:
                 return attempt(until)
+            except Untrusted:
+                raise
             except BrokerAway as error:
                 problem = error
             except KafkaError as error:
@@ -464,6 +474,8 @@ def _reason(error: BaseException) -> str:
         return str(error).partition(": ")[2] or str(error)
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

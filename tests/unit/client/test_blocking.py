@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.client.blocking import BrokerAway, Client, errors_in
+from ottla.client.blocking import BrokerAway, Client, Untrusted, errors_in
 from ottla.client.offsets import LATEST, list_offsets
 from ottla.client.options import ClientOptions
 from ottla.errors import ErrorCode, KafkaError
@@ -44,8 +47,9 @@ Answer = object
 class ScriptedBroker:
     """Answers each API with what stands next in its list; the last entry stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._context = context
         self.port: int = self._listener.getsockname()[1]
         self.asked: list[tuple[str, int, Any]] = []
         self.highest = {3: 4}
@@ -76,6 +80,12 @@ class ScriptedBroker:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            if self._context is not None:
+                try:
+                    connection = self._context.wrap_socket(connection, server_side=True)
+                except OSError:
+                    connection.close()
+                    continue  # a client that does not trust us
             self._open.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -317,6 +327,27 @@ def test_a_login_with_a_password(broker: ScriptedBroker) -> None:
     ]
     with Client(login) as client, pytest.raises(KafkaError, match="offers SCRAM-SHA-512, not PLAIN"):
         client.reach()
+
+
+def test_tls_by_the_certificate_that_is_trusted_and_not_by_another(tmp_path: Path) -> None:
+    files = {}
+    for name in ("ours", "other"):
+        files[name] = tmp_path / f"{name}.pem"
+        subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+        key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(tmp_path / f"{name}.key")]
+        command = ["openssl", "req", "-x509", "-days", "2", *key, *subject, "-out", str(files[name])]
+        subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files["ours"], tmp_path / "ours.key")
+    broker = ScriptedBroker(context)
+    try:
+        with Client(options(broker.port, security_protocol="SSL", ssl_trust_file=str(files["ours"]))) as client:
+            assert client.topic("t").partitions[0].leader_id == 1
+        stranger = options(broker.port, security_protocol="SSL", ssl_trust_file=str(files["other"]))
+        with Client(stranger) as client, pytest.raises(Untrusted, match="certificate that is not trusted"):
+            client.topic("t")
+    finally:
+        broker.close()
 
 
 def test_errors_are_found_wherever_they_are() -> None:
