@@ -72,8 +72,8 @@ def measure(broker_count: int, partition_count: int) -> str:
 
 def main() -> None:
     sizes = sys.argv[1:] or ["10:2000", "100:20000", "300:60000", "1000:200000"]
-    names = "brokers | partitions | elect, ms | states in writes | changes, ms | requests | orders, ms | encode, ms | take-over, ms"
-    print(f"| {names} |")
+    print("| brokers | partitions | elect, ms | states in writes | changes, ms ", end="")
+    print("| requests | orders, ms | encode, ms | take-over, ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size in sizes:
         brokers, _, partitions = size.partition(":")

@@ -182,3 +182,25 @@ def test_producer_ids_come_in_blocks_from_the_controller(three: Cluster) -> None
             seen.add(response.producer_id)
     assert len(seen) == 9
     assert len({producer_id // 1000 for producer_id in seen}) == 3
+
+
+def test_the_old_ways_to_ask_still_work(three: Cluster) -> None:
+    """/admin/reassign_partitions and /admin/preferred_replica_election, as tools before Kafka 2.4 wrote them."""
+    three.create_topic_at("old", [[1, 2]])
+    wanted = {"version": 1, "partitions": [{"topic": "old", "partition": 0, "replicas": [2, 3]}]}
+    three.tree.create("/admin/reassign_partitions", json.dumps(wanted).encode())
+    until(lambda: three.json("/brokers/topics/old")["partitions"]["0"] == [2, 3], "moved")
+    until(lambda: three.tree.exists("/admin/reassign_partitions") is None, "answered")
+    assert _reassign(three, "old", [3, 2]) == 0
+    until(lambda: three.json("/brokers/topics/old")["partitions"]["0"] == [3, 2] and three.leader("old") == 2)
+    asked = {"version": 1, "partitions": [{"topic": "old", "partition": 0}]}
+    three.tree.create("/admin/preferred_replica_election", json.dumps(asked).encode())
+    until(lambda: three.leader("old") == 3, "the preferred one leads")
+    until(lambda: three.tree.exists("/admin/preferred_replica_election") is None, "answered")
+
+
+def test_settings_that_lie_around_do_not_stop_a_new_topic(three: Cluster) -> None:
+    three.tree.create("/config/topics/again", json.dumps({"version": 1, "config": {"retention.ms": "1"}}).encode())
+    three.create_topic("again", replicas=3, retention_ms="99999")
+    assert three.json("/config/topics/again")["config"] == {"retention.ms": "99999"}
+    assert _config(three, three.brokers[1].address, "again")["retention.ms"].value == "99999"

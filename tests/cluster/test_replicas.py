@@ -12,6 +12,12 @@ from cluster_kit import Cluster, until
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 
@@ -268,3 +274,117 @@ def _java_hash(text: str) -> int:
     for letter in text:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF
     return code - (1 << 32) if code & 0x80000000 else code
+
+
+class Availability:
+    """What a topic of three replicas allows, asked at whoever leads it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def _ask(self, api_name: str, version: int, request: object, at: int | None = None) -> Any:
+        leader = self.cluster.leader("t") if at is None else at
+        assert leader >= 0
+        return self.cluster.brokers[leader].ask(api_name, version, request)
+
+    def write(self) -> int:
+        batch = build_batch([(None, b"x", (), 0)])
+        data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch)])
+        answer = self._ask("produce", 9, ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]))
+        return int(answer.responses[0].partition_responses[0].error_code)
+
+    def writable(self) -> bool:
+        return self.write() == 0
+
+    def read(self, at: int | None = None) -> int:
+        """How many bytes of records can be read."""
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="t", partitions=[asked])])
+        data = self._ask("fetch", 11, request, at).responses[0].partitions[0]
+        assert data.error_code == 0
+        return len(data.records)
+
+
+def two_of_three_in_sync(cluster: Callable[..., Cluster]) -> tuple[Cluster, Availability]:
+    three = cluster(3, min_insync_replicas="2", auto_leader_rebalance_enable="false")
+    # A broker is registered a moment before the controller knows it.
+    until(lambda: three.create_topic_at("t", [[1, 2, 3]]) is None, "the topic")
+    three.brokers[3].kill()
+    until(lambda: three.isr("t") == {1, 2}, "two in sync")
+    topic = Availability(three)
+    until(topic.writable, "a write to two replicas")
+    return three, topic
+
+
+def test_f52_one_of_two_in_sync_goes_down(cluster: Callable[..., Cluster]) -> None:
+    """Reads go on, writes with acks=all do not, until two are in sync again: it may be the third."""
+    three, topic = two_of_three_in_sync(cluster)
+    stored = topic.read()
+    three.brokers[1].kill()
+    until(lambda: three.state("t")["leader"] == 2 and three.isr("t") == {2}, "2 leads alone")
+    until(lambda: topic.read() == stored, "reads")
+    assert topic.write() == ErrorCode.NOT_ENOUGH_REPLICAS
+    three.brokers[3].start()
+    until(lambda: three.isr("t") == {2, 3}, "the third in sync")
+    until(topic.writable, "writes")
+
+
+def test_f52_both_in_sync_go_down_one_after_the_other(cluster: Callable[..., Cluster]) -> None:
+    """Only the last one has everything: without it there is neither reading nor writing, whoever else comes back."""
+    three, topic = two_of_three_in_sync(cluster)
+    three.brokers[1].kill()
+    until(lambda: three.state("t")["leader"] == 2 and three.isr("t") == {2}, "2 leads alone")
+    until(lambda: topic.read() > 0, "reads")
+    three.brokers[2].kill()
+    three.brokers[1].start()
+    three.brokers[3].start()
+    until(lambda: three.leader("t") == -1, "no leader")
+    assert three.isr("t") == {2}
+    three.brokers[2].start()
+    until(lambda: three.leader("t") == 2, "the last one leads again")
+    until(lambda: three.isr("t") == {1, 2, 3}, "all in sync")
+    until(topic.writable, "writes")
+    until_equal(three, "t")
+
+
+def test_f52_both_in_sync_go_down_at_once(cluster: Callable[..., Cluster]) -> None:
+    """Both have everything: the first that comes back leads, reads at once, and writes when there are two again."""
+    three, topic = two_of_three_in_sync(cluster)
+    stored = topic.read()
+    three.brokers[1].kill()
+    three.brokers[2].kill()
+    assert three.isr("t") == {1, 2}
+    three.brokers[2].start()
+    until(lambda: three.leader("t") == 2, "the first that is back leads")
+    until(lambda: topic.read() == stored, "reads")
+    assert topic.write() == ErrorCode.NOT_ENOUGH_REPLICAS
+    three.brokers[1].start()
+    until(lambda: three.isr("t") >= {1, 2}, "two in sync")
+    until(topic.writable, "writes")
+
+
+def test_r18_a_partition_moves_under_load_although_one_that_takes_it_is_killed(cluster: Callable[..., Cluster]) -> None:
+    five = cluster(5, min_insync_replicas="2")
+    until(lambda: five.create_topic_at("t", [[1, 2, 3]]) is None, "the topic")
+    with Load(five, "t") as load:
+        load.more()
+        moved = five.brokers[five.controller()].ask(
+            "alter_partition_reassignments",
+            0,
+            AlterPartitionReassignmentsRequest(
+                timeout_ms=30_000,
+                topics=[ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[3, 4, 5])])],
+            ),
+        )
+        assert moved.error_code == 0
+        five.brokers[4].kill()
+        load.more()
+        assert five.isr("t") & {1, 2, 3}, "the old ones stay until the new ones are in sync"
+        five.brokers[4].start()
+        until(lambda: five.json("/brokers/topics/t")["partitions"]["0"] == [3, 4, 5], "the move to be done")
+        until(lambda: five.isr("t") == {3, 4, 5}, "the new replicas in sync")
+        load.more()
+    assert not load.failed
+    assert sorted(read(five, "t", 1), key=int) == sorted(load.acknowledged, key=int)
+    until(lambda: not any(list(five.brokers[number].data.glob("t-0")) for number in (1, 2)), "the old replicas gone")
+    until(lambda: len({log_bytes(five, number, "t") for number in (3, 4, 5)}) == 1, "equal replicas")

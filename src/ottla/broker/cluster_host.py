@@ -39,7 +39,20 @@ from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.topic_changes import delete_changes
 from ottla.cluster.tree_changes import pieces, state_changes
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import BadVersion, Change, Check, Clock, Create, Delete, MetadataStore, NoNode, Random, StoreError
+from ottla.ports import (
+    BadVersion,
+    Change,
+    Check,
+    Clock,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    Random,
+    SetData,
+    StoreError,
+)
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -251,13 +264,28 @@ class ClusterHost(ControllerHost):
         done = 0
         try:
             for piece in pieces(changes, self._store.multi_bytes_max):
-                await self._store.multi(piece)
+                try:
+                    await self._store.multi(piece)
+                except NodeExists:
+                    await self._store.multi(await self._over_old_settings(piece))
                 done += 1
         except StoreError as error:
             if done or isinstance(error, (BadVersion, NoNode)):
                 logger.warning("the metadata are not what they were: %s", error)
                 self._errand(self.election.give_up_office())
             raise
+
+    async def _over_old_settings(self, changes: Sequence[Change]) -> list[Change]:
+        """Settings may lie around from a topic that is gone, or were written before there was one: a new topic's replace them."""
+        renewed: list[Change] = []
+        for change in changes:
+            old = isinstance(change, Create) and change.path.startswith(f"{znodes.CONFIG_TOPICS}/")
+            if old and await self._store.get(change.path) is not None:
+                assert isinstance(change, Create)
+                renewed.append(SetData(change.path, change.data))
+            else:
+                renewed.append(change)
+        return renewed
 
     def _office(self) -> Controller:
         if self._controller is None:

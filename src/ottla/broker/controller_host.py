@@ -272,6 +272,8 @@ def failure_of(error: StoreError) -> KafkaError:
     log.error("a change of the metadata failed: %s", error)
     if isinstance(error, BadVersion):
         return KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
+    if isinstance(error, NodeExists):
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "the topic exists already, or is being deleted")
     if isinstance(error, StoreUnavailable):
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata could not be written; the change may or may not hold")
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")

@@ -7,8 +7,8 @@ Never: knows what the nodes mean; lets kazoo retry a change by itself.
 1. Everything the caller sees happens on the event loop that called `open`.
 2. A watch is set again before its callback is called, and all of them are set and called after every reconnect: who reads the
    tree in the callback misses nothing.
-3. `multi` fails with StoreUnavailable only when the session is over or the store is closed. A lost connection is waited out; then
-   the tree tells whether the change was made, and if not it is made again.
+3. `multi` fails with StoreUnavailable when the session is over or the store is closed. A lost connection is waited out; then the
+   tree tells whether the change was made, and if not it is made again, a few times.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ logger = logging.getLogger(__name__)
 
 _MULTI_BYTES_MAX: Final = 500_000
 """An ensemble refuses a request of a megabyte (jute.maxbuffer), by closing the connection."""
+
+
+_ATTEMPTS_MAX: Final = 10
+"""A request the ensemble cannot stand (too large for its settings) would be made for ever."""
 
 
 class ZooKeeperStore:
@@ -138,7 +142,7 @@ class ZooKeeperStore:
     async def multi(self, changes: Sequence[Change]) -> list[str]:
         from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError
 
-        while True:
+        for _ in range(_ATTEMPTS_MAX):
             session = self._session
             try:
                 results = await self._answer(lambda: self._transaction(changes).commit_async())
@@ -150,6 +154,7 @@ class ZooKeeperStore:
             except KazooException as error:
                 raise _failure(error) from error
             return self._touched(changes, results)
+        raise StoreUnavailable(f"ZooKeeper closed the connection each time it was asked for {len(changes)} changes")
 
     def _transaction(self, changes: Sequence[Change]) -> Any:
         transaction = self._client.transaction()

@@ -1,0 +1,92 @@
+"""`ottla cluster status` and `ottla reassign` on three brokers (F56, F67)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster_kit import WAIT_S, Cluster, until
+
+
+def ottla(cluster: Cluster, *words: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "ottla", *words, "-b", cluster.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S, check=False, input=stdin)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def test_status_shows_who_leads_and_how_far_each_replica_is(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(3)
+    three.create_topic_at("s", [[1, 2, 3], [2, 3, 1]])
+    three.produce("s", [b"x"] * 50, partitioner="consistent")
+    status = json.loads(ottla(three, "cluster", "status", "--json").stdout)
+    assert status["controller_id"] == three.controller()
+    assert [broker["id"] for broker in status["brokers"] if broker["alive"]] == [1, 2, 3]
+    mine = {each["partition"]: each for each in status["partitions"] if each["topic"] == "s"}
+    assert [mine[0]["leader"], mine[1]["leader"]] == [1, 2]
+    assert sum(each["high_watermark"] for each in mine.values()) == 50
+    for each in mine.values():
+        assert set(each["log_end_offsets"].values()) == {each["high_watermark"]}
+    assert (status["under_replicated_count"], status["offline_count"]) == (0, 0)
+
+    three.create_topic_at("alone", [[3]])
+    three.brokers[3].kill()
+    until(lambda: three.leader("alone") == -1, "nobody can lead it")
+    until(lambda: 3 not in three.isr("s", 0), "the dead broker is not in sync")
+    text = ottla(three, "cluster", "status", "--problems").stdout
+    assert "2 brokers" in text
+    assert "away" in text
+    rows = [line.split() for line in text.splitlines() if line.startswith(("alone", "s "))]
+    assert rows[0][:3] == ["alone", "0", "none"]
+    assert rows[0][-1] == "offline"
+    assert {row[-1] for row in rows[1:]} == {"under-replicated"}
+
+
+def test_plan_execute_status_and_the_way_back(three: Cluster, tmp_path: Path) -> None:
+    three.create_topic_at("moved", [[1, 2]] * 6)
+    three.produce("moved", [b"x" * 100] * 300)
+    plan, back = tmp_path / "plan.json", tmp_path / "back.json"
+    planned = ottla(three, "reassign", "plan", "moved", "-o", str(plan))
+    assert "would be copied" in planned.stderr
+    ottla(three, "reassign", "execute", str(plan), "--throttle", "10000000", "--save-current", str(back))
+    until(lambda: json.loads(ottla(three, "reassign", "status", str(plan), "--json").stdout)["done"], "all have moved")
+    replicas = three.json("/brokers/topics/moved")["partitions"]
+    assert Counter(broker for brokers in replicas.values() for broker in brokers) == {1: 4, 2: 4, 3: 4}
+    for kind, name in (("topic", "moved"), ("broker", "3")):
+        assert "throttled" not in ottla(three, "config", "describe", kind, name, "--overrides").stdout
+    assert ottla(three, "reassign", "plan", "moved").stderr.endswith("6 partitions: all stand well\n")
+    returned = ottla(three, "reassign", "execute", "-", "--wait", stdin=back.read_text()).stdout
+    assert returned == "5 partitions: reassignment done\n"  # one stood well from the start
+    assert set(map(tuple, three.json("/brokers/topics/moved")["partitions"].values())) == {(1, 2)}
+
+
+def test_a_throttled_move_is_seen_and_cancelled(three: Cluster, tmp_path: Path) -> None:
+    three.create_topic_at("slow", [[1]])
+    three.produce("slow", [bytes(range(256)) * 40] * 400)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [2]}]}))
+    ottla(three, "reassign", "execute", str(plan), "--throttle", "1000")
+    (move,) = json.loads(ottla(three, "reassign", "status", "--json").stdout)["moving"]
+    assert (move["topic"], move["adding"], move["removing"]) == ("slow", [2], [1])
+    assert "slow" in ottla(three, "reassign", "status", str(plan)).stdout
+    cancelled = json.loads(ottla(three, "reassign", "cancel", str(plan), "--json").stdout)
+    assert cancelled["cancelled"] == [{"topic": "slow", "partition": 0}]
+    assert "topic slow" in cancelled["unthrottled"]
+    assert three.json("/brokers/topics/slow")["partitions"] == {"0": [1]}
+    assert ottla(three, "reassign", "status").stdout == "no replicas are being moved\n"
+
+
+def test_what_cannot_be_is_said_before_anything_is_done(three: Cluster, tmp_path: Path) -> None:
+    three.create_topic_at("kept", [[1]])
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "kept", "partition": 0, "replicas": [9]}]}))
+    assert "there is no broker 9" in ottla(three, "reassign", "execute", str(plan), code=1).stderr
+    assert "there is no broker 8" in ottla(three, "reassign", "plan", "kept", "--brokers", "1,8", code=1).stderr
+    assert "did you mean kept" in ottla(three, "reassign", "plan", "kep", code=1).stderr
+    assert "name topics" in ottla(three, "reassign", "plan", code=2).stderr
+    assert "4 replicas, and there are 3" in ottla(three, "reassign", "plan", "kept", "-r", "4", code=1).stderr
+    assert "cannot read" in ottla(three, "reassign", "execute", str(tmp_path / "none"), code=2).stderr

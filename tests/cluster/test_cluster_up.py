@@ -1,0 +1,141 @@
+"""`ottla cluster up`: a ZooKeeper and brokers that come and go together (F46, F67)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_kit import WAIT_S, until
+from confluent_kafka import Consumer, Producer
+from zookeeper import available
+
+pytestmark = pytest.mark.skipif(not available(), reason="no Java, or not the jars of Apache Kafka 3.9")
+
+
+class Up:
+    def __init__(self, directory: Path, *words: str) -> None:
+        self.directory = directory
+        command = [sys.executable, "-P", "-m", "ottla", "cluster", "up", "-d", str(directory / "data"), "--json", *words]
+        self.errors = directory / "errors"
+        with self.errors.open("ab") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self.process.stdout is not None
+        lines: list[str] = []
+        for line in self.process.stdout:
+            lines.append(line)
+            if line == "}\n":
+                break
+        assert lines, self.errors.read_text()
+        self.told: dict[str, Any] = json.loads("".join(lines))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.told["bootstrap_servers"])
+
+    def pid(self, number: int) -> int:
+        return int(self.told["brokers"][number - 1]["pid"])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(2 * WAIT_S)
+
+    def others(self) -> list[str]:
+        """The command lines of what still runs with this directory."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.directory) in line and str(os.getpid()) != entry.parent.name:
+                found.append(line)
+        return found
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def start(*words: str) -> Up:
+        started.append(Up(tmp_path, "--port", "0", "--zookeeper-port", "0", *words))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.stop()
+        assert each.process.stdout is not None
+        each.process.stdout.close()
+
+
+def ottla(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "ottla", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> None:
+    first = up("--brokers", "3", "--racks", "a,b", "--set", "num.partitions=4")
+    status = json.loads(ottla("cluster", "status", "-b", first.bootstrap_servers, "--json").stdout)
+    assert [(broker["id"], broker["rack"]) for broker in status["brokers"]] == [(1, "a"), (2, "b"), (3, "a")]
+    assert ottla("topic", "create", "t", "-b", first.bootstrap_servers).returncode == 0
+    producer = Producer({"bootstrap.servers": first.bootstrap_servers, "acks": "all"})
+    for number in range(100):
+        producer.produce("t", str(number).encode(), key=str(number).encode())
+    assert producer.flush(WAIT_S) == 0
+    taken = ottla("cluster", "up", "-d", str(first.directory / "data"), "--port", "0")
+    assert taken.returncode == 1
+    assert "runs in" in taken.stderr
+    assert first.stop(signal.SIGINT) == 0
+    assert first.others() == []
+
+    again = up("--brokers", "3")
+    consumer = Consumer({"bootstrap.servers": again.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    seen: set[bytes] = set()
+
+    def read() -> bool:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            seen.add(message.value())
+        return len(seen) == 100
+
+    until(read, "all records are there after a restart")
+    consumer.close()
+    os.kill(again.pid(2), signal.SIGKILL)
+    until(lambda: "broker 2 was ended by SIGKILL" in again.errors.read_text(), "the death is said")
+    until(
+        lambda: json.loads(ottla("cluster", "status", "-b", again.bootstrap_servers, "--problems", "--json").stdout)[
+            "partitions"
+        ],
+        "its partitions are under-replicated",
+    )
+    assert again.stop() == 0
+    assert again.others() == []
+
+
+def test_brokers_end_with_the_one_who_started_them(up: Callable[..., Up]) -> None:
+    cluster = up("--brokers", "1")
+    cluster.process.kill()
+    cluster.process.wait()
+    until(lambda: not cluster.others(), "broker and ZooKeeper are gone")
+
+
+def test_a_setting_nobody_knows_ends_it_all(tmp_path: Path) -> None:
+    done = ottla("cluster", "up", "-d", str(tmp_path / "c"), "--port", "0", "--zookeeper-port", "0", "--set", "num.partitons=3")
+    assert done.returncode == 1
+    assert "did you mean num.partitions" in done.stderr
+    assert not [line for line in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(line)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
