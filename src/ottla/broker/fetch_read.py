@@ -244,6 +244,11 @@ class FetchRead:
 
         return closest_replica(leadership, self._rack, offset, rack_of)
 
+    def late_response(self) -> FetchResponse:
+        """The reply to a follower that waited for records: it wants to know what was committed meanwhile."""
+        self.read()
+        return self.response()
+
     def response(self) -> FetchResponse:
         """The reply of what was read last."""
         context = self._context

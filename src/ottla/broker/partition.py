@@ -197,6 +197,10 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader} leads {self.topic_partition}")
 
+    def check_replica(self, current_leader_epoch: int) -> None:
+        """That its log is here, in the epoch the client believes in, whoever leads."""
+        self._check_epoch(current_leader_epoch)
+
     def check_follows(self, current_leader_epoch: int) -> None:
         """That this broker has a role in the partition, be it as follower, in the epoch the client believes in (R19)."""
         self._check_epoch(current_leader_epoch)
@@ -448,7 +452,7 @@ class Partition:
     def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
         """The controller refused. True: ask again."""
         leadership = self.leadership
-        return leadership is not None and leadership.refused(proposal, error)
+        return leadership is not None and leadership.refused(proposal, error, self._replication.monotonic_ms())
 
     # Following another leader
 

@@ -154,6 +154,7 @@ class _Fetcher:
         self._unsound: set[DataDir] = set()
         """Directories whose checkpoints vouch for records that were cut off."""
         self.task: asyncio.Task[None] | None = None
+        self._closed = False
 
     @property
     def is_idle(self) -> bool:
@@ -169,12 +170,13 @@ class _Fetcher:
         self._followed.pop(key, None)
 
     def close(self) -> None:
+        self._closed = True
         if self.task is not None:
             self.task.cancel()
         self._broker.inter_broker.forget_purpose(self._leader, self._purpose)
 
     async def _run(self) -> None:
-        while True:
+        while not self._closed:
             try:
                 await self._round()
             except Exception:
@@ -193,7 +195,9 @@ class _Fetcher:
         if not due:
             waiting = [followed.not_before - now for followed in self._followed.values() if followed.current]
             try:
-                await asyncio.wait_for(self._news.wait(), max(min(waiting), 0.001) if waiting else None)
+                # Not wait_for, which may swallow a cancellation that comes together with the news (Python 3.11).
+                async with asyncio.timeout(max(min(waiting), 0.001) if waiting else None):
+                    await self._news.wait()
             except TimeoutError:
                 pass
             return

@@ -8,8 +8,10 @@ monotonic time, and performs what is returned.
    follower that keeps up and only waits to be taken in counts too, or it would chase the end forever. It never goes back.
 2. Nothing counts of a follower that it did not say in this epoch: at its start all positions are unknown, and the high watermark
    stands until every in-sync replica has fetched (Kip320.tla).
-3. The high watermark does not move while fewer replicas are in sync than `min.insync.replicas` asks for (KIP-966, R13), as in
-   Kafka 3.7 and later. A topic with fewer replicas than that is asked for all it has.
+3. While fewer replicas are in sync than `min.insync.replicas` asks for, nothing that is written now gets committed (KIP-966,
+   R13), as in Kafka 3.7 and later. What former leaders wrote may be: every acknowledged record is among it, and a leader that is
+   left alone has to find out again how much that is (Kafka does not show the rest before enough are in sync; without eligible
+   leader replicas there is nobody whom that would protect). A topic with fewer replicas is asked for all it has.
 4. A follower joins the ISR once its log reaches both the high watermark and the offset where this epoch began (R03), and its
    broker is alive. It leaves if it was not at the log end within `replica.lag.time.max.ms`: being there means to reach now the
    end that the log had at its fetch before (R14).
@@ -28,6 +30,9 @@ from ottla.types import NO_OFFSET
 
 _NOT_APPLIED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """The controller says for certain that nothing was changed."""
+
+_REFUSED_MS: Final = 500
+"""A replica that stops, or has just come back, is not proposed again with each of its fetches."""
 
 _WAIT_FOR_NEWS: Final = frozenset(
     {
@@ -56,7 +61,15 @@ class IsrProposal:
 class Follower:
     """What the leader knows of one follower."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetch_end_offset", "fetch_ms", "log_end_offset", "log_start_offset")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "fetch_end_offset",
+        "fetch_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "not_before_ms",
+    )
 
     def __init__(self, caught_up_ms: int | None) -> None:
         self.log_end_offset = NO_OFFSET
@@ -67,6 +80,8 @@ class Follower:
         self.caught_up_ms = caught_up_ms
         """When it was last at the end of the log; None: never yet."""
         self.broker_epoch = -1
+        self.not_before_ms = 0
+        """When it may be proposed again, after the controller refused it."""
 
     def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
         if offset >= leader_end_offset:
@@ -135,10 +150,8 @@ class Leadership:
         return len(self.isr) < self.min_isr
 
     def high_watermark(self, log_end_offset: int, now_ms: int) -> int:
-        """How far the log is committed, as far as this epoch's fetches show; NO_OFFSET if that cannot be said (rules 1 to 3)."""
-        if self.is_under_min_isr:
-            return NO_OFFSET
-        lowest = log_end_offset
+        """How far the log is committed, as far as this epoch's fetches show; NO_OFFSET if they show nothing (rules 1 to 3)."""
+        lowest = min(log_end_offset, self.epoch_start_offset) if self.is_under_min_isr else log_end_offset
         maximal = self._maximal
         for replica, follower in self.followers.items():
             if follower.log_end_offset < lowest and (
@@ -179,6 +192,7 @@ class Leadership:
             or self.pending is not None
             or offset < high_watermark
             or offset < self.epoch_start_offset
+            or now_ms < follower.not_before_ms
             or not self._is_alive(replica)
         ):
             return None
@@ -212,11 +226,14 @@ class Leadership:
         self._commit(isr)
         return True
 
-    def refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
+    def refused(self, proposal: IsrProposal, error: ErrorCode, now_ms: int = 0) -> bool:
         """The controller refused a proposal. True: ask again, its outcome is open."""
         if proposal is not self.pending:
             return False
         if error in _NOT_APPLIED:
+            for replica in proposal.isr:
+                if replica not in self.isr and replica in self.followers:
+                    self.followers[replica].not_before_ms = now_ms + _REFUSED_MS
             self._commit(self.isr)
             return False
         return error not in _WAIT_FOR_NEWS

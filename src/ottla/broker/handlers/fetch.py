@@ -62,7 +62,9 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         fetch.read()
         return fetch.size >= min_bytes or fetch.must_answer
 
-    return broker.purgatory.wait(fetch.keys, request.max_wait_ms, ready, fetch.response)
+    return broker.purgatory.wait(
+        fetch.keys, request.max_wait_ms, ready, fetch.response if replica_id < 0 else fetch.late_response
+    )
 
 
 def _wanted(request: FetchRequest) -> Iterator[FetchPartition]:
