@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import config, group, log, perf, pipeline, topic, txn
+from ottla.cli import cluster, config, group, log, perf, pipeline, reassign, topic, txn
 from ottla.cli.consume import consume
 from ottla.cli.produce import produce
 
@@ -63,5 +63,7 @@ app.add_typer(txn.app, name="txn")
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(pipeline.app, name="pipeline")
+app.add_typer(cluster.app, name="cluster")
+app.add_typer(reassign.app, name="reassign")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")

@@ -18,7 +18,7 @@ from ottla.protocol.registry import API_BY_NAME
 
 R = TypeVar("R")
 
-_RESPONSE_BYTES_MAX = 16 * 1024 * 1024
+_RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 
 
 def call(
@@ -28,6 +28,7 @@ def call(
     request: object,
     response: type[R],
     address: tuple[str, int] | None = None,
+    timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> R:
     """The broker's answer: of the one at `address`, or of any. `version` must be one that every broker of interest has."""
     connection.require_plaintext()
@@ -39,7 +40,7 @@ def call(
     for host, port in [address] if address is not None else split_servers(connection.bootstrap_servers):
         try:
             with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as channel:
-                channel.settimeout(REQUEST_TIMEOUT_S)
+                channel.settimeout(timeout_s)
                 channel.sendall(frame)
                 size = int.from_bytes(_read(channel, 4), "big")
                 if size > _RESPONSE_BYTES_MAX:

@@ -3,7 +3,8 @@
 A time gives the first record at or after it among those the client may read; none is offset -1 without an error. Below zero:
 -1 the end, -2 the start, -3 the record with the largest timestamp, -4 the start of what is on local disk (here the same as -2),
 -5 and -6 the ends of what is in tiered storage (there is none: -1). Another one is refused before the partition is looked for.
-A partition that is listed twice gets one answer, an error.
+A partition that is listed twice gets one answer, an error. Replica id -2 is Kafka's debugging consumer: a follower answers it
+too, with what is in its log.
 Version 0, with its lists of segment offsets, is not served.
 """
 
@@ -37,6 +38,7 @@ EARLIEST_PENDING_UPLOAD = -6
 _KNOWN_FROM = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _READ_COMMITTED = 1
 _CONSUMER = -1
+_DEBUGGING_CONSUMER = -2
 _NOT_AVAILABLE_FROM = 5
 
 
@@ -67,7 +69,10 @@ def _look_up(
     partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
-    partition.check_leader(asked.current_leader_epoch)
+    if request.replica_id == _DEBUGGING_CONSUMER:
+        partition.check_replica(asked.current_leader_epoch)
+    else:
+        partition.check_leader(asked.current_leader_epoch)
     log = partition.log
     if request.replica_id != _CONSUMER:
         end_offset = log.log_end_offset

@@ -1,0 +1,250 @@
+"""A ZooKeeper and brokers as processes of this one: started, watched, stopped.
+
+Owns the processes and their files (`zookeeper/`, `broker-N/server.properties`, `broker-N/data`, `*.log`) under one directory,
+which it holds against another cluster. Prints only through `say`.
+
+1. Whoever is started here ends with `stop()`: brokers one after the other, each handing its partitions on, then ZooKeeper.
+2. If this process is killed, its brokers stop (the socket they were given closes) and a guard ends ZooKeeper after them.
+3. A process that ends by itself is said once, and the others go on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from ottla.cli.failure import Failure
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.1
+# Ends ZooKeeper some time after this process is gone: the brokers need it to say that they leave.
+_GUARD = 'read -r _; sleep 15; kill "$1" 2>/dev/null'
+
+Say = Callable[[str], None]
+
+
+class Member:
+    """One process, its log, and how it ended."""
+
+    def __init__(self, name: str, command: list[str], log: Path, *, supervised: bool = False) -> None:
+        self.name = name
+        self.log = log
+        self.channel: socket.socket | None = None
+        theirs: socket.socket | None = None
+        if supervised:
+            self.channel, theirs = socket.socketpair()
+            command = [*command, "--supervisor-fd", str(theirs.fileno())]
+        try:
+            with log.open("ab") as output:
+                # A session of its own: a Ctrl-C at the terminal is ours to hand on, in order.
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    pass_fds=[theirs.fileno()] if theirs is not None else [],
+                )
+        finally:
+            if theirs is not None:
+                theirs.close()
+        self.is_ended_told = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(f"  {line}" for line in lines[-5:])
+
+    def how_it_ended(self) -> str:
+        code = self.process.poll()
+        if code is not None and code < 0:
+            return f"{self.name} was ended by {signal.Signals(-code).name}"
+        return f"{self.name} ended by itself, with exit code {code}"
+
+    def ready_line(self) -> dict[str, object] | None:
+        """What the broker said when it began to serve, if it has."""
+        assert self.channel is not None
+        self.channel.settimeout(_POLL_S)
+        try:
+            line = self.channel.recv(4096)
+        except TimeoutError:
+            return None
+        if not line:
+            return None
+        found: dict[str, object] = json.loads(line)
+        return found
+
+    def close(self) -> None:
+        if self.channel is not None:
+            self.channel.close()
+            self.channel = None
+
+
+class LocalCluster:
+    def __init__(self, directory: Path, say: Say) -> None:
+        self.directory = directory
+        self.zookeeper: Member | None = None
+        self.brokers: dict[int, Member] = {}
+        self.addresses: dict[int, str] = {}
+        self._say = say
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
+
+    def hold(self) -> None:
+        """The directory is ours until the end of this process, or somebody else's already (Failure)."""
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.directory / ".lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(f"a cluster runs in {self.directory} already", "stop it, or choose another --data-dir") from None
+        except OSError as error:
+            raise Failure(f"cannot use {self.directory}: {error.strerror}") from None
+
+    # ZooKeeper
+
+    def start_zookeeper(self, command: list[str], port: int) -> None:
+        require_free(port, "ZooKeeper", "--zookeeper-port")
+        self.zookeeper = Member("ZooKeeper", command, self.directory / "zookeeper.log")
+        self._guard = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARD, "sh", str(self.zookeeper.process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._wait(self.zookeeper, lambda: _answers_ruok(port))
+
+    # Brokers
+
+    def start_broker(self, number: int, properties: Mapping[str, str]) -> None:
+        """Begins to start it; `wait_for_brokers` is the other half."""
+        directory = self.directory / f"broker-{number}"
+        directory.mkdir(exist_ok=True)
+        config = directory / "server.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        command = [sys.executable, "-P", "-m", "ottla", "serve", "--config", str(config.absolute())]
+        self.brokers[number] = Member(f"broker {number}", command, directory / "broker.log", supervised=True)
+
+    def wait_for_brokers(self) -> None:
+        for number, member in self.brokers.items():
+
+            def serves(number: int = number, member: Member = member) -> bool:
+                line = member.ready_line()
+                if line is not None:
+                    self.addresses[number] = str(line["bootstrap_servers"])
+                return line is not None
+
+            self._wait(member, serves)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(self.addresses[number] for number in sorted(self.addresses))
+
+    def _wait(self, member: Member, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not condition():
+            if not member.is_alive:
+                member.is_ended_told = True
+                raise Failure(f"{member.name} did not start:\n{member.last_words()}", f"its log is {member.log}")
+            if time.monotonic() > deadline:
+                raise Failure(f"{member.name} did not start in {START_TIMEOUT_S:.0f} s", f"its log is {member.log}")
+            time.sleep(_POLL_S)
+
+    # Watch
+
+    def tell_ended(self) -> None:
+        """A line for each process that ended since the last call."""
+        for number, member in self._members():
+            if member.is_alive or member.is_ended_told:
+                continue
+            member.is_ended_told = True
+            self._say(f"{member.how_it_ended()}; its log is {member.log}, which ends with\n{member.last_words()}")
+            if number is not None:
+                config = self.directory / f"broker-{number}" / "server.properties"
+                self._say(f"start it again with `ottla serve --config {config}`")
+
+    def _members(self) -> list[tuple[int | None, Member]]:
+        brokers: list[tuple[int | None, Member]] = [*self.brokers.items()]
+        return [*brokers, *([(None, self.zookeeper)] if self.zookeeper is not None else [])]
+
+    @property
+    def has_brokers(self) -> bool:
+        return any(member.is_alive for member in self.brokers.values())
+
+    # Stop
+
+    def stop(self, *, controller_id: int = -1) -> None:
+        """Brokers first, the controller last of them: until then it can have the others' partitions led elsewhere."""
+        for number in sorted(self.brokers, key=lambda number: (number == controller_id, number)):
+            self._end(self.brokers[number])
+        if self.zookeeper is not None:
+            self._end(self.zookeeper)
+        self._end_guard()
+
+    def kill(self) -> None:
+        for _, member in self._members():
+            if member.is_alive:
+                member.process.kill()
+            member.process.wait()
+            member.close()
+        self._end_guard()
+
+    def _end(self, member: Member) -> None:
+        if member.is_alive:
+            member.is_ended_told = True
+            member.process.send_signal(signal.SIGTERM)
+            try:
+                member.process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._say(f"{member.name} did not stop in {STOP_TIMEOUT_S:.0f} s and is killed")
+                member.process.kill()
+                member.process.wait()
+        member.close()
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            # The whole of its session: the shell may have a `sleep` under it.
+            os.killpg(self._guard.pid, signal.SIGKILL)
+            self._guard.wait()
+            if self._guard.stdin is not None:
+                self._guard.stdin.close()
+            self._guard = None
+
+
+def require_free(port: int, whose: str, option: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise Failure(f"port {port}, for {whose}, is taken", f"choose another with {option}") from None
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers_ruok(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 2) as connection:
+            connection.sendall(b"ruok")
+            return connection.recv(4) == b"imok"
+    except OSError:
+        return False

@@ -1,0 +1,195 @@
+"""What a cluster says of itself: brokers, controller, leaders, replicas and how far each has come.
+
+Owns the questions (to all brokers of a partition, and to the controller). Never prints. They go over plain sockets: the library
+has no request to the replicas of a partition. A replica's log end is asked for as Kafka's debugging consumer (replica id -2),
+which followers answer too; the high watermark as an ordinary consumer, which the leader answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from ottla.cli.connection import Connection, unknown_topic
+from ottla.cli.failure import Failure
+from ottla.cli.plain_request import call
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
+
+R = TypeVar("R")
+TopicIndex = tuple[str, int]
+
+_CONSUMER, _DEBUGGING_CONSUMER = -1, -2
+_LATEST = -1
+_ASK_TIMEOUT_S = 5.0
+_CONTROLLER_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    broker_id: int
+    address: tuple[str, int] | None
+    """None: replicas stand on it, but it is not in the cluster now."""
+    rack: str | None = None
+
+
+@dataclass(slots=True)
+class PartitionState:
+    topic: str
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    isr: list[int]
+    is_internal: bool = False
+    high_watermark: int | None = None
+    log_end_offsets: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_offline(self) -> bool:
+        return self.leader < 0
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.index,
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "replicas": self.replicas,
+            "isr": self.isr,
+            "high_watermark": self.high_watermark,
+            "log_end_offsets": {str(broker): self.log_end_offsets.get(broker) for broker in self.replicas},
+            "under_replicated": self.is_under_replicated,
+            "offline": self.is_offline,
+        }
+
+
+class ClusterView:
+    """The cluster as one Metadata answer shows it; `refresh` asks anew."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.refresh()
+
+    def refresh(self) -> None:
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        answer = call(self._connection, "metadata", 9, request, MetadataResponse)
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        self.brokers = {
+            broker.node_id: BrokerState(broker.node_id, (broker.host, broker.port), broker.rack) for broker in answer.brokers
+        }
+        self.partitions: dict[TopicIndex, PartitionState] = {}
+        self.topics: set[str] = set()
+        for topic in sorted(answer.topics, key=lambda topic: topic.name or ""):
+            name = topic.name or ""
+            self.topics.add(name)
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+                state = _state(name, partition)
+                state.is_internal = topic.is_internal or name.startswith("__")
+                self.partitions[name, partition.partition_index] = state
+
+    @property
+    def all_brokers(self) -> list[BrokerState]:
+        """Also those that are away and that have replicas."""
+        named = {broker for partition in self.partitions.values() for broker in partition.replicas}
+        away = [BrokerState(broker, None) for broker in named - self.brokers.keys()]
+        return sorted([*self.brokers.values(), *away], key=lambda broker: broker.broker_id)
+
+    def of(self, topics: Collection[str]) -> list[PartitionState]:
+        """The partitions of these topics; a Failure for one that does not exist."""
+        for topic in topics:
+            if topic not in self.topics:
+                raise unknown_topic(topic, self.topics, creatable=False)
+        return [partition for partition in self.partitions.values() if partition.topic in topics]
+
+    # Offsets
+
+    def read_offsets(self, partitions: Iterable[PartitionState]) -> None:
+        """High watermarks and log ends of these; what nobody tells stays unknown."""
+        by_leader: dict[int, list[PartitionState]] = {}
+        by_replica: dict[int, list[PartitionState]] = {}
+        for partition in partitions:
+            by_leader.setdefault(partition.leader, []).append(partition)
+            for replica in partition.replicas:
+                by_replica.setdefault(replica, []).append(partition)
+        away: set[int] = set()
+        for broker, group in by_replica.items():
+            told = self._latest(broker, group, _DEBUGGING_CONSUMER, away)
+            for partition in group:
+                if (partition.topic, partition.index) in told:
+                    partition.log_end_offsets[broker] = told[partition.topic, partition.index]
+        for broker, group in by_leader.items():
+            told = self._latest(broker, group, _CONSUMER, away)
+            for partition in group:
+                partition.high_watermark = told.get((partition.topic, partition.index))
+
+    def _latest(self, broker: int, group: list[PartitionState], replica_id: int, away: set[int]) -> dict[TopicIndex, int]:
+        if broker not in self.brokers or broker in away:
+            return {}
+        topics: dict[str, ListOffsetsTopic] = {}
+        for partition in group:
+            asked = ListOffsetsPartition(partition_index=partition.index, timestamp=_LATEST)
+            topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(asked)
+        request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
+        address = self.brokers[broker].address
+        try:
+            answer = call(self._connection, "list_offsets", 4, request, ListOffsetsResponse, address, timeout_s=_ASK_TIMEOUT_S)
+        except Failure:
+            away.add(broker)
+            return {}
+        return {
+            (topic.name, partition.partition_index): partition.offset
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.error_code == ErrorCode.NONE
+        }
+
+    # The controller
+
+    def ask_controller(self, api_name: str, version: int, request: object, response: type[R]) -> R:
+        """The answer of the controller, found anew where it has moved. `response` has an `error_code`."""
+        last: Failure | None = None
+        for _ in range(_CONTROLLER_TRIES):
+            controller = self.brokers.get(self.controller_id)
+            if controller is not None:
+                try:
+                    answer = call(self._connection, api_name, version, request, response, controller.address)
+                except Failure as failure:
+                    last = failure
+                else:
+                    if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
+                        return answer
+            time.sleep(0.25)
+            self.refresh()
+        raise last or Failure("the cluster has no controller now", "see `ottla cluster status`", code="NOT_CONTROLLER")
+
+
+def _state(topic: str, partition: MetadataResponsePartition) -> PartitionState:
+    return PartitionState(
+        topic,
+        partition.partition_index,
+        partition.leader_id,
+        partition.leader_epoch,
+        list(partition.replica_nodes),
+        list(partition.isr_nodes),
+    )
+
+
+def error_name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)

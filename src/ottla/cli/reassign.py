@@ -1,0 +1,245 @@
+"""`ottla reassign`: plan, execute, status, cancel. The files are kafka-reassign-partitions' own."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import Connection
+from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.output import counted, note, print_document, print_table
+
+if TYPE_CHECKING:
+    from ottla.cli.reassign_moves import Move, Reassignments
+    from ottla.cli.reassign_plan import Assignment
+
+_WAIT_S = 0.5
+
+app = typer.Typer(help="Move replicas to other brokers: plan, execute, status, cancel.", no_args_is_help=True)
+
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="A plan; - is stdin.", show_default=False)]
+OptionalPlanFile = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="Of this plan (- is stdin); else of all there is.", show_default=False)
+]
+KeepThrottle = Annotated[bool, typer.Option("--keep-throttle", help="Leave the throttle where it is.")]
+
+
+def _reassignments(bootstrap_servers: str, command_config: Path | None) -> Reassignments:
+    # The protocol's messages are not needed to show what commands there are.
+    from ottla.cli.reassign_moves import Reassignments
+
+    return Reassignments(Connection(bootstrap_servers, command_config))
+
+
+def _read(path: Path) -> Assignment:
+    from ottla.cli.reassign_plan import parse_document
+
+    if str(path) == "-":
+        return parse_document(sys.stdin.read(), "stdin")
+    try:
+        return parse_document(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"cannot read {path}: it is not text", exit_code=EXIT_USAGE) from None
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
+
+
+def _parse_brokers(text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise Failure(f"{text!r} are no broker ids", "write them as 1,2,3", exit_code=EXIT_USAGE)
+    return [int(word) for word in words]
+
+
+@app.command("plan")
+@guarded
+def plan(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", show_default=False)] = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, the cluster's own included.")] = False,
+    brokers: Annotated[
+        str | None, typer.Option("--brokers", metavar="1,2,…", help="Where replicas may be. (default: all brokers)")
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Other than now: more copies, or fewer.")
+    ] = None,
+    ignore_racks: Annotated[bool, typer.Option("--ignore-racks", help="Do not spread over racks.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there instead of to stdout.")] = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
+    """Spread replicas and leaders evenly over brokers and racks, copying as little as possible. Changes nothing."""
+    from ottla.cli.reassign_plan import document_of
+    from ottla.cli.reassign_plan import plan as make_plan
+
+    if bool(topics) == all_topics:
+        raise Failure("name topics, or pass --all-topics", exit_code=EXIT_USAGE)
+    reassignments = _reassignments(bootstrap_servers, command_config)
+    view = reassignments.view
+    partitions = list(view.partitions.values()) if all_topics else view.of(topics or [])
+    chosen = _parse_brokers(brokers) if brokers is not None else sorted(view.brokers)
+    for broker in chosen:
+        if broker not in view.brokers:
+            raise Failure(f"there is no broker {broker}", f"brokers are {', '.join(map(str, sorted(view.brokers)))}")
+    racks = {broker: None if ignore_racks else view.brokers[broker].rack for broker in chosen}
+    current = reassignments.current((each.topic, each.index) for each in partitions)
+    target = make_plan(current, racks, replication_factor)
+    changed = {key: replicas for key, replicas in target.items() if replicas != current[key]}
+    copies = sum(len(set(replicas) - set(current[key])) for key, replicas in changed.items())
+    note(
+        f"{counted(len(changed), 'partition')} of {len(target)} would change, {counted(copies, 'replica')} would be copied"
+        if changed
+        else f"{counted(len(target), 'partition')}: all stand well"
+    )
+    # A file always holds something that can be executed; what need not change is harmless there.
+    document = document_of(changed or target)
+    if out is not None:
+        _write(out, document)
+    else:
+        print_document(document)
+
+
+@app.command("execute")
+@guarded
+def execute(
+    file: PlanFile,
+    throttle: Annotated[
+        int | None, typer.Option("--throttle", min=1, metavar="BYTES/S", help="At most so much copying for each broker.")
+    ] = None,
+    save_current: Annotated[
+        Path | None, typer.Option("--save-current", metavar="FILE", help="Write what is now: the way back.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Until all is done; then the throttle is taken off.")] = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Begin to move replicas as a plan says."""
+    from ottla.cli.reassign_plan import document_of
+
+    assignment = _read(file)
+    reassignments = _reassignments(bootstrap_servers, command_config)
+    reassignments.check(assignment)
+    current = reassignments.current(assignment)
+    if save_current is not None:
+        _write(save_current, document_of(current))
+    if throttle is not None:
+        reassignments.throttle(assignment, throttle)
+    reassignments.begin(assignment)
+    if wait:
+        while [move for move in reassignments.moves(behind=False) if (move.topic, move.index) in assignment]:
+            time.sleep(_WAIT_S)
+        if throttle is not None:
+            reassignments.unthrottle({topic for topic, _ in assignment})
+    if json_output:
+        print_document({"partitions": len(assignment), "done": wait, "before": document_of(current)})
+    else:
+        print(f"{counted(len(assignment), 'partition')}: reassignment {'done' if wait else 'begun'}")
+        if not wait:
+            more = ", which takes the throttle off at the end" if throttle else ""
+            note(f"follow it with `ottla reassign status {file}`{more}")
+
+
+@app.command("status")
+@guarded
+def status(
+    file: OptionalPlanFile = None,
+    keep_throttle: KeepThrottle = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Show what is on its way; with a plan also what is done. A plan that is done has its throttle taken off."""
+    reassignments = _reassignments(bootstrap_servers, command_config)
+    assignment = _read(file) if file is not None else None
+    moves = [move for move in reassignments.moves() if assignment is None or (move.topic, move.index) in assignment]
+    if assignment is None:
+        if json_output:
+            print_document({"done": not moves, "moving": [move.document() for move in moves]})
+        elif moves:
+            _print_moves(moves)
+        else:
+            print("no replicas are being moved")
+        return
+    reassignments.view.refresh()
+    moving = {(move.topic, move.index) for move in moves}
+    partitions = reassignments.view.partitions
+    done = [key for key, replicas in assignment.items() if key in partitions and partitions[key].replicas == replicas]
+    other = [key for key in assignment if key not in moving and key not in done]
+    freed = reassignments.unthrottle({topic for topic, _ in assignment}) if not moves and not keep_throttle else []
+    if json_output:
+        print_document(
+            {
+                "done": len(done) == len(assignment) and not moves,
+                "moving": [move.document() for move in moves],
+                "completed": [{"topic": topic, "partition": index} for topic, index in done if (topic, index) not in moving],
+                "otherwise": [{"topic": topic, "partition": index} for topic, index in other],
+                "unthrottled": freed,
+            }
+        )
+        return
+    print(f"{len(set(done) - moving)} of {counted(len(assignment), 'partition')} done, {len(moves)} on the way")
+    for topic, index in other:
+        there = ",".join(map(str, partitions[topic, index].replicas)) if (topic, index) in partitions else "nowhere"
+        wanted = ",".join(map(str, assignment[topic, index]))
+        print(f"{topic}-{index} is not on its way, and stands on {there} instead of {wanted}")
+    if moves:
+        _print_moves(moves)
+    if freed:
+        note(f"throttle taken off {', '.join(freed)}")
+
+
+@app.command("cancel")
+@guarded
+def cancel(
+    file: OptionalPlanFile = None,
+    keep_throttle: KeepThrottle = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Stop moving replicas: partitions keep, or get back, the replicas they had."""
+    assignment = _read(file) if file is not None else None
+    reassignments = _reassignments(bootstrap_servers, command_config)
+    keys = [(move.topic, move.index) for move in reassignments.moves(behind=False)]
+    keys = [key for key in keys if assignment is None or key in assignment]
+    if keys:
+        reassignments.cancel(keys)
+    topics = {topic for topic, _ in assignment or keys}
+    freed = [] if keep_throttle else reassignments.unthrottle(topics)
+    if json_output:
+        print_document({"cancelled": [{"topic": topic, "partition": index} for topic, index in keys], "unthrottled": freed})
+        return
+    print(f"{counted(len(keys), 'reassignment')} cancelled" if keys else "no replicas are being moved")
+    if freed:
+        note(f"throttle taken off {', '.join(freed)}")
+
+
+def _print_moves(moves: list[Move]) -> None:
+    print_table(
+        ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING", "BEHIND"],
+        [
+            (
+                move.topic,
+                move.index,
+                ",".join(map(str, move.replicas)),
+                ",".join(map(str, move.adding)) or "-",
+                ",".join(map(str, move.removing)) or "-",
+                " ".join(f"{broker}:{'-' if count is None else count}" for broker, count in move.behind.items()) or "-",
+            )
+            for move in moves
+        ],
+        right=["PARTITION"],
+    )

@@ -1,0 +1,192 @@
+"""The requests of a reassignment: begin, look at, take back, and its throttle.
+
+Owns what is sent to the controller and which settings hold copying back (KIP-73): the rate on each broker concerned, and on each
+topic which replicas it is for. Never prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.cli.cluster_view import ClusterView, PartitionState, error_name
+from ottla.cli.config import alter_settings, describe_settings
+from ottla.cli.connection import Connection, unknown_topic
+from ottla.cli.failure import Failure
+from ottla.cli.reassign_plan import Assignment, TopicIndex
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A partition on its way to other replicas."""
+
+    topic: str
+    index: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+    behind: dict[int, int | None]
+    """Records that each added replica still lacks; None: it does not tell."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.index,
+            "replicas": self.replicas,
+            "adding": self.adding,
+            "removing": self.removing,
+            "behind": {str(broker): count for broker, count in self.behind.items()},
+        }
+
+
+class Reassignments:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.view = ClusterView(connection)
+
+    def check(self, assignment: Mapping[TopicIndex, list[int]]) -> None:
+        """Failure: it names what the cluster does not have."""
+        for (topic, index), replicas in assignment.items():
+            if topic not in self.view.topics:
+                raise unknown_topic(topic, self.view.topics, creatable=False)
+            if (topic, index) not in self.view.partitions:
+                raise Failure(f"topic {topic} has no partition {index}", code="UNKNOWN_TOPIC_OR_PARTITION")
+            for broker in replicas:
+                if broker not in self.view.brokers:
+                    known = ", ".join(map(str, sorted(self.view.brokers)))
+                    raise Failure(f"{topic}-{index}: there is no broker {broker}", f"brokers are {known}")
+
+    def current(self, keys: Iterable[TopicIndex]) -> Assignment:
+        """The replicas now, in order, without those a running reassignment adds."""
+        moving = {(move.topic, move.index): move for move in self.moves(behind=False)}
+        found: Assignment = {}
+        for key in keys:
+            adding = moving[key].adding if key in moving else []
+            replicas = [broker for broker in self.view.partitions[key].replicas if broker not in adding]
+            found[key] = replicas or self.view.partitions[key].replicas
+        return found
+
+    def begin(self, assignment: Mapping[TopicIndex, list[int]]) -> None:
+        self._alter({key: list(replicas) for key, replicas in assignment.items()})
+
+    def cancel(self, keys: Collection[TopicIndex]) -> None:
+        self._alter(dict.fromkeys(keys))
+
+    def _alter(self, wanted: Mapping[TopicIndex, list[int] | None]) -> None:
+        topics: dict[str, ReassignableTopic] = {}
+        for (topic, index), replicas in wanted.items():
+            partition = ReassignablePartition(partition_index=index, replicas=replicas)
+            topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(partition)
+        request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
+        answer = self.view.ask_controller("alter_partition_reassignments", 0, request, AlterPartitionReassignmentsResponse)
+        _check(answer.error_code, answer.error_message, "the reassignment")
+        refused = [
+            f"{topic.name}-{partition.partition_index}: {partition.error_message or error_name(partition.error_code)}"
+            for topic in answer.responses
+            for partition in topic.partitions
+            if partition.error_code
+        ]
+        if refused:
+            more = f", and {len(refused) - 3} more" if len(refused) > 3 else ""
+            raise Failure("; ".join(refused[:3]) + more, code="INVALID_REPLICA_ASSIGNMENT")
+
+    def moves(self, *, behind: bool = True) -> list[Move]:
+        """What is on its way now."""
+        request = ListPartitionReassignmentsRequest(topics=None)
+        answer = self.view.ask_controller("list_partition_reassignments", 0, request, ListPartitionReassignmentsResponse)
+        _check(answer.error_code, answer.error_message, "reassignments")
+        listed = [(topic.name, partition) for topic in answer.topics for partition in topic.partitions]
+        states: dict[TopicIndex, PartitionState] = {}
+        if behind and listed:
+            self.view.refresh()
+            keys = [(topic, partition.partition_index) for topic, partition in listed]
+            states = {key: self.view.partitions[key] for key in keys if key in self.view.partitions}
+            self.view.read_offsets(states.values())
+        return [
+            Move(
+                topic,
+                partition.partition_index,
+                list(partition.replicas),
+                list(partition.adding_replicas),
+                list(partition.removing_replicas),
+                _behind(states.get((topic, partition.partition_index)), partition.adding_replicas),
+            )
+            for topic, partition in sorted(listed, key=lambda pair: (pair[0], pair[1].partition_index))
+        ]
+
+    # Throttle
+
+    def throttle(self, assignment: Mapping[TopicIndex, list[int]], bytes_per_s: int) -> None:
+        """Hold back the copying that this will cause: what is in sync already is not held back."""
+        current = self.current(assignment)
+        leaders: dict[str, list[str]] = {}
+        followers: dict[str, list[str]] = {}
+        brokers: set[int] = set()
+        for key, replicas in assignment.items():
+            topic, index = key
+            adding = [broker for broker in replicas if broker not in current[key]]
+            if not adding:
+                continue
+            brokers |= {*current[key], *replicas}
+            leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in current[key])
+            followers.setdefault(topic, []).extend(f"{index}:{broker}" for broker in adding)
+        for topic in leaders:
+            changes = {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
+            alter_settings(self._connection, "topic", topic, changes, [])
+        self._set_rate(brokers, bytes_per_s)
+
+    def _set_rate(self, brokers: Iterable[int], bytes_per_s: int) -> None:
+        for broker in sorted(brokers):
+            rate = str(bytes_per_s)
+            alter_settings(self._connection, "broker", str(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate}, [])
+
+    def unthrottle(self, topics: Collection[str]) -> list[str]:
+        """Take the throttle off these topics and off all brokers; what it was on, in words."""
+        freed: list[str] = []
+        for topic in sorted(topics):
+            if topic in self.view.topics and self._unset("topic", topic, [LEADER_REPLICAS, FOLLOWER_REPLICAS]):
+                freed.append(f"topic {topic}")
+        for broker in sorted(self.view.brokers):
+            if self._unset("broker", str(broker), [LEADER_RATE, FOLLOWER_RATE]):
+                freed.append(f"broker {broker}")
+        return freed
+
+    def _unset(self, kind: str, name: str, keys: list[str]) -> bool:
+        from ottla.cli.client import ConfigSource
+
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG if kind == "topic" else ConfigSource.DYNAMIC_BROKER_CONFIG
+        entries = describe_settings(self._connection, kind, name)
+        present = [key for key in keys if key in entries and ConfigSource(entries[key].source) is own]
+        if present:
+            alter_settings(self._connection, kind, name, {}, present)
+        return bool(present)
+
+
+def _behind(state: PartitionState | None, adding: list[int]) -> dict[int, int | None]:
+    ends = state.log_end_offsets if state is not None else {}
+    leader_end = ends.get(state.leader) if state is not None else None
+    found: dict[int, int | None] = {}
+    for broker in adding:
+        end = ends.get(broker)
+        found[broker] = max(0, leader_end - end) if leader_end is not None and end is not None else None
+    return found
+
+
+def _check(code: int, message: str | None, subject: str) -> None:
+    if code != ErrorCode.NONE:
+        raise Failure(f"{subject}: {message or error_name(code)}", code=error_name(code))

@@ -1,0 +1,175 @@
+"""Which brokers should hold which replicas, and Kafka's file for it.
+
+Owns: the plan, from what is to what shall be; reading and writing the JSON of kafka-reassign-partitions. Asks nobody, never
+prints.
+
+A plan copies as little as it can: a replica that stands well stays. The rules, strongest first:
+1. replicas only on the brokers given, each partition's on different ones;
+2. where all brokers name their rack, no rack has two replicas of a partition while another has none;
+3. no broker has two replicas more than another (as far as 1 and 2 let it);
+4. no broker is the preferred leader of two partitions more than another (as far as the replicas let it); one that can stay does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+
+TopicIndex = tuple[str, int]
+Assignment = dict[TopicIndex, list[int]]
+
+
+def plan(
+    current: Mapping[TopicIndex, list[int]], brokers: Mapping[int, str | None], replication_factor: int | None = None
+) -> Assignment:
+    """The replicas each partition shall have, the preferred leader first. `brokers`: the rack of each, by id."""
+    racks = brokers if all(rack is not None for rack in brokers.values()) else dict.fromkeys(brokers)
+    load = dict.fromkeys(sorted(brokers), 0)
+    target: Assignment = {}
+    for key, replicas in current.items():
+        wanted = replication_factor or len(replicas)
+        if wanted > len(brokers):
+            raise Failure(
+                f"{key[0]}-{key[1]} has {wanted} replicas, and there are {len(brokers)} brokers to hold them",
+                "name more brokers, or fewer replicas with --replication-factor",
+            )
+        kept: list[int] = []
+        for broker in replicas:
+            if broker in brokers and len(kept) < wanted and _fits(broker, kept, racks):
+                kept.append(broker)
+        target[key] = kept
+        for broker in kept:
+            load[broker] += 1
+    for key, kept in target.items():
+        wanted = replication_factor or len(current[key])
+        while len(kept) < wanted:
+            candidates = [broker for broker in load if broker not in kept and _fits(broker, kept, racks)]
+            broker = min(candidates, key=lambda broker: (load[broker], broker not in current[key], broker))
+            kept.append(broker)
+            load[broker] += 1
+    _level(target, load, racks)
+    _lead(target)
+    return target
+
+
+def _fits(broker: int, others: Collection[int], racks: Mapping[int, str | None]) -> bool:
+    """Whether a replica may stand there: not in a used rack while there is an unused one."""
+    if racks[broker] is None:
+        return True
+    used = {racks[other] for other in others}
+    return racks[broker] not in used or len(used) >= len(set(racks.values()))
+
+
+def _level(target: Assignment, load: dict[int, int], racks: Mapping[int, str | None]) -> None:
+    """Move replicas from the fullest brokers to the emptiest, one at a time, while that makes a difference."""
+    moved = True
+    while moved:
+        moved = False
+        for source in sorted(load, key=lambda broker: -load[broker]):
+            for goal in sorted(load, key=lambda broker: load[broker]):
+                if load[source] - load[goal] < 2:
+                    break
+                for replicas in target.values():
+                    if source not in replicas or goal in replicas:
+                        continue
+                    others = [broker for broker in replicas if broker != source]
+                    if not _fits(goal, others, racks):
+                        continue
+                    replicas[replicas.index(source)] = goal
+                    load[source] -= 1
+                    load[goal] += 1
+                    moved = True
+                    break
+                if moved:
+                    break
+            if moved:
+                break
+
+
+def _lead(target: Assignment) -> None:
+    """Put another replica first where its broker is the first of fewer partitions; chains of such changes count too."""
+    first: dict[int, int] = {broker: 0 for replicas in target.values() for broker in replicas}
+    for replicas in target.values():
+        first[replicas[0]] += 1
+
+    def step() -> bool:
+        for source in sorted(first, key=lambda broker: -first[broker]):
+            # Breadth-first over "could be first instead": to a broker that has at least two fewer.
+            came: dict[int, tuple[int, list[int]]] = {}
+            queue = [source]
+            seen = {source}
+            for broker in queue:
+                if first[source] - first[broker] >= 2:
+                    while broker != source:
+                        before, replicas = came[broker]
+                        replicas.remove(broker)
+                        replicas.insert(0, broker)
+                        first[broker] += 1
+                        first[before] -= 1
+                        broker = before
+                    return True
+                for replicas in target.values():
+                    if replicas[0] == broker:
+                        for other in replicas[1:]:
+                            if other not in seen:
+                                seen.add(other)
+                                came[other] = (broker, replicas)
+                                queue.append(other)
+        return False
+
+    while step():
+        pass
+
+
+# Kafka's file
+
+
+def document_of(assignment: Mapping[TopicIndex, list[int]]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": index, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+            for (topic, index), replicas in assignment.items()
+        ],
+    }
+
+
+def parse_document(text: str, source: str) -> Assignment:
+    """The replicas a file asks for. Failure: it is no such file."""
+
+    def wrong(why: str) -> Failure:
+        return Failure(f"{source}: {why}", "write one with `ottla reassign plan`", exit_code=EXIT_USAGE)
+
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise wrong(f"it is no JSON ({error})") from None
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise wrong("it is no reassignment: `partitions` is missing")
+    if document.get("version", 1) != 1:
+        raise wrong(f"version {document['version']!r} is not known")
+    found: Assignment = {}
+    for entry in document["partitions"]:
+        if not isinstance(entry, dict):
+            raise wrong(f"{entry!r} is no partition")
+        topic, index, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
+        if not isinstance(topic, str) or not _is_id(index) or not isinstance(replicas, list) or not replicas:
+            raise wrong(f"{json.dumps(entry)} needs topic, partition and replicas")
+        if not all(_is_id(broker) for broker in replicas) or len(set(replicas)) != len(replicas):
+            raise wrong(f"{topic}-{index}: {json.dumps(replicas)} are no different brokers")
+        if any(directory != "any" for directory in entry.get("log_dirs") or []):
+            raise wrong(f"{topic}-{index}: moves between data directories (log_dirs) are for kafka-reassign-partitions")
+        assert isinstance(index, int)
+        if (topic, index) in found:
+            raise wrong(f"{topic}-{index} is named twice")
+        found[topic, index] = replicas
+    if not found:
+        raise wrong("it names no partitions")
+    return found
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
