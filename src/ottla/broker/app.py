@@ -15,10 +15,10 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
@@ -32,7 +32,7 @@ from ottla.broker.replication import ALONE
 from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
-from ottla.broker.tree import load_brokers, stored_configs
+from ottla.broker.tree import load_brokers, patiently, stored_configs
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from ottla.broker.replica_fetcher import ReplicaFetchers
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class StartupError(Exception):
@@ -229,7 +231,7 @@ class Broker:
         """How to open a topic's logs. Of one that the store does not know, found in the directory of another broker, nobody can
         say whether it was compacted: gaps in it are taken for what compaction leaves."""
         try:
-            stored = await stored_configs(self.store)
+            stored = await self._from_store(lambda: stored_configs(self.store))
         except StoreError as error:
             raise StartupError(str(error)) from error
         own, default = stored.brokers.get(str(self.broker_id), {}), stored.brokers.get("", {})
@@ -310,6 +312,10 @@ class Broker:
         except StoreError as error:
             raise StartupError(str(error)) from error
 
+    async def _from_store(self, work: Callable[[], Awaitable[T]]) -> T:
+        """In a cluster the session with the store may end while the broker starts; that is no reason to end too."""
+        return await (patiently(work) if self.is_in_cluster else work())
+
     async def _find_identity(self) -> None:
         """The broker's number and the cluster's id, on which settings, metadata and data directories must agree."""
         broker_ids = {data_dir.broker_id for data_dir in self._data_dirs if data_dir.broker_id is not None}
@@ -317,12 +323,14 @@ class Broker:
         if len(broker_ids) > 1 or len(cluster_ids) > 1:
             raise StartupError("the data directories belong to different brokers: their meta.properties do not agree")
         try:
-            identity = await resolve_identity(
-                self.store,
-                self.settings,
-                self.world.random,
-                next(iter(broker_ids), None),
-                next(iter(cluster_ids), None),
+            identity = await self._from_store(
+                lambda: resolve_identity(
+                    self.store,
+                    self.settings,
+                    self.world.random,
+                    next(iter(broker_ids), None),
+                    next(iter(cluster_ids), None),
+                )
             )
         except (SettingsError, StoreError) as error:
             raise StartupError(str(error)) from error
@@ -420,7 +428,8 @@ class Broker:
         self._undo.append(host.stop)
         try:
             await host.start()
-            member.metadata_cache.begin(await load_brokers(self.store), host.controller_id)
+            brokers = await self._from_store(lambda: load_brokers(self.store))
+            member.metadata_cache.begin(brokers, host.controller_id)
         except StoreError as error:
             raise StartupError(str(error)) from error
 

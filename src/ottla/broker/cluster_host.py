@@ -25,7 +25,7 @@ from ottla.broker.election import Election
 from ottla.broker.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders
-from ottla.broker.tree import Loaded, each, load_brokers, load_image
+from ottla.broker.tree import Loaded, each, load_brokers, load_image, patiently
 from ottla.cluster import znodes
 from ottla.cluster.balance import unbalanced
 from ottla.cluster.broker_changes import led_by, settled, with_brokers, with_offline, with_partitions
@@ -136,8 +136,8 @@ class ClusterHost(ControllerHost):
 
     async def start(self) -> None:
         """Register, and take office if nobody has it. StoreError if the cluster does not want this broker."""
-        await ensure_base_paths(self._store)
-        self._cluster_id = await find_cluster_id(self._store, self._random, None)
+        await patiently(lambda: ensure_base_paths(self._store))
+        self._cluster_id = await patiently(lambda: find_cluster_id(self._store, self._random, None))
         await self.configs.start()
         self._brokers_configured(self.configs.brokers)
         for path in (znodes.BROKER_IDS, znodes.LOG_DIR_EVENTS, znodes.PREFERRED_ELECTION, znodes.REASSIGN_PARTITIONS):

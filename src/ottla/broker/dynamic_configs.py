@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ottla.broker.tree import broker_configs, each, group_configs, stored_configs, topic_config
+from ottla.broker.tree import broker_configs, each, group_configs, patiently, stored_configs, topic_config
 from ottla.cluster import znodes
 from ottla.cluster.config_changes import plan_config
 from ottla.cluster.image import ClusterImage
@@ -55,14 +55,17 @@ class DynamicConfigs:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        self._store.watch(znodes.CONFIG_CHANGES, lambda _: self._look.set())
+        self._store.on_session(self._session_changed)
+        await patiently(self._load)
+        self._look.set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _load(self) -> None:
         self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
         await self._read_groups()
-        self._store.watch(znodes.CONFIG_CHANGES, lambda _: self._look.set())
-        self._store.on_session(self._session_changed)
-        self._look.set()
-        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
         if self._task is not None:

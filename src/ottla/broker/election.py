@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from ottla.broker.tree import patiently
 from ottla.cluster import znodes
 from ottla.cluster.controller import Controller
 from ottla.errors import KafkaError
@@ -56,15 +57,15 @@ class Election:
         self._refused = refused
         self._patience_s = patience_s
         self._in_office = False
+        self._sessions = 0
         self._look = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Register (StoreError if the number is taken), then bid whenever the office is free."""
-        await self._register()
         self._store.on_session(self._session_changed)
         self._store.watch(znodes.CONTROLLER, lambda _: self._look.set())
-        await self._settle()
+        await patiently(self._look_up)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -90,9 +91,7 @@ class Election:
             await self._look.wait()
             self._look.clear()
             try:
-                if self.broker_epoch < 0:
-                    await self._register()
-                await self._settle()
+                await self._look_up()
             except StoreError as error:
                 logger.warning("the cluster's state could not be looked up: %s", error)
                 await asyncio.sleep(_AGAIN_S)
@@ -104,9 +103,15 @@ class Election:
                 logger.exception("the office could not be taken")
                 await asyncio.sleep(_AGAIN_S)
 
+    async def _look_up(self) -> None:
+        if self.broker_epoch < 0:
+            await self._register()
+        await self._settle()
+
     def _session_changed(self, event: SessionEvent) -> None:
         self.connected = event is SessionEvent.CONNECTED
         if event is SessionEvent.EXPIRED:
+            self._sessions += 1
             self.broker_epoch = -1
             self.controller_id = NOBODY
             self._leave_office()
@@ -118,12 +123,13 @@ class Election:
         deadline = self._clock.monotonic() + self._patience_s
         warned = False
         while True:
+            session = self._sessions
             try:
                 await self._store.multi([Create(path, self._registration(), ephemeral=True)])
             except NodeExists:
                 pass
             node = await self._store.get(path)
-            if node is not None and node.mine:
+            if node is not None and node.mine and session == self._sessions:
                 break
             if self._clock.monotonic() >= deadline:
                 reason = f"another broker with the number {self._broker_id} is running (broker.id)"

@@ -15,10 +15,12 @@ from ottla.cluster import znodes
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.topic_changes import first_state
 from ottla.cluster.uuids import new_uuid
-from ottla.ports import Change, Create, MetadataStore, Node, Random, SetData, StoreError
+from ottla.ports import Change, Create, MetadataStore, Node, Random, SetData, StoreError, StoreUnavailable
 
 _AT_ONCE: Final = 500
 _TOPICS_AT_ONCE: Final = 50
+_ATTEMPTS_MAX: Final = 5
+_PAUSE_S: Final = 0.1
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -50,6 +52,16 @@ async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]], at_once: i
     for start in range(0, len(rest), at_once):
         found += await asyncio.gather(*(read(item) for item in rest[start : start + at_once]))
     return found
+
+
+async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+    """Work at a start that does no harm if it is begun anew, as when the session with the store ends in the middle of it."""
+    for attempt in range(1, _ATTEMPTS_MAX):
+        try:
+            return await work()
+        except StoreUnavailable:
+            await asyncio.sleep(_PAUSE_S * attempt)
+    return await work()
 
 
 async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
