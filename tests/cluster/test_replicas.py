@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from cluster_kit import Cluster, until
+from cluster_kit import BrokerProcess, Cluster, until
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from zookeeper import free_port
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -18,6 +20,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 
@@ -388,3 +391,28 @@ def test_r18_a_partition_moves_under_load_although_one_that_takes_it_is_killed(c
     assert sorted(read(five, "t", 1), key=int) == sorted(load.acknowledged, key=int)
     until(lambda: not any(list(five.brokers[number].data.glob("t-0")) for number in (1, 2)), "the old replicas gone")
     until(lambda: len({log_bytes(five, number, "t") for number in (3, 4, 5)}) == 1, "equal replicas")
+
+
+def test_f68_brokers_use_a_listener_of_their_own_among_themselves(cluster: Callable[..., Cluster]) -> None:
+    three = cluster(
+        0,
+        inter_broker_listener_name="INTERNAL",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        min_insync_replicas="2",
+    )
+    internal = {}
+    for number in (1, 2, 3):
+        broker = three.brokers[number] = BrokerProcess(three, number, f"broker-{number}")
+        internal[number] = free_port()
+        listeners = f"PLAINTEXT://127.0.0.1:{broker.port},INTERNAL://127.0.0.1:{internal[number]}"
+        broker.start(wait=False, listeners=listeners)
+    for broker in three.brokers.values():
+        broker.wait_ready()
+    until(lambda: three.create_topic("t") is None, "the topic")
+    three.produce("t", [b"x"] * 10)
+    until_equal(three, "t")
+    # A client is told the addresses of the listener it came by.
+    response = three.brokers[1].ask("metadata", 9, MetadataRequest(topics=[]))
+    assert {broker.port for broker in response.brokers} == {broker.port for broker in three.brokers.values()}
+    connections = Path(f"/proc/{three.brokers[1].process.pid}/net/tcp").read_text()  # type: ignore[union-attr]
+    assert any(f":{port:04X}" in connections for number, port in internal.items() if number != 1)
