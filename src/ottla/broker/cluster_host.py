@@ -25,15 +25,14 @@ from ottla.broker.election import Election
 from ottla.broker.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders
+from ottla.broker.topic_forwarding import create_request, outcomes_of
 from ottla.broker.tree import Loaded, each, load_brokers, load_image, patiently
 from ottla.cluster import znodes
 from ottla.cluster.balance import unbalanced
-from ottla.cluster.broker_changes import led_by, settled, with_brokers, with_offline, with_partitions
+from ottla.cluster.broker_changes import settled, with_brokers, with_offline, with_partitions
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
-from ottla.cluster.isr_changes import IsrWish, grant
 from ottla.cluster.orders import BrokerOrders, orders_between, stop_replica
-from ottla.cluster.reassignment import is_moving
 from ottla.cluster.requests import ConfigAlteration, NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.topic_changes import delete_changes
@@ -54,21 +53,13 @@ from ottla.ports import (
     StoreError,
 )
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from ottla.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaTopicState
-from ottla.types import TopicPartition
+from ottla.protocol.messages.stop_replica import StopReplicaTopicState
 
 logger = logging.getLogger(__name__)
 
 _DELIVERY_S: Final = 5.0
 """How long a reply waits for the brokers it concerns; one that hangs must not hold up clients for ever."""
 _FIRST_BALANCE_S: Final = 5.0
-_FORWARD_TIMEOUT_MS: Final = 30_000
 
 CallController = Callable[[int, str, int, object], Awaitable[Any]]
 """Asks another broker (its id, api name, highest version, request); PeerUnavailable if it does not answer."""
@@ -417,38 +408,12 @@ class ClusterHost(ControllerHost):
             await asyncio.wait(waiting, timeout=_DELIVERY_S)
 
     async def _forward_topics(self, asked: Sequence[NewTopic]) -> list[TopicOutcome]:
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=new.name,
-                    num_partitions=new.partition_count,
-                    replication_factor=new.replication_factor,
-                    assignments=[
-                        CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
-                        for number, brokers in new.assignments
-                    ],
-                    configs=[CreatableTopicConfig(name=name, value=value) for name, value in new.config.items()],
-                )
-                for new in asked
-            ],
-            timeout_ms=_FORWARD_TIMEOUT_MS,
-        )
         try:
-            response = await self._ask_controller("create_topics", 7, request)
+            response = await self._ask_controller("create_topics", 7, create_request(asked))
         except PeerUnavailable as error:
             lost = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller cannot be asked now: {error}")
             return [lost for _ in asked]
-        found = {topic.name: topic for topic in response.topics}
-        outcomes: list[TopicOutcome] = []
-        for new in asked:
-            answer = found.get(new.name)
-            code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode(answer.error_code)
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                # Made; this broker is told of it in a moment, as all are.
-                code = ErrorCode.LEADER_NOT_AVAILABLE
-            outcomes.append(KafkaError(code, (answer.error_message if answer is not None else None) or ""))
-        local = self._local_image()
-        return [local.topics.get(new.name, outcome) for new, outcome in zip(asked, outcomes, strict=True)]
+        return outcomes_of(asked, response, self._local_image())
 
     async def _ask_controller(self, api_name: str, version: int, request: object) -> Any:
         if self.controller_id < 0:
@@ -554,64 +519,20 @@ class ClusterHost(ControllerHost):
         if broker.epoch != broker_epoch:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
 
-    @to_its_end
-    async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, wishes: Sequence[tuple[TopicPartition, IsrWish]]
-    ) -> list[PartitionImage | ErrorCode]:
-        """For each wish: the partition as it is now, or why not (C05, C06)."""
-        async with self._lock:
-            self._office()
-            broker = self.image.brokers.get(broker_id)
-            if broker is None or broker.epoch != broker_epoch:
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not here with epoch {broker_epoch}")
-            outcomes: list[PartitionImage | ErrorCode] = []
-            changed: list[tuple[str, int, PartitionImage]] = []
-            for key, wish in wishes:
-                topic = self.image.topics.get(key.topic)
-                if topic is None or not 0 <= key.partition < len(topic.partitions):
-                    outcomes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    continue
-                present = topic.partitions[key.partition]
-                outcome = grant(self.image, present, wish)
-                outcomes.append(outcome)
-                if isinstance(outcome, PartitionImage) and outcome is not present:
-                    changed.append((key.topic, key.partition, outcome))
-            if not changed:
-                return outcomes
-            try:
-                await self._become(with_partitions(self.image, changed))
-            except StoreError as error:
-                raise failure_of(error) from error
-            moving = {name for name, _, partition in changed if is_moving(partition)}
-            if moving:
-                self._errand(self._arrive(moving))
-            return outcomes
+    def finish_reassignments(self, names: Collection[str]) -> None:
+        """Those of these topics whose target is in sync come to their end, in a moment."""
+        self._errand(self._arrive(names))
+
+    def tell(self, broker: BrokerImage, topics: Sequence[StopReplicaTopicState]) -> None:
+        """An order to stop following, besides what follows from the image."""
+        request = stop_replica(self.image, broker, self._office().epoch, topics)
+        self._channels.give_one(broker, "stop_replica", request)
 
     async def _arrive(self, names: Collection[str]) -> None:
         """Reassignments whose target is in sync now come to their end."""
         async with self._lock:
             if self._controller is not None:
                 await self._settle(self.image, [self.image.topics[name] for name in names if name in self.image.topics])
-
-    @to_its_end
-    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
-        """Move leaderships away from a broker that wants to stop. Returns those that could not be moved (C07)."""
-        async with self._lock:
-            controller = self._office()
-            broker = self.image.brokers.get(broker_id)
-            if broker is None:
-                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
-            if broker_epoch >= 0 and broker_epoch < broker.epoch:
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch} now")
-            logger.info("broker %d wants to stop", broker_id)
-            try:
-                await self._settle(replace(self.image, shutting_down=self.image.shutting_down | {broker_id}))
-            except StoreError as error:
-                raise failure_of(error) from error
-            followed = _followed_by(self.image, broker_id)
-            if followed:
-                self._channels.give_one(broker, "stop_replica", stop_replica(self.image, broker, controller.epoch, followed))
-            return led_by(self.image, broker_id)
 
 
 async def _quietly(work: Awaitable[None]) -> None:
@@ -629,16 +550,3 @@ def _topic_of(path: str) -> str:
         if path.startswith(f"{parent}/"):
             return path[len(parent) + 1 :].partition("/")[0]
     return ""
-
-
-def _followed_by(image: ClusterImage, broker_id: int) -> list[StopReplicaTopicState]:
-    found: list[StopReplicaTopicState] = []
-    for topic in image.topics.values():
-        states = [
-            StopReplicaPartitionState(partition_index=number, leader_epoch=partition.leader_epoch)
-            for number, partition in enumerate(topic.partitions)
-            if broker_id in partition.replicas and partition.leader != broker_id and len(partition.replicas) > 1
-        ]
-        if states:
-            found.append(StopReplicaTopicState(topic_name=topic.name, partition_states=states))
-    return found

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.broker_requests import alter_partitions, controlled_shutdown
 from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
@@ -217,7 +218,7 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
 
         async def ask(*isr: int, version: int, broker_epoch: int | None = None) -> Any:
             wish = IsrWish(1, 0, [(number, lives[number]) for number in isr], version)
-            return (await host.alter_partitions(1, lives[1] if broker_epoch is None else broker_epoch, [(key, wish)]))[0]
+            return (await alter_partitions(host, 1, lives[1] if broker_epoch is None else broker_epoch, [(key, wish)]))[0]
 
         shrunk = await ask(1, 2, version=0)
         assert (shrunk.isr, shrunk.partition_epoch) == ((1, 2), 1)
@@ -229,7 +230,7 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
             await ask(1, version=1, broker_epoch=lives[1] - 1)
         assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
         unknown = IsrWish(1, 0, [(1, -1)], 0)
-        assert await host.alter_partitions(1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
+        assert await alter_partitions(host, 1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
 
@@ -246,7 +247,7 @@ def test_a_broker_that_wants_to_stop_is_relieved() -> None:
         await make(world, "t", (1, 2), (2, 1))
         await make(world, "lone", (1,))
         epoch = host.image.brokers[1].epoch
-        assert await host.controlled_shutdown(1, epoch) == []
+        assert await controlled_shutdown(host, 1, epoch) == []
         assert [world.state("t", number)["leader"] for number in range(2)] == [2, 2]
         assert [world.state("t", number)["isr"] for number in range(2)] == [[2], [2]]
         assert (world.state("lone")["leader"], world.state("lone")["isr"]) == (1, [1])
@@ -255,9 +256,9 @@ def test_a_broker_that_wants_to_stop_is_relieved() -> None:
         assert isinstance(outcome, KafkaError)
         wish = IsrWish(2, 1, [(2, -1), (1, -1)], 1)
         life = host.image.brokers[2].epoch
-        assert await host.alter_partitions(2, life, [(TopicPartition("t", 0), wish)]) == [ErrorCode.INELIGIBLE_REPLICA]
+        assert await alter_partitions(host, 2, life, [(TopicPartition("t", 0), wish)]) == [ErrorCode.INELIGIBLE_REPLICA]
         with pytest.raises(KafkaError) as caught:
-            await host.controlled_shutdown(1, epoch - 1)
+            await controlled_shutdown(host, 1, epoch - 1)
         assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
 
     in_world(test)
@@ -271,8 +272,8 @@ def test_what_cannot_be_moved_is_named() -> None:
         await make(world, "t", (1, 2))
         lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
         wish = IsrWish(1, 0, [(1, lives[1])], 0)
-        await host.alter_partitions(1, lives[1], [(TopicPartition("t", 0), wish)])
-        assert await host.controlled_shutdown(1, lives[1]) == [("t", 0)]
+        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
+        assert await controlled_shutdown(host, 1, lives[1]) == [("t", 0)]
         assert world.state("t")["leader"] == 1
 
     in_world(test)
@@ -336,7 +337,7 @@ def test_replicas_move_and_come_to_their_target() -> None:
         assert stored["adding_replicas"] == {"0": [3]}
         lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
         wish = IsrWish(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
-        await host.alter_partitions(1, lives[1], [(TopicPartition("t", 0), wish)])
+        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
         await until(lambda: not reassignments(host.image))
         assert host.image.topics["t"].partitions[0].replicas == (3, 2)
         assert world.state("t")["leader"] == 3
@@ -384,8 +385,8 @@ def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
             lambda: other.create_partitions([]),
             lambda: elect_leaders(other, None, unclean=False),
             lambda: alter_reassignments(other, []),
-            lambda: other.alter_partitions(1, 1, []),
-            lambda: other.controlled_shutdown(1, 1),
+            lambda: alter_partitions(other, 1, 1, []),
+            lambda: controlled_shutdown(other, 1, 1),
             lambda: other.producer_id_block_for(1, 1),
         ]
         for attempt in attempts:

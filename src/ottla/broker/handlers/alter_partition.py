@@ -5,6 +5,7 @@ Topics go by name before version 2 and by id since; versions before 2 do not kno
 
 from __future__ import annotations
 
+from ottla.broker.broker_requests import alter_partitions
 from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.context import RequestContext
 from ottla.cluster.image import PartitionImage
@@ -45,7 +46,7 @@ async def handle(request: AlterPartitionRequest, context: RequestContext) -> Alt
                 continue
             wishes.append((TopicPartition(name, partition.partition_index), _wish(request.broker_id, partition, context.version)))
             places.append(place)
-    outcomes = await host.alter_partitions(request.broker_id, request.broker_epoch, wishes)
+    outcomes = await alter_partitions(host, request.broker_id, request.broker_epoch, wishes)
     for place, outcome in zip(places, outcomes, strict=True):
         _fill(place, outcome, context.version)
     return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.broker_requests import controlled_shutdown
 from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -18,7 +19,7 @@ async def handle(request: ControlledShutdownRequest, context: RequestContext) ->
     host = context.broker.controller
     if not isinstance(host, ClusterHost):
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller of a cluster")
-    remaining = await host.controlled_shutdown(request.broker_id, request.broker_epoch)
+    remaining = await controlled_shutdown(host, request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=number) for topic, number in remaining]
     )
