@@ -1,0 +1,50 @@
+"""What is said of a ZooKeeper that cannot be: without a server (F59)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from ottla.ports import StoreError, StoreUnavailable
+from ottla.runtime.zookeeper_store import ZooKeeperStore, _parse
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+
+    async def run() -> None:
+        with pytest.raises(StoreUnavailable, match=r"pip install 'ottla\[cluster\]'"):
+            await ZooKeeperStore.open("127.0.0.1:2181", session_timeout_ms=1000, connection_timeout_ms=1000)
+
+    asyncio.run(run())
+
+
+def test_nobody_there_is_said_within_the_time_given() -> None:
+    async def run() -> None:
+        with pytest.raises(StoreUnavailable, match=r"cannot be reached at zookeeper\.connect=127\.0\.0\.1:1/x within 200 ms"):
+            await ZooKeeperStore.open("127.0.0.1:1/x", session_timeout_ms=1000, connection_timeout_ms=200)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "chroot"),
+    [
+        ("a", ["a:2181"], ""),
+        ("a:1, b:2 ,c", ["a:1", "b:2", "c:2181"], ""),
+        ("a:1,b:2/kafka", ["a:1", "b:2"], "/kafka"),
+        ("a:1/kafka/one/", ["a:1"], "/kafka/one"),
+        ("a:1/", ["a:1"], ""),
+        ("[::1]:2181/x", ["[::1]:2181"], "/x"),
+    ],
+)
+def test_addresses_as_kafka_reads_them(text: str, hosts: list[str], chroot: str) -> None:
+    assert _parse(text) == (hosts, chroot)
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", "/x", "a:b", "a:0", "a:65536", ":1", "a:1//x", "a:1/../x"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(StoreError, match=r"zookeeper\.connect"):
+        _parse(text)
