@@ -283,9 +283,11 @@ class _Fetcher:
             for data in topic.partitions:
                 key = by_id.get((bytes(topic.topic_id), data.partition_index)) or by_name.get((topic.topic, data.partition_index))
                 followed = due.get(key) if key is not None else None
-                if key is None or followed is None or not followed.current:
+                if key is None or followed is None:
                     continue
-                if self._followed.get(followed.partition.topic_partition) is not followed:
+                if not followed.current or self._followed.get(followed.partition.topic_partition) is not followed:
+                    # Not for the role it has now. The leader thinks it has told us, and would not say it again.
+                    self._session.failed()
                     continue
                 if data.error_code:
                     self._failed(followed, data.error_code, lost)
