@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker import cleaner
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.coordinator.group import offsets as group_offsets
 from ottla.coordinator.group.classic import Classic
@@ -18,7 +19,12 @@ from ottla.coordinator.shard import Decision, Now
 from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.sim.bugs import Patch, bug
 from ottla.storage import compaction
+from ottla.storage.checkpoint import write_swap_mark
+from ottla.storage.cleaned_segment import CleanedSegment
 from ottla.storage.compaction_plan import Dirt
+from ottla.storage.names import REPLICA_SWAP
+from ottla.storage.replica_copy import ReplicaCopy
+from ottla.storage.segment import Segment
 
 # --- offsets
 
@@ -190,7 +196,63 @@ def active_segment_indexed() -> list[Patch]:
     return [(compaction.Compaction, "__init__", init), (compaction.Compaction, "_index", indexed)]
 
 
+@bug("a cleaned segment takes the place of others before it is flushed", world="broker", seeds_max=300)
+def cleaned_not_flushed() -> list[Patch]:
+    def finish(self: CleanedSegment, aborted: Any = ()) -> None:
+        self._time_index.append(self._max_timestamp, self._offset_of_max)
+        for suffix, data in ((".index", self._index.pending_bytes()), (".timeindex", self._time_index.pending_bytes())):
+            file = self._disk.open(f"{self.segment.path(suffix)}.cleaned", create=True)
+            file.truncate(0)
+            file.write(0, [data])
+            file.close()
+        self._file.close()
+
+    return [(CleanedSegment, "finish", finish)]
+
+
+@bug("cleaned segments are swapped in without the name .swap", world="broker", seeds_max=300)
+def swapped_without_swap() -> list[Patch]:
+    original = Segment.rename_files
+
+    def rename_files(self: Segment, source: str, target: str, suffixes: Any) -> None:
+        if target == ".swap":
+            return
+        original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
+
+    return [(Segment, "rename_files", rename_files)]
+
+
+@bug("the cleaner does not look at the recovery point", world="broker", seeds_max=300)
+def cleaner_before_flush() -> list[Patch]:
+    original: Any = vars(cleaner)["find_dirt"]
+
+    def find_dirt(log: Any, last_stable_offset: int, now_ms: int) -> Any:
+        point, log.recovery_point = log.recovery_point, log.log_end_offset
+        try:
+            return original(log, last_stable_offset, now_ms)
+        finally:
+            log.recovery_point = point
+
+    return [(cleaner, "find_dirt", find_dirt)]
+
+
 # --- moves
+
+
+@bug("a copy takes over before it is flushed", world="broker", seeds_max=300)
+def move_not_flushed() -> list[Patch]:
+    def settle(self: ReplicaCopy) -> None:
+        write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
+
+    return [(ReplicaCopy, "settle", settle), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
+
+
+@bug("a move is begun and never goes on", world="broker", seeds_max=100)
+def move_stands_still() -> list[Patch]:
+    async def copy(self: ReplicaMoves, move: Any) -> None:
+        return None
+
+    return [(ReplicaMoves, "_copy", copy)]
 
 
 @bug("a copy takes over before it has caught up", world="broker", seeds_max=200)

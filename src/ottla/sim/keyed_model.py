@@ -117,7 +117,7 @@ class KeyedModel(PartitionModel):
             present.update(record.offset for record in records_of(batch))
         for base in list(self.at):
             offsets = range(base, base + self.at[base].count)
-            if not any(offset in present or offset in self.durable for offset in offsets):
+            if not any(offset in present or offset in self.durable or offset < self.flushed_below for offset in offsets):
                 del self.at[base]
                 for offset in offsets:
                     self.numbers.pop(offset, None)

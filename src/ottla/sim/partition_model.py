@@ -41,6 +41,8 @@ class PartitionModel:
     directory: str = ""
     guaranteed: int = 0
     """Of the last death: up to here everything was flushed."""
+    flushed_below: int = 0
+    """The highest recovery point the broker ever had for it: wherever its files lie by now, no crash may take what is below."""
     died_with: tuple[int, int] = (0, 0)
     """Log start and log end when the broker ended."""
     high_watermark_seen: int = 0

@@ -72,7 +72,7 @@ class IdempotentProducer(Actor):
         self.epoch = -1
         self._next: dict[Place, int] = {}
         self._known_in: set[tuple[Place, int]] = set()
-        """Partitions that have acknowledged something of a producer id."""
+        """Partitions that have acknowledged the first of a producer id."""
         self._transaction: str | None = None
         self.topics: tuple[str, ...] = ()
         """Where it writes."""
@@ -189,7 +189,8 @@ class IdempotentProducer(Actor):
 
     def _stored(self, batch: Outgoing, offset: int) -> None:
         batch.stored = True
-        self._known_in.add((batch.place, self.producer_id))
+        if batch.sequence == 0:
+            self._known_in.add((batch.place, self.producer_id))
         self.note(f"stored {batch.place[0]}-{batch.place[1]} sequence {batch.sequence} at {offset}")
         for index, note in enumerate(batch.notes):
             note.end, note.outcome, note.offset = self.play.now(), Outcome.OK, offset + index if offset >= 0 else None

@@ -43,6 +43,7 @@ from ottla.types import TopicPartition
 PORT: Final = 9092
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 120.0
+MOVES_S_MAX: Final = 120.0
 CLOCK_STEP_MS: Final = 1_800_000
 """Less than `message.timestamp.after.max.ms`, so that no producer is refused for it."""
 CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
@@ -168,6 +169,7 @@ class BrokerWorld:
             if self.shared.has_compaction:
                 await self._ask(self._grow_compacted)
                 await self._quiet_check()
+            await self._await_moves()
             if self.groups is not None:
                 await self._settle(self.groups)
             await self._stop(process)
@@ -279,6 +281,7 @@ class BrokerWorld:
         clock = self.machine.clock
         while True:
             await asyncio.sleep(1)
+            self._note_flushed()
             if clock is not None and self.rng.random() < 0.02 and self._clock_may_be_set:
                 clock.skew_ms = self.rng.choice((0, -CLOCK_STEP_MS, CLOCK_STEP_MS))
                 self.trace.add(f"the clock is off by {clock.skew_ms} ms")
@@ -356,6 +359,26 @@ class BrokerWorld:
             model.moved(partition.log.log_end_offset)
         model.directory = partition.log.dir
 
+    def _note_flushed(self) -> None:
+        if self.broker is None:
+            return
+        for _, model in self._models():
+            partition = self._partition(model)
+            if partition is not None and not partition.is_offline:
+                model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
+
+    async def _await_moves(self) -> None:
+        """In quiet times every move comes to its end, and no copy is left."""
+        end_s = self.loop.time() + MOVES_S_MAX
+        while left := [
+            f"{log_dir}/{name}"
+            for log_dir in self.log_dirs
+            for name in entries_of(self.disk, log_dir)
+            if name.endswith("-future")
+        ]:
+            require(self.loop.time() < end_s, "moves", f"after {MOVES_S_MAX} s of quiet {left[0]} is still a copy on its way")
+            await asyncio.sleep(1.0)
+
     def _note_deaths(self) -> None:
         """What a restart has to bring back, by what the disk holds and was told to keep."""
         if self.groups is not None:
@@ -366,6 +389,7 @@ class BrokerWorld:
                 partition = self._partition(model) if self.broker is not None else None
                 if partition is not None:
                     self._found_in(model, partition)
+                    model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
                     model.died_with = (partition.log.log_start_offset, partition.log.log_end_offset)
                 if isinstance(model, KeyedModel) and model.directory:
                     model.note_durable(self.disk)
@@ -426,6 +450,11 @@ class BrokerWorld:
                 end >= min(model.guaranteed, died_end),
                 "flushed",
                 f"{model.name} ends at {end}, flushed was up to {model.guaranteed}",
+            )
+            require(
+                end >= min(model.flushed_below, died_end),
+                "flushed",
+                f"{model.name} ends at {end}, its recovery point was {model.flushed_below}",
             )
             model.forget_lost(end)
             if isinstance(model, KeyedModel):
