@@ -1,0 +1,130 @@
+"""Orders on their way to brokers: in order, repeated, bounded (F61)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+import pytest
+
+from ottla.broker import controller_channels
+from ottla.broker.controller_channels import ControllerChannels
+from ottla.broker.inter_broker import PeerUnavailable
+from ottla.cluster.image import BrokerImage
+from ottla.cluster.orders import BrokerOrders
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.protocol.messages.stop_replica import StopReplicaRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
+from ottla.protocol.registry import API_BY_NAME
+
+ONE, TWO = BrokerImage(1, 10, None, ()), BrokerImage(2, 20, None, ())
+
+
+class Brokers:
+    def __init__(self) -> None:
+        self.deaf: set[int] = set()
+        self.heard: list[tuple[int, str, int]] = []
+        self.attempts = 0
+        self.anew: list[int] = []
+        self.channels = ControllerChannels(self.send, lambda *_: None, self.everything)
+
+    async def send(self, broker: BrokerImage, api_name: str, version: int, request: object) -> object:
+        self.attempts += 1
+        await asyncio.sleep(0)
+        if broker.id in self.deaf:
+            raise PeerUnavailable("deaf")
+        self.heard.append((broker.id, api_name, request.controller_epoch))  # type: ignore[attr-defined]
+        return API_BY_NAME[api_name].response()
+
+    def everything(self, number: int) -> Iterable[BrokerOrders]:
+        self.anew.append(number)
+        return [BrokerOrders(TWO, update_metadata=UpdateMetadataRequest(controller_epoch=999))]
+
+
+def run(test: Callable[[Brokers], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_channels, "_PAUSE_S", 0.001)
+
+    async def main() -> None:
+        brokers = Brokers()
+        await asyncio.wait_for(test(brokers), 20)
+        brokers.channels.close()
+
+    asyncio.run(main())
+
+
+def news(broker: BrokerImage, number: int) -> BrokerOrders:
+    return BrokerOrders(broker, update_metadata=UpdateMetadataRequest(controller_epoch=number))
+
+
+def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(brokers: Brokers) -> None:
+        both = BrokerOrders(
+            ONE,
+            LeaderAndIsrRequest(controller_epoch=1),
+            UpdateMetadataRequest(controller_epoch=1),
+            StopReplicaRequest(controller_epoch=1),
+        )
+        brokers.deaf.add(2)
+        first = brokers.channels.give([both, news(TWO, 1)])
+        second = brokers.channels.give([news(ONE, 2), news(TWO, 2)])
+        await asyncio.gather(first[1], second[1])
+        assert brokers.heard == [
+            (1, "leader_and_isr", 1),
+            (1, "update_metadata", 1),
+            (1, "stop_replica", 1),
+            (1, "update_metadata", 2),
+        ]
+        assert not first[2].done()
+        brokers.deaf.clear()
+        await second[2]
+        assert brokers.heard[4:] == [(2, "update_metadata", 1), (2, "update_metadata", 2)]
+
+    run(test, monkeypatch)
+
+
+def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C03."""
+
+    async def test(brokers: Brokers) -> None:
+        brokers.deaf.add(2)
+        former = brokers.channels.give([news(TWO, 1)])[2]
+        again = brokers.channels.give([news(BrokerImage(2, 21, None, ()), 2)])[2]
+        assert former.cancelled()
+        brokers.deaf.clear()
+        await again
+        assert brokers.heard == [(2, "update_metadata", 2)]
+
+    run(test, monkeypatch)
+
+
+def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(brokers: Brokers) -> None:
+        brokers.deaf.add(2)
+        waiting = brokers.channels.give([news(TWO, 1)])[2]
+        brokers.channels.forget(2)
+        assert waiting.cancelled()
+        await asyncio.sleep(0.01)
+        seen = brokers.attempts
+        await asyncio.sleep(0.01)
+        assert brokers.attempts == seen
+
+    run(test, monkeypatch)
+
+
+def test_one_that_answers_nothing_is_told_everything_anew_but_what_is_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_channels, "_WAITING_MAX", 3)
+
+    async def test(brokers: Brokers) -> None:
+        brokers.deaf.add(2)
+        brokers.channels.give([news(TWO, 1)])
+        brokers.channels.give([BrokerOrders(TWO, stop_replica=StopReplicaRequest(controller_epoch=2))])
+        dropped = brokers.channels.give([news(TWO, 3)])[2]
+        brokers.channels.give([news(TWO, 4)])
+        last = brokers.channels.give([news(TWO, 5)])[2]
+        assert brokers.anew == [2]
+        assert dropped.cancelled()
+        brokers.deaf.clear()
+        await last
+        assert brokers.heard == [(2, "update_metadata", 1), (2, "stop_replica", 2), (2, "update_metadata", 999)]
+
+    run(test, monkeypatch)
