@@ -52,5 +52,5 @@ def _error(answer: CreatableTopicResult | None) -> KafkaError:
         return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller did not answer for it")
     code = ErrorCode(answer.error_code)
     if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        code = ErrorCode.LEADER_NOT_AVAILABLE
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic is there; this broker will hear of it in a moment")
     return KafkaError(code, answer.error_message or "")
