@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Started as a pipeline starts it, so what exactly once needs is set."""
     conf = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    conf["spark.sql.warehouse.dir"] = str(tmp_path_factory.mktemp("warehouse"))
     found = session.start("tests", "local[2]", conf)
+    jvm: Any = found._jvm
+    # Derby, which some tests take for a database, logs where one stands.
+    jvm.java.lang.System.setProperty("derby.stream.error.file", str(tmp_path_factory.mktemp("derby") / "derby.log"))
     yield found
     found.stop()
     gateway: Any = found.sparkContext._gateway

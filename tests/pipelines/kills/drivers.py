@@ -66,11 +66,6 @@ class Driver:
     def wake(self) -> None:
         self.signal(signal.SIGCONT, self._tree())
 
-    def terminate(self, timeout_s: float = 180) -> int:
-        """SIGTERM: the running batch is finished. The exit code."""
-        self.process.terminate()
-        return self.process.wait(timeout_s)
-
     def close(self) -> None:
         if self.running:
             self.kill()

@@ -30,10 +30,11 @@ from ottla.protocol.messages.describe_transactions import DescribeTransactionsRe
 from ottla.types import TopicPartition as Place
 
 PARTITIONS = 3
-RECORDS = 400
-PER_BATCH = 150
+RECORDS = 200
+PER_BATCH = 120
 FLOW = "shop.copy"
-TRANSACTION_TIMEOUT_S = 20
+# Longer than a batch takes on a machine with too much to do.
+TRANSACTION_TIMEOUT_S = 60
 PIPELINE = f"""
 import random
 
@@ -58,6 +59,11 @@ SETTINGS = f"""
 [pipeline]
 trigger = "100 ms"
 transaction_timeout = "{TRANSACTION_TIMEOUT_S} seconds"
+
+[kafka]
+# A request that is held back for longer than a transaction's timeout is still waited for.
+"request.timeout.ms" = {3000 * TRANSACTION_TIMEOUT_S}
+"default.api.timeout.ms" = {6000 * TRANSACTION_TIMEOUT_S}
 
 [spark]
 master = "local[2,4]"
@@ -104,9 +110,9 @@ class Stage:
         consumer.assign([TopicPartition("out", number, 0) for number in range(PARTITIONS)])
         return consumer
 
-    def start_driver(self) -> Driver:
+    def start_driver(self, *words: str) -> Driver:
         self.starts += 1
-        driver = Driver(self.folder / "shop.py", self.servers, self.folder / f"driver{self.starts}.log")
+        driver = Driver(self.folder / "shop.py", self.servers, self.folder / f"driver{self.starts}.log", *words)
         self.all.append(driver)
         return driver
 
@@ -163,8 +169,26 @@ class Stage:
         return bool(answer.transaction_states[0].transaction_state == "CompleteAbort")
 
     def finish(self) -> None:
-        """Stop in order, and look at everything once more with eyes that saw nothing before."""
-        assert self.driver.terminate() == 0, self.driver.log[-3000:]
+        """A stop in the midst of a batch, which is finished; then a look at everything with eyes that saw nothing before."""
+        driver = self.driver
+
+        def act() -> bool:
+            driver.process.terminate()
+            return PASS
+
+        self.proxy.arm(END_TXN, BEFORE, FLOW, act)
+        self.write(PER_BATCH // 2)
+        assert driver.process.wait(PATIENCE_S) == 0, driver.log[-3000:]
+        assert "stopping: the running batch is finished first" in driver.log
+        begun, noted = (_batches(self.folder / ".ottla" / "shop" / "copy" / name) for name in ("offsets", "commits"))
+        # A batch may have been planned while we stopped; none was left half done.
+        assert begun - noted <= {max(begun)}
+        assert "Traceback" not in driver.log
+        self._read(1)
+        if not self.drained():
+            # What was written came in two batches, and the second was not begun.
+            once = self.driver = self.start_driver("--once")
+            assert once.process.wait(PATIENCE_S) == 0, once.log[-3000:]
         self._consumer.close()
         self._consumer = self._reader()
         self.seen.clear()
@@ -175,9 +199,8 @@ class Stage:
         self._read(1)
         assert self.seen == Counter(range(self.written)), self._difference()
         with Client(plain_options(self.servers)) as client:
-            out = dict.fromkeys([Place("out", number) for number in range(PARTITIONS)], LATEST)
             # No transaction was left open for ever.
-            assert list_offsets(client, out) == list_offsets(client, out, read_committed=True)
+            assert list_offsets(client, _places("out")) == list_offsets(client, _places("out"), read_committed=True)
             ends = {place: entry.offset for place, entry in list_offsets(client, _places("in")).items()}
             assert {place: entry.offset for place, entry in committed_offsets(client, FLOW).items()} == ends
 
@@ -185,6 +208,10 @@ class Stage:
         for driver in self.all:
             driver.close()
         self._consumer.close()
+
+
+def _batches(folder: Path) -> set[int]:
+    return {int(file.name) for file in folder.iterdir() if file.name.isdecimal()}
 
 
 def _places(topic: str) -> dict[Place, int]:
