@@ -41,7 +41,10 @@ def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> D
     """The good records, as a stream; the bad ones are counted."""
     from pyspark.sql import functions as F
 
-    raw = spark.readStream.format("ottla").options(**options).load()
+    from ottla.pipelines.source import schema_of
+
+    # Spark does not tell a Python source which columns a query uses: unasked, all of them would go through the JVM, row by row.
+    raw = spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load()
     parsed = judge(raw, source)
     observed = parsed.observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
     return columns(observed.where(F.col(REASON).isNull()), source)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -246,6 +246,12 @@ def _not_beyond(now: Offsets, target: Offsets) -> Offsets:
         },
         now.topic_ids,
     )
+
+
+def schema_of(names: Iterable[str]) -> StructType:
+    """These columns of a topic, for `.schema(…)`: what is not asked for is neither made here nor carried through the JVM."""
+    wanted = set(names)
+    return StructType([StructField(name, kinds[0]) for name, kinds in _COLUMNS.items() if name in wanted])
 
 
 def _checked(schema: StructType, options: SourceOptions) -> StructType:
