@@ -142,6 +142,16 @@ def test_f78_a_reader_stops_when_the_columns_are_full_and_goes_on() -> None:
     assert columns.rows == 2
 
 
+def test_f78_where_to_fetch_next_is_known_before_anything_is_read() -> None:
+    data = plain(b"a", b"b", base_offset=4) + plain(b"c", base_offset=9) + marker(COMMIT, 10, 1)
+    for cut, after in ((0, 11), (5, 10), (len(data), 3)):
+        reader = BatchReader(data[: len(data) - cut], 3, ALL)
+        assert reader.end_offset() == after
+        reader.fill(Columns(), ALL, ALL)
+        assert reader.next_offset == after
+    assert BatchReader(b"\xff" * 200, 3, ALL).end_offset() == 3
+
+
 def test_f78_gaps_of_compaction_and_empty_batches_are_passed() -> None:
     first = plain(b"0", b"1", base_offset=10)
     empty = bytearray(plain(b"x", base_offset=12))
