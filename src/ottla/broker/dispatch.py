@@ -4,7 +4,8 @@ Owns the routes (API and version -> decoder, handler), and what becomes of error
 a `KafkaError` becomes the reply; `MalformedInput` and `CloseConnection` close the connection; anything else is our bug, logged
 once with its traceback, answered as UNKNOWN_SERVER_ERROR where the reply has room for it, and else the connection is closed.
 
-A handler that answers at once costs no task; one that returns a future none either.
+A handler that answers at once costs no task; one that returns a future none either. A handler may have a short cut for what is
+asked most (`quick`): it gets the undecoded request, and what it leaves goes the long way.
 """
 
 from __future__ import annotations
@@ -36,10 +37,15 @@ _correlation_id = Struct(">i").unpack_from
 class Route:
     """One API in one version."""
 
-    __slots__ = ("api", "decode", "encode", "handle", "refuse", "response_class", "version")
+    __slots__ = ("api", "decode", "encode", "handle", "quick", "refuse", "response_class", "version")
 
     def __init__(
-        self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
+        self,
+        api: Api,
+        version: int,
+        handle: Callable[[Any, Any], Any],
+        refuse: Callable[[Any, Any], Any] | None,
+        quick: Callable[[memoryview, int, int, RequestContext], bytes | None] | None = None,
     ) -> None:
         self.api = api
         self.version = version
@@ -47,6 +53,7 @@ class Route:
         self.encode = ResponseEncoder(api, version)
         self.handle = handle
         self.refuse = refuse
+        self.quick = quick
         self.response_class = api.response
 
 
@@ -109,6 +116,15 @@ class Dispatcher:
                 connection.usual = usual
         route = usual.route
         correlation_id: int = _correlation_id(frame, 4)[0]
+        if route.quick is not None:
+            try:
+                quick_reply = route.quick(frame, usual.position, correlation_id, usual.context)
+            except Exception as error:
+                # It may have kept something: the long way is not for trying again.
+                self._log_bug(route, error)
+                raise MalformedInput("a request that met a bug of the broker: its log says more") from error
+            if quick_reply is not None:
+                return [quick_reply]
         request, _ = route.decode(frame, usual.position)
         try:
             response = route.handle(request, usual.context)
@@ -172,7 +188,7 @@ class Dispatcher:
                 f"version {version} of {handler.api.name}, served are {handler.min_version} to {handler.max_version}"
             )
         module = handler.module
-        route = Route(handler.api, version, module.handle, getattr(module, "refuse", None))
+        route = Route(handler.api, version, module.handle, getattr(module, "refuse", None), getattr(module, "quick", None))
         self._routes[header.api_key << 16 | version] = route
         return route
 

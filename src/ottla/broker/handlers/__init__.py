@@ -5,6 +5,9 @@ The table is what ApiVersions advertises, so what is advertised is what exists. 
     VERSIONS = (min, max)                       what is served, the same as in the table
     def handle(request, context)                -> response, or an awaitable of one, or None for no reply
     def refuse(request, error) -> response      only where the response has no error code of its own at the top
+    def quick(frame, position, correlation_id, context) -> bytes | None
+                                                only where a short cut is worth it: the reply to the undecoded request, None for
+                                                what shall go through `handle`
 
 and is imported when its API is first asked for: a broker is up before it has seen most of its handlers.
 """

@@ -11,10 +11,11 @@ records of it already (T10). From version 12 on asking is adding (KIP-890).
 from __future__ import annotations
 
 import struct
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import CloseConnection, RequestContext
+from ottla.broker.handlers.produce_quick import quick as quick
 from ottla.broker.partition import Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
@@ -42,7 +43,11 @@ _ATTRIBUTES_LOW_BYTE = 22
 _BUMPS_EPOCHS_FROM = 12
 _PRODUCER = struct.Struct(">qh")
 
+_ASK_TIMES = 10
+"""Whether a partition may be written to, while markers come in between."""
+
 Refusals = Mapping[TopicPartition, KafkaError]
+Ask = Callable[[list[TopicPartition]], Refusals | Awaitable[Refusals]]
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
@@ -87,18 +92,41 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
                 asked_about.append(partition)
     if producer is None or not wanted:
         return {}
-    answer = context.broker.transactions.verify(transactional_id, *producer, wanted, "produce", context.version)
-    return answer if isinstance(answer, Mapping) else _guarded(answer, asked_about, producer.producer_id)
+    author = producer
+
+    def ask(about: list[TopicPartition]) -> Refusals | Awaitable[Refusals]:
+        return context.broker.transactions.verify(transactional_id, *author, about, "produce", context.version)
+
+    answer = ask(wanted)
+    return answer if isinstance(answer, Mapping) else _guarded(ask, answer, asked_about, author.producer_id)
 
 
-async def _guarded(answer: Awaitable[Refusals], partitions: list[Partition], producer_id: int) -> Refusals:
-    """The coordinator's answer, if no marker has come meanwhile: what it said of the transaction would be over then."""
-    guards = [(partition, partition.start_verification(producer_id)) for partition in partitions]
-    refusals = dict(await answer)
-    for partition, guard in guards:
-        key = partition.topic_partition
-        if not partition.end_verification(producer_id, guard, keep=key not in refusals) and key not in refusals:
-            refusals[key] = KafkaError(ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was being asked about")
+async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Partition], producer_id: int) -> Refusals:
+    """The coordinator's answer, if no marker has come meanwhile: what it said may have been of a transaction that is over now.
+
+    It may as well be of the next one, whose producer did not wait for the markers of the one before (KIP-890): so it is asked
+    again where the guard is void.
+    """
+    refusals: dict[TopicPartition, KafkaError] = {}
+    for times_left in reversed(range(_ASK_TIMES)):
+        guards = [(partition, partition.start_verification(producer_id)) for partition in partitions]
+        refusals |= await answer
+        partitions = []
+        for partition, guard in guards:
+            key = partition.topic_partition
+            if not partition.end_verification(producer_id, guard, keep=key not in refusals) and key not in refusals:
+                partitions.append(partition)
+        if not partitions or not times_left:
+            break
+        again = ask([partition.topic_partition for partition in partitions])
+        if isinstance(again, Mapping):
+            refusals.update(again)
+            return refusals
+        answer = again
+    for partition in partitions:
+        refusals[partition.topic_partition] = KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was being asked about"
+        )
     return refusals
 
 

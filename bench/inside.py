@@ -1,0 +1,165 @@
+"""What one request costs inside the broker, without the kernel's sockets and the event loop: a look while working on the path.
+
+    python -m bench.inside            # µs of CPU for one request, by kind; the lowest of several looks
+    python -m bench.inside profile    # the same under cProfile: who spends it (functions compiled by mypyc do not show)
+
+The broker is real, its log is written; the connection is real too, its transport takes what it is given and drops it.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ottla.broker.app import Broker
+from ottla.broker.connection import Connection
+from ottla.broker.request_memory import HEAD_ROOM
+from ottla.broker.socket_server import ListenerUse
+from ottla.cluster.requests import NewTopic
+from ottla.cluster.settings import BrokerSettings
+from ottla.metrics import Counters
+from ottla.protocol.headers import encode_request
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.registry import API_BY_KEY
+from ottla.records.record import build_batch
+from ottla.runtime.loop import ThreadWorkers, real_world, run
+
+CONNECTIONS = 100
+PARTITIONS = 6
+REQUESTS = 20_000
+LOOKS = 5
+_PRODUCE, _FETCH = 0, 1
+
+
+class Sink:
+    """The transport of nobody."""
+
+    def __init__(self) -> None:
+        self.last = b""
+
+    def write(self, data: Any) -> None:
+        self.last = data
+
+    def writelines(self, data: Any) -> None:
+        self.last = b"".join(data)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 1)
+
+    def pause_reading(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.last = b""
+
+
+def produce_frame(
+    partition: int, acks: int, version: int, topic_id: bytes = bytes(16), producer_id: int = -1, sequence: int = -1
+) -> bytearray:
+    batch = build_batch(
+        [(None, b"v" * 100, [], int(time.time() * 1000))],
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=sequence,
+    )
+    topic = TopicProduceData(
+        name="t", topic_id=topic_id, partition_data=[PartitionProduceData(index=partition, records=bytes(batch))]
+    )
+    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[topic])
+    return bytearray(b"".join(encode_request(API_BY_KEY[_PRODUCE], version, 7, "bench", request)))  # type: ignore[arg-type]
+
+
+def fetch_frame(partition: int, version: int) -> bytearray:
+    asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=100)
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=[asked])])
+    return bytearray(b"".join(encode_request(API_BY_KEY[_FETCH], version, 7, "bench", request)))  # type: ignore[arg-type]
+
+
+class Inside:
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.sinks = [Sink() for _ in range(CONNECTIONS)]
+        self.connections = []
+        use = ListenerUse("bench")
+        for sink in self.sinks:
+            connection = Connection(broker.server, use)
+            connection.connection_made(sink)  # type: ignore[arg-type]
+            self.connections.append(connection)
+
+    def spend(self, frames: list[bytearray]) -> float:
+        """Send them in turn; the CPU of one in µs. What it costs to put a request into the buffer is taken off."""
+        requests = REQUESTS
+        connections, shared = self.connections, self.broker.server.memory.shared
+        numbers = [(connections[at % CONNECTIONS], frames[at % len(frames)], len(frames[0])) for at in range(requests)]
+        begun = time.thread_time_ns()
+        for _, frame, size in numbers:
+            shared[HEAD_ROOM : HEAD_ROOM + size] = frame
+        between = time.thread_time_ns()
+        for connection, frame, size in numbers:
+            connection.get_buffer(65536)
+            shared[HEAD_ROOM : HEAD_ROOM + size] = frame
+            connection.buffer_updated(size)
+        return (time.thread_time_ns() - between - (between - begun)) / requests / 1000
+
+
+class Idempotent:
+    """Producers, one for each partition, that go on counting."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def frames(self, count: int) -> list[bytearray]:
+        begun, self.sent = self.sent, self.sent + count
+        return [
+            produce_frame(at % PARTITIONS, -1, 9, producer_id=1000 + at % PARTITIONS, sequence=at // PARTITIONS)
+            for at in range(begun, self.sent)
+        ]
+
+
+async def main(wanted: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="ottla-inside-") as directory:
+        settings = BrokerSettings.parse({"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"})
+        world = real_world(Counters(), settings)
+        broker = Broker(settings, world)
+        await broker.start()
+        try:
+            await broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)])
+            topic_id = broker.image.topics["t"].topic_id
+            inside = Inside(broker)
+            parts = range(PARTITIONS)
+            kinds: dict[str, Callable[[], list[bytearray]]] = {
+                "produce v7 acks=1": lambda: [produce_frame(at, 1, 7) for at in parts],
+                "produce v9 acks=1": lambda: [produce_frame(at, 1, 9) for at in parts],
+                "produce v9 acks=all": lambda: [produce_frame(at, -1, 9) for at in parts],
+                "produce v13 acks=all": lambda: [produce_frame(at, -1, 13, topic_id) for at in parts],
+                "idempotent v9 acks=all": partial(Idempotent().frames, REQUESTS),
+                "fetch v12": lambda: [fetch_frame(at, 12) for at in parts],
+            }
+            for kind, made in kinds.items():
+                if wanted == "profile":
+                    profile = cProfile.Profile(time.thread_time)
+                    frames = made()
+                    profile.runcall(inside.spend, frames)
+                    print(kind)
+                    pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+                else:
+                    least = min(inside.spend(made()) for _ in range(LOOKS))
+                    print(f"{kind:24} {least:6.2f} µs   ({len(inside.sinks[0].last)} bytes back)")
+        finally:
+            await broker.stop()
+            if isinstance(world.workers, ThreadWorkers):
+                world.workers.close()
+
+
+if __name__ == "__main__":
+    run(main(sys.argv[1] if len(sys.argv) > 1 else ""))
