@@ -44,19 +44,12 @@ def read_client_properties(path: Path) -> dict[str, str]:
 
 def split_servers(servers: str) -> list[tuple[str, int]]:
     """`host:port,[v6]:port` as pairs; port 9092 where none is named."""
-    pairs = []
-    for server in filter(None, (part.strip() for part in servers.split(","))):
-        address = server.rpartition("://")[2]
-        if address.startswith("["):
-            host, _, port = address[1:].partition("]")
-            port = port.removeprefix(":")
-        elif address.count(":") > 1:
-            host, port = address, ""
-        else:
-            host, _, port = address.partition(":")
-        if not host or (port and not port.isdecimal()) or int(port or 9092) > 65535:
-            raise Failure(f"{server!r} is no address of a broker", "write it as host:port", exit_code=EXIT_USAGE)
-        pairs.append((host, int(port or 9092)))
+    from ottla.client.options import parse_servers
+
+    try:
+        pairs = list(parse_servers(servers))
+    except ValueError as error:
+        raise Failure(f"{str(error)!r} is no address of a broker", "write it as host:port", exit_code=EXIT_USAGE) from None
     if not pairs:
         raise Failure("no bootstrap servers are named", "write them as host:port,host:port", exit_code=EXIT_USAGE)
     return pairs
