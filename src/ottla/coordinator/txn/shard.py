@@ -223,6 +223,12 @@ class TransactionShard:
         if state in (State.ONGOING, State.EMPTY):
             valid = epoch == transaction.producer_epoch
         elif state in PREPARED:
+            if epoch == transaction.producer_epoch:
+                # The end of the next transaction, before the markers of this one are written. Apache Kafka calls the producer
+                # fenced, although nobody else can know this epoch; asking again is all it takes.
+                raise KafkaError(
+                    ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction"
+                )
             valid = transaction.producer_epoch == epoch + 1
         else:
             valid = repeated or epoch == transaction.producer_epoch
