@@ -28,7 +28,7 @@ from ottla.types import NO_OFFSET
 # --- the leader
 
 
-@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=60)
+@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=20)
 def isr_instead_of_maximal() -> list[Patch]:
     def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
         if self.is_under_min_isr:
@@ -38,7 +38,7 @@ def isr_instead_of_maximal() -> list[Patch]:
     return [(Leadership, "high_watermark", high_watermark)]
 
 
-@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=60)
+@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=20)
 def shrunk_before_agreed() -> list[Patch]:
     original = Leadership._propose
 
@@ -58,7 +58,7 @@ def leader_alone_commits() -> list[Patch]:
     return [(Leadership, "high_watermark", lambda self, log_end_offset, now_ms: log_end_offset)]
 
 
-@bug("what was sent to a follower counts as being there", world="cluster", seeds_max=40)
+@bug("what was sent to a follower counts as being there", world="cluster", seeds_max=20)
 def sent_counts_as_stored() -> list[Patch]:
     original = Leadership.follower_fetched
 
@@ -68,7 +68,7 @@ def sent_counts_as_stored() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=60)
+@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=20)
 def positions_assumed() -> list[Patch]:
     original = Leadership._assign
 
@@ -81,7 +81,7 @@ def positions_assumed() -> list[Patch]:
     return [(Leadership, "_assign", assign)]
 
 
-@bug("a follower joins the ISR before it has reached the high watermark", world="cluster", seeds_max=40)
+@bug("a follower joins the ISR before it has reached the high watermark", world="cluster", seeds_max=20)
 def joins_behind() -> list[Patch]:
     original = Leadership.follower_fetched
 
@@ -94,7 +94,7 @@ def joins_behind() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("acks=all is answered when the leader has written", world="cluster", seeds_max=60)
+@bug("acks=all is answered when the leader has written", world="cluster", seeds_max=20)
 def all_means_one() -> list[Patch]:
     original = produce._Wait.settled
 
@@ -106,7 +106,7 @@ def all_means_one() -> list[Patch]:
     return [(produce._Wait, "settled", settled)]
 
 
-@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=120)
+@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=20)
 def deposed_says_success() -> list[Patch]:
     original = produce._Wait.settled
 
@@ -121,7 +121,7 @@ def deposed_says_success() -> list[Patch]:
 # --- the follower
 
 
-@bug("a follower cuts its log to its high watermark", world="cluster", seeds_max=60)
+@bug("a follower cuts its log to its high watermark", world="cluster", seeds_max=20)
 def truncates_to_high_watermark() -> list[Patch]:
     original = replica_fetcher.ReplicaFetchers.follow
 
@@ -132,12 +132,12 @@ def truncates_to_high_watermark() -> list[Patch]:
     return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
 
 
-@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=60)
+@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=20)
 def divergence_unnoticed() -> list[Patch]:
     return [(Partition, "divergence", lambda self, *arguments: None)]
 
 
-@bug("a log with another history is cut one batch too late", world="cluster", seeds_max=60)
+@bug("a log with another history is cut one batch too late", world="cluster", seeds_max=20)
 def cut_too_late() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
@@ -148,7 +148,7 @@ def cut_too_late() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a log with another history is cut one record too far", world="cluster", seeds_max=120)
+@bug("a log with another history is cut one record too far", world="cluster", seeds_max=20)
 def cut_too_far() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
@@ -159,12 +159,12 @@ def cut_too_far() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=60)
+@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=20)
 def producers_not_cut() -> list[Patch]:
     return [(log_module, "rebuild", lambda *arguments: None)]
 
 
-@bug("after an error a partition is not fetched any more", world="cluster", seeds_max=40)
+@bug("after an error a partition is not fetched any more", world="cluster", seeds_max=20)
 def fetching_given_up() -> list[Patch]:
     def later(self: Any, followed: Any) -> None:
         followed.not_before = 1e12
@@ -172,7 +172,7 @@ def fetching_given_up() -> list[Patch]:
     return [(replica_fetcher._Fetcher, "_later", later)]
 
 
-@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=40)
+@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=20)
 def high_watermark_ahead() -> list[Patch]:
     original = Partition.append_as_follower
 
@@ -184,15 +184,10 @@ def high_watermark_ahead() -> list[Patch]:
     return [(Partition, "append_as_follower", append_as_follower)]
 
 
-@bug("leader epochs in requests are not looked at", world="cluster", seeds_max=120)
-def no_epoch_fence() -> list[Patch]:
-    return [(Partition, "_check_epoch", lambda self, epoch: None)]
-
-
 # --- changes of the ISR
 
 
-@bug("a change of the ISR that was not answered is forgotten", world="cluster", seeds_max=40)
+@bug("a change of the ISR that was not answered is forgotten", world="cluster", seeds_max=20)
 def isr_change_forgotten() -> list[Patch]:
     original = IsrChanges._ask
 
@@ -203,7 +198,7 @@ def isr_change_forgotten() -> list[Patch]:
     return [(IsrChanges, "_ask", ask)]
 
 
-@bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=120)
+@bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=60)
 def dead_in_isr() -> list[Patch]:
     original = elections.settle
 
@@ -217,7 +212,7 @@ def dead_in_isr() -> list[Patch]:
 # --- the controller
 
 
-@bug("a leader need not have been in sync", world="cluster", seeds_max=40)
+@bug("a leader need not have been in sync", world="cluster", seeds_max=60)
 def leader_out_of_sync() -> list[Patch]:
     def first_in_sync(partition: Any, may_lead: Any) -> int | None:
         return next((replica for replica in reversed(partition.replicas) if replica in may_lead), None)
@@ -225,7 +220,7 @@ def leader_out_of_sync() -> list[Patch]:
     return [(elections, "first_in_sync", first_in_sync)]
 
 
-@bug("unclean elections happen although they are not allowed", world="cluster", seeds_max=60)
+@bug("unclean elections happen although they are not allowed", world="cluster", seeds_max=20)
 def always_unclean() -> list[Patch]:
     return [(ControllerHost, "unclean_allowed", lambda self, topic: True)]
 
@@ -255,7 +250,7 @@ def brokers_not_watched() -> list[Patch]:
     return [(ClusterHost, "_look_at_brokers", look)]
 
 
-@bug("the office is taken without raising the controller epoch", world="cluster", seeds_max=40)
+@bug("the office is taken without raising the controller epoch", world="cluster", seeds_max=20)
 def controller_epoch_not_raised() -> list[Patch]:
     original = Election._bid
 
@@ -280,7 +275,7 @@ def old_controller_obeyed() -> list[Patch]:
     return [(ControllerOrders, "_check", lambda self, *arguments: None), (ControllerHost, "_fence", lambda self: [])]
 
 
-@bug("a broker does not notice that its session is over", world="cluster", seeds_max=40)
+@bug("a broker does not notice that its session is over", world="cluster", seeds_max=20)
 def session_loss_unnoticed() -> list[Patch]:
     return [(Election, "_session_changed", lambda self, event: None)]
 
@@ -313,6 +308,6 @@ def markers_not_sent() -> list[Patch]:
     return [(Transactions, "_send", lambda self, *arguments: None)]
 
 
-@bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=60)
+@bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
 def pending_not_settled() -> list[Patch]:
     return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]

@@ -160,7 +160,8 @@ class ClusterWorld:
             task.cancel()
         await self._calm()
         ends = await self._settle()
-        self.scene.judge(await self.scene.read_everything(ends)) if not self.lossy else None
+        if not self.lossy:
+            self.scene.judge(await self.scene.read_everything(ends))
         self.rules.check()
         self.rules.check_logs(whole=True)
         for node in self.nodes:
@@ -396,7 +397,8 @@ class ClusterWorld:
             require(self.loop.time() < end_s, "settles", f"after {SETTLE_S_MAX} s of calm: {why}")
             await self._step()
         self.trace.add("settled")
-        await self.scene.copy_the_rest()
+        if not self.lossy:
+            await self.scene.copy_the_rest()
         while why := self.rules.unsettled() or self._open_transactions():
             require(self.loop.time() < end_s + SETTLE_S_MAX, "settles", f"after the last copies: {why}")
             await self._step()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker import cleaner
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.coordinator.group import offsets as group_offsets
 from ottla.coordinator.group.classic import Classic
@@ -220,20 +219,6 @@ def swapped_without_swap() -> list[Patch]:
         original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
 
     return [(Segment, "rename_files", rename_files)]
-
-
-@bug("the cleaner does not look at the recovery point", world="broker", seeds_max=300)
-def cleaner_before_flush() -> list[Patch]:
-    original: Any = vars(cleaner)["find_dirt"]
-
-    def find_dirt(log: Any, last_stable_offset: int, now_ms: int) -> Any:
-        point, log.recovery_point = log.recovery_point, log.log_end_offset
-        try:
-            return original(log, last_stable_offset, now_ms)
-        finally:
-            log.recovery_point = point
-
-    return [(cleaner, "find_dirt", find_dirt)]
 
 
 # --- moves

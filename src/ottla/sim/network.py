@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.ports import FileRange
 from ottla.sim.process import Process
@@ -220,7 +220,7 @@ class SimTransport(asyncio.Transport):
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._protocol = protocol
-        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        self._buffered = hasattr(protocol, "get_buffer")
         self.process = process
         self.client_side = client_side
         self.host = host
@@ -456,8 +456,7 @@ class SimTransport(asyncio.Transport):
         self._schedule_delivery()
 
     def _deliver_into_buffer(self, limit: int) -> int:
-        protocol = self._protocol
-        assert isinstance(protocol, asyncio.BufferedProtocol)
+        protocol = cast(asyncio.BufferedProtocol, self._protocol)
         buffer = memoryview(protocol.get_buffer(-1))
         count = min(limit, len(buffer))
         assert count > 0, "get_buffer() gave an empty buffer"
@@ -477,7 +476,7 @@ class SimTransport(asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
-        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        self._buffered = hasattr(protocol, "get_buffer")
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         assert self._protocol is not None

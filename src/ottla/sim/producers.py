@@ -197,6 +197,12 @@ class IdempotentProducer(Actor):
 
     def _refused(self, batch: Outgoing, code: ErrorCode) -> None:
         """The first of a row that was not stored. A batch before it is stored, so this one has the right sequence."""
+        if self.play.offsets_may_shrink and code in (
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ):
+            batch.hopeless = True
+            return
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             raise Violation(
                 "duplicate", f"{self.name}: sequence {batch.sequence} of {batch.place} is one of the last five, and unknown"
