@@ -54,7 +54,10 @@ def to_its_end(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corou
 
     @functools.wraps(change)
     async def run(*arguments: P.args, **options: P.kwargs) -> T:
-        return await asyncio.shield(asyncio.ensure_future(change(*arguments, **options)))
+        task = asyncio.ensure_future(change(*arguments, **options))
+        # If nobody waits any more, nobody is left to hear of a failure either.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
 
     return run
 
