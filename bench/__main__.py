@@ -1,4 +1,7 @@
-"""`python -m bench [--quick]`: starts Apache Kafka and Ottla in turn, measures both, prints the ratios, writes bench/out."""
+"""`python -m bench [--quick]`: starts Apache Kafka and Ottla in turn, measures both, prints the ratios, writes bench/out.
+
+`python -m bench cluster` does so with three brokers each (bench/cluster.py).
+"""
 
 from __future__ import annotations
 
@@ -67,6 +70,11 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["cluster"]:
+        from bench import cluster
+
+        cluster.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="one short round: a look, not a result")

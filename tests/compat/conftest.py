@@ -39,7 +39,9 @@ def new_topic(subject: Subject) -> Callable[..., str]:
     def create(partitions: int = 1, **config: str) -> str:
         name = f"t{next(_numbers)}-{os.getpid()}"
         admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
-        (created,) = admin.create_topics([NewTopic(name, partitions, 1, config={k: str(v) for k, v in config.items()})]).values()
+        (created,) = admin.create_topics(
+            [NewTopic(name, partitions, subject.replicas, config={k: str(v) for k, v in config.items()})]
+        ).values()
         created.result(20)
         assert soon(lambda: name in admin.list_topics(timeout=10).topics)
         return name

@@ -13,12 +13,14 @@ from __future__ import annotations
 import base64
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -28,7 +30,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 KAFKA_4 = "4.3.0"
 KAFKA_3 = "3.9.2"  # the last with ZooKeeper, whose jars stand in the same folder
@@ -306,11 +308,18 @@ class Service:
         raise NotImplementedError
 
     def start(self) -> None:
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
         with open(self.dir / "output.log", "ab") as log:
             # A session of its own, so that an interrupt at the terminal reaches pytest alone and stop() stays in order.
             self.process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
+
+    def await_ready(self) -> None:
+        assert self.process is not None
         deadline = time.monotonic() + self.ready_timeout_s
         while not self.is_ready():
             code = self.process.poll()
@@ -416,6 +425,12 @@ class ApacheKafka(Service):
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.zookeeper: ZooKeeper | None = None
         self.zookeeper_connect = zookeeper
+        self.voters: str | None = None  # of a quorum of several controllers, which then all get the same cluster id
+        self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "a")
+
+    @property
+    def controller_address(self) -> str:
+        return f"127.0.0.1:{self._controller_port}"
 
     def properties(self) -> dict[str, str]:
         plain = f"PLAINTEXT://127.0.0.1:{self.port}"
@@ -427,11 +442,12 @@ class ApacheKafka(Service):
             "group.initial.rebalance.delay.ms": "0",
         }
         if self.kraft:
-            controller = f"127.0.0.1:{self._controller_port}"
+            controller = self.controller_address
+            quorum = "controller.quorum.bootstrap.servers" if self.voters is None else "controller.quorum.voters"
             base |= {
                 "process.roles": "broker,controller",
                 "node.id": str(self.broker_id),
-                "controller.quorum.bootstrap.servers": controller,
+                quorum: self.voters or controller,
                 "listeners": f"{plain},CONTROLLER://{controller}",
                 "advertised.listeners": f"{plain},CONTROLLER://{controller}",
                 "controller.listener.names": "CONTROLLER",
@@ -442,7 +458,7 @@ class ApacheKafka(Service):
             base |= {"broker.id": str(self.broker_id), "listeners": plain, "zookeeper.connect": str(self.zookeeper_connect)}
         return base | self.settings
 
-    def start(self) -> None:
+    def launch(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if not self.kraft and self.zookeeper_connect is None:
             self.zookeeper = ZooKeeper(self.dir / "zookeeper")
@@ -452,9 +468,9 @@ class ApacheKafka(Service):
         self.config = self.dir / "server.properties"
         self.config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
         if self.kraft and not (self.data_dir / "meta.properties").exists():
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "a")
-            run_tool(self.version, "StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self.config), check=True)
-        super().start()
+            alone = ["--standalone"] if self.voters is None else []
+            run_tool(self.version, "StorageTool", "format", *alone, "-t", self.cluster_id, "-c", str(self.config), check=True)
+        super().launch()
 
     def command(self) -> list[str]:
         return java_command(self.version, "kafka.Kafka", str(self.config), jvm=self.jvm)
@@ -467,6 +483,131 @@ class ApacheKafka(Service):
         if self.zookeeper is not None:
             self.zookeeper.close()
         super().close()
+
+
+class ApacheCluster:
+    """Several real brokers: 4.x as their own KRaft quorum, 3.x on one ZooKeeper. Settings as ApacheKafka has them."""
+
+    def __init__(
+        self,
+        version: str = KAFKA_4,
+        count: int = 3,
+        *,
+        jvm: Sequence[str] = BROKER_JVM,
+        dir: str | Path | None = None,
+        **settings: object,
+    ) -> None:
+        copies = min(3, count)
+        shared: dict[str, object] = {
+            "default.replication.factor": copies,
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": min(2, copies),
+        }
+        self.version = version
+        self._dir = Path(tempfile.mkdtemp(prefix="ottla-kafkas-", dir=dir))
+        self.zookeeper = None if int(version.split(".")[0]) >= 4 else ZooKeeper()
+        self.brokers = [
+            ApacheKafka(
+                version,
+                jvm=jvm,
+                data_dir=self._dir / f"data-{number}",
+                broker_id=number,
+                zookeeper=self.zookeeper.connect if self.zookeeper is not None else None,
+                **(shared | settings),
+            )
+            for number in range(1, count + 1)
+        ]
+        if self.zookeeper is None:
+            voters = ",".join(f"{broker.broker_id}@{broker.controller_address}" for broker in self.brokers)
+            for broker in self.brokers:
+                broker.voters, broker.cluster_id = voters, self.brokers[0].cluster_id
+        self.bootstrap_servers = ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def output(self) -> str:
+        return "".join(broker.output for broker in self.brokers)
+
+    def start(self) -> None:
+        if self.zookeeper is not None:
+            self.zookeeper.start()
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.await_ready()
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.kill()
+            broker.close()
+        if self.zookeeper is not None:
+            self.zookeeper.close()
+        shutil.rmtree(self._dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class OttlaCluster(Service):
+    """`ottla cluster up` of this checkout: a ZooKeeper and brokers, in a directory of its own."""
+
+    name = "ottla-cluster"
+    ready_timeout_s = 180.0
+
+    def __init__(self, count: int = 3, *, dir: str | Path | None = None, source: Path | None = None, **settings: object) -> None:
+        super().__init__(dir)
+        kafka_jars(KAFKA_3)  # where `up` finds a ZooKeeper
+        self.count = count
+        self.source = source
+        self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
+
+    def command(self) -> list[str]:
+        path = ["env", f"PYTHONPATH={self.source}"] if self.source else []
+        words = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
+        up = [
+            sys.executable,
+            "-P",
+            "-m",
+            "ottla",
+            "cluster",
+            "up",
+            "--json",
+            "--brokers",
+            str(self.count),
+            "-d",
+            f"{self.dir}/data",
+        ]
+        return [*path, *up, "--port", "0", "--zookeeper-port", "0", *words]
+
+    @property
+    def told(self) -> dict[str, Any] | None:
+        """What `up` printed when all brokers were in."""
+        text = self.output
+        begin, end = text.find("{\n"), text.find("\n}\n")
+        if begin < 0 or end < 0:
+            return None
+        found: dict[str, Any] = json.loads(text[begin : end + 2])
+        return found
+
+    def is_ready(self) -> bool:
+        return self.told is not None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        assert self.told is not None
+        return str(self.told["bootstrap_servers"])
+
+    @property
+    def broker_logs(self) -> str:
+        return "".join(path.read_text(errors="replace") for path in sorted(self.dir.glob("data/broker-*/broker.log")))
 
 
 def serves(port: int) -> bool:

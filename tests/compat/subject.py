@@ -1,6 +1,7 @@
 """The broker under test: Ottla, or, for the reference result, a real Apache Kafka.
 
 `OTTLA_COMPAT_BROKER` chooses: `ottla` (default), `kafka-4.3.0`, `kafka-3.9.2`, or `host:port` of one that runs already.
+`OTTLA_COMPAT_BROKERS=3` makes it a cluster of as many, in which topics have a replica on each of up to three.
 What passes on Apache Kafka must pass on Ottla; a test that fails on both is a bad test.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from peers import ApacheKafka
+from peers import ApacheCluster, ApacheKafka, OttlaCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Subject:
     name: str
     bootstrap_servers: str
     log: Callable[[], str] = str  # what the broker said so far
+    replicas: int = 1
 
     def complaints(self) -> str:
         """Its log from the first error on: what a failing suite should show."""
@@ -29,22 +31,33 @@ class Subject:
 
     @property
     def host(self) -> str:
-        return self.bootstrap_servers.rsplit(":", 1)[0]
+        return self.bootstrap_servers.split(",")[0].rsplit(":", 1)[0]
 
     @property
     def port(self) -> int:
-        return int(self.bootstrap_servers.rsplit(":", 1)[1])
+        return int(self.bootstrap_servers.split(",")[0].rsplit(":", 1)[1])
 
 
 def chosen() -> str:
     return os.environ.get("OTTLA_COMPAT_BROKER") or "ottla"
 
 
+def broker_count() -> int:
+    return int(os.environ.get("OTTLA_COMPAT_BROKERS") or 1)
+
+
 @contextmanager
-def running(name: str | None = None, *, broker_id: int = 1, **settings: object) -> Iterator[Subject]:
-    """The chosen broker with these settings (Kafka's names, `_` for `.`), stopped at the end."""
+def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None = None, **settings: object) -> Iterator[Subject]:
+    """The chosen broker, or a cluster of them, with these settings (Kafka's names, `_` for `.`), stopped at the end."""
     name = name or chosen()
-    if name == "ottla":
+    brokers = brokers or broker_count()
+    if brokers > 1 and name == "ottla":
+        with OttlaCluster(brokers, **({"group.initial.rebalance.delay.ms": 0} | settings)) as ours:
+            yield Subject(name, ours.bootstrap_servers, lambda: ours.broker_logs, min(3, brokers))
+    elif brokers > 1 and name.startswith("kafka-"):
+        with ApacheCluster(name.removeprefix("kafka-"), brokers, **settings) as theirs:
+            yield Subject(name, theirs.bootstrap_servers, lambda: theirs.output, min(3, brokers))
+    elif name == "ottla":
         from ottla.testing import Broker
 
         properties = {key.replace("_", "."): str(value) for key, value in settings.items()}

@@ -162,7 +162,11 @@ def _wait_until_all_are_in(cluster: LocalCluster, count: int) -> int:
         cluster.tell_ended()
         if not cluster.has_brokers:
             raise Failure("no broker is left", f"their logs are in {cluster.directory}")
-        views = [ClusterView(Connection(address)) for address in cluster.addresses.values()]
+        try:
+            views = [ClusterView(Connection(address)) for address in cluster.addresses.values()]
+        except Failure:
+            time.sleep(_WATCH_S)  # one that is busy, or on its way out
+            continue
         known = min(len(view.brokers) for view in views)
         controllers = {view.controller_id for view in views}
         if known >= count and len(controllers) == 1 and (controller := controllers.pop()) >= 0:

@@ -1,7 +1,7 @@
 """franz-go's kgo suite against the chosen broker (`make compat CLIENT=franz_go`).
 
 The module is downloaded with Go, copied out of the (read-only) module cache, and its test binary is built once; after that
-no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--records 20000].
+no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3] [--records 20000].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from peers import MissingCounterpart, fetching, program  # noqa: E402
 from ratchet import allowed, judge  # noqa: E402
-from subject import running  # noqa: E402
+from subject import broker_count, running  # noqa: E402
 
 VERSION = "v1.22.2"
 MODULE = f"github.com/twmb/franz-go@{VERSION}"
@@ -56,6 +56,7 @@ def main() -> int:
     parser.add_argument("-k", dest="run", help="Go's -test.run; default: the tests of tests.allow")
     parser.add_argument("--all", action="store_true", help="every test of the suite, also those that need groups")
     parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
+    parser.add_argument("--brokers", type=int, default=broker_count(), help="a cluster of so many; topics get three replicas")
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--timeout", default="14m")
     options = parser.parse_args()
@@ -63,11 +64,11 @@ def main() -> int:
     pattern = options.run or ("" if options.all else "^(" + "|".join(sorted({name.split("/")[0] for name in must})) + ")$")
     root = suite()
     outcomes: dict[str, str] = {}
-    with running(options.broker) as broker:
+    with running(options.broker, brokers=options.brokers) as broker:
         environment = {
             **os.environ,
             "KGO_SEEDS": broker.bootstrap_servers,
-            "KGO_TEST_RF": "1",
+            "KGO_TEST_RF": str(broker.replicas),
             "KGO_TEST_RECORDS": str(options.records),
         }
         binary = [str(root / "kgo.test"), "-test.v=test2json", f"-test.timeout={options.timeout}", f"-test.run={pattern}"]

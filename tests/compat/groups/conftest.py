@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from subject import Subject, running, soon
+from subject import Subject, broker_count, running, soon
 
 with warnings.catch_warnings():
     # Importing kafka-python uses importlib.resources in a way that Python 3.11 frowns on.
@@ -24,7 +24,9 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def groups_subject() -> Iterator[Subject]:
     with running(
-        group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100, offsets_topic_replication_factor=1
+        group_initial_rebalance_delay_ms=0,
+        group_min_session_timeout_ms=100,
+        offsets_topic_replication_factor=min(3, broker_count()),
     ) as broker:
         yield broker
 
@@ -40,13 +42,13 @@ def group() -> str:
 
 
 @pytest.fixture
-def filled(servers: str) -> Callable[..., str]:
+def filled(servers: str, groups_subject: Subject) -> Callable[..., str]:
     """Makes a topic with `each` records in every partition, `<partition>:<number>`."""
     admin = AdminClient({"bootstrap.servers": servers})
 
     def make(partitions: int = 6, each: int = 20, name: str | None = None) -> str:
         topic = name or f"groups-{next(_numbers)}-{os.getpid()}"
-        (created,) = admin.create_topics([NewTopic(topic, partitions, 1)]).values()
+        (created,) = admin.create_topics([NewTopic(topic, partitions, groups_subject.replicas)]).values()
         created.result(20)
         assert soon(lambda: topic in admin.list_topics(timeout=10).topics)
         producer = Producer({"bootstrap.servers": servers})

@@ -1,6 +1,7 @@
 """kafka-python's own integration suite, from its sdist, against the chosen broker (`make compat CLIENT=kafka_python`).
 
-Usage: run.py [-k PART] [--broker ottla|kafka-4.3.0|host:port]. SASL and TLS tests start brokers of their own: not for us yet.
+Usage: run.py [-k PART] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3]. SASL and TLS tests start brokers of their own: not
+for us yet.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from peers import MissingCounterpart, fetching, free_ports  # noqa: E402
 from ratchet import allowed, judge  # noqa: E402
-from subject import chosen, running  # noqa: E402
+from subject import broker_count, chosen, running  # noqa: E402
 
 VERSION = "3.0.12"
 FILES = ["test_admin_integration.py", "test_consumer_integration.py", "test_producer_integration.py"]
@@ -81,18 +82,24 @@ def main() -> int:
     parser.add_argument("-k", dest="only", help="only tests whose name contains this")
     parser.add_argument("--all", action="store_true", help="also those that need groups, transactions, ACLs")
     parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
+    parser.add_argument("--brokers", type=int, default=broker_count(), help="a cluster of so many")
     parser.add_argument("--test-timeout", type=int, default=60)
     options = parser.parse_args()
     root = suite()
     settings: dict[str, object] = {"num.partitions": 4}
-    if (options.broker or chosen()) == "ottla":
+    if (options.broker or chosen()) == "ottla" and options.brokers == 1:
         # The suite expects a broker whose advertised.listeners were set, as its own fixture does.
         plain = f"PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"
         settings |= {"listeners": plain, "advertised.listeners": plain}
-    with tempfile.TemporaryDirectory() as scratch, running(options.broker, broker_id=0, **settings) as broker:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        running(options.broker, broker_id=0, brokers=options.brokers, **settings) as broker,
+    ):
         report = Path(scratch, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-ra", "--tb=short", "-p", "no:cacheprovider", "-p", "no:ottla"]
         command += ["-o", "addopts=", "-o", "log_level=WARNING", f"--timeout={options.test_timeout}", f"--junitxml={report}"]
+        if broker.replicas > 1:
+            command += ["-p", "replicated"]
         if options.only:
             command += ["-k", options.only]
         if options.all or options.only:
@@ -101,10 +108,11 @@ def main() -> int:
             command += [f"test/integration/{name.replace('::', '.py::', 1)}" for name in allowed(HERE / "tests.allow")]
         environment = {
             **os.environ,
-            "KAFKA_URI": f"kafka://{broker.bootstrap_servers}",
+            "KAFKA_URI": f"kafka://{broker.host}:{broker.port}",
             "KAFKA_ROOT": scratch,
             "KAFKA_VERSION": os.environ.get("KAFKA_VERSION", "4.3.0"),
-            "PYTHONPATH": str(root),
+            "PYTHONPATH": f"{root}:{HERE}",
+            "TEST_REPLICAS": str(broker.replicas),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         subprocess.run(command, cwd=root, env=environment)

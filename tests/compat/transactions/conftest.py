@@ -40,11 +40,11 @@ def name() -> str:
 
 
 @pytest.fixture
-def make_topic(servers: str) -> Callable[..., str]:
+def make_topic(servers: str, txn_subject: Subject) -> Callable[..., str]:
     def create(partitions: int = 1) -> str:
         topic = f"t{next(_numbers)}-{os.getpid()}"
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, partitions, txn_subject.replicas)])[topic].result(20)
         return topic
 
     return create
