@@ -324,6 +324,24 @@ class _failures:
             raise _failure(error) from error
         if isinstance(error, BrokerAway | KafkaError):
             raise Failure(str(error), "nothing is lost: run it again") from error
+        if isinstance(error, Exception) and _java_ended(error):
+            # What Python meets then depends on what it was about to ask.
+            raise Failure("Spark's Java process is gone (killed, or out of memory?)", "nothing is lost: run it again") from error
+
+
+def _java_ended(error: Exception) -> bool:
+    if "pyspark" not in sys.modules or not (isinstance(error, OSError) or type(error).__module__.startswith("py4j")):
+        return False
+    from subprocess import TimeoutExpired
+
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    try:
+        # Its connections are gone a moment before it is.
+        return process is not None and process.wait(5) is not None
+    except TimeoutExpired:
+        return False
 
 
 def _failure(error: PipelineError) -> Failure:
