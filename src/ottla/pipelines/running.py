@@ -363,5 +363,10 @@ def explained(failure: BaseException, flow: Flow) -> PipelineError:
             place = Place(file, int(line))
             break
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
+    # What our source met, under whatever Spark says about it.
+    ours = [match for line in lines if (match := re.match(r"(?:[A-Za-z.]*Exception: )*ottla\.[\w.]+\.(\w+): (.+)", line))]
+    if ours:
+        hint = "nothing is lost: run it again" if ours[-1][1] == BrokerAway.__name__ else None
+        return PipelineError(f"flow {flow.name!r}: {ours[-1][2][:600]}", place, hint=hint)
     last = next((line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception)\b", line)), lines[0] if lines else text)
     return PipelineError(f"flow {flow.name!r}: {last[:600]}", place)
