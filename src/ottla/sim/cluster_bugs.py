@@ -16,7 +16,7 @@ from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.orders import ControllerOrders
 from ottla.broker.partition import Partition
 from ottla.broker.transactions import Transactions
-from ottla.cluster import balance, broker_changes, elections
+from ottla.cluster import broker_changes, elections
 from ottla.errors import ErrorCode
 from ottla.ports import Create
 from ottla.replication.follower import Truncation
@@ -233,15 +233,6 @@ def leader_epoch_not_raised() -> list[Patch]:
     return [(elections, "_changed", changed)]
 
 
-@bug("the preferred leader takes over whether it is in sync or not", world="cluster", seeds_max=120)
-def preferred_out_of_sync() -> list[Patch]:
-    def prefer(partition: Any, may_lead: Any) -> Any:
-        preferred = partition.replicas[0]
-        return partition if partition.leader == preferred else replace(elections._changed(partition), leader=preferred)
-
-    return [(balance, "prefer", prefer)]
-
-
 @bug("a controller does not see that brokers have gone or come", world="cluster", seeds_max=20)
 def brokers_not_watched() -> list[Patch]:
     async def look(self: ClusterHost) -> None:
@@ -270,11 +261,6 @@ def controller_epoch_not_raised() -> list[Patch]:
     return [(Election, "_bid", bid)]
 
 
-@bug("orders of a controller that was replaced are obeyed", world="cluster", seeds_max=200)
-def old_controller_obeyed() -> list[Patch]:
-    return [(ControllerOrders, "_check", lambda self, *arguments: None), (ControllerHost, "_fence", lambda self: [])]
-
-
 @bug("a broker does not notice that its session is over", world="cluster", seeds_max=20)
 def session_loss_unnoticed() -> list[Patch]:
     return [(Election, "_session_changed", lambda self, event: None)]
@@ -291,11 +277,6 @@ def orders_lost() -> list[Patch]:
 
 
 # --- coordinators that move
-
-
-@bug("a transaction's end is answered before its replicas have it", world="cluster", seeds_max=120)
-def ends_before_committed() -> list[Patch]:
-    return [(Transactions, "answers_when_committed", False)]
 
 
 @bug("coordinators do not move with their partitions", world="cluster", seeds_max=20)
