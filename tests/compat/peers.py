@@ -570,7 +570,9 @@ class OttlaCluster(Service):
         self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
 
     def command(self) -> list[str]:
-        path = ["env", f"PYTHONPATH={self.source}"] if self.source else []
+        # What chooses the broker under test is no setting of it.
+        path = ["env", "-u", "OTTLA_COMPAT_BROKERS", "-u", "OTTLA_COMPAT_BROKER"]
+        path += [f"PYTHONPATH={self.source}"] if self.source else []
         words = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
         up = [
             sys.executable,

@@ -29,7 +29,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
-NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS",)
+NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE")
 """Variables with the prefix of settings that belong to other commands."""
 
 _OPTIONS = {

@@ -40,6 +40,7 @@ def test_log_dir_displaces_the_default_of_log_dirs() -> None:
 
 def test_the_clients_variable_is_no_setting() -> None:
     assert "bootstrap.servers" not in gather(parse_arguments([]), {"OTTLA_BOOTSTRAP_SERVERS": "x:1"})
+    assert "cache" not in gather(parse_arguments([]), {"OTTLA_CACHE": "/c"})
 
 
 @pytest.mark.parametrize(
