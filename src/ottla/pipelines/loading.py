@@ -42,6 +42,9 @@ def load(path: str | Path) -> list[Flow]:
         raise PipelineError(f"{type(error).__name__}: {error}", where_in(error, file) or Place(str(file), 0)) from error
     finally:
         _declared.reset(token)
+        # Known by name only while it runs: Spark sends functions and classes of modules it cannot find by value, and workers
+        # cannot import this one.
+        sys.modules.pop(name, None)
         if folder in sys.path:
             sys.path.remove(folder)
     if not flows:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import BrokerAway, Client
@@ -174,6 +176,8 @@ class Flows:
     def start(self) -> None:
         """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
         self._options = connect(self.project)
+        for file in modules_beside(self.plan):
+            self.spark.sparkContext.addPyFile(file)
         # All of them first: a mistake in one is known before another has begun.
         self._writers = {flow.name: self._prepared(flow) for flow in self.plan.queries}
         for flow in self.plan.queries:
@@ -342,6 +346,17 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
         offsets.setdefault(topic, {})[str(partition)] = offset
     # As a word, earliest stays true while retention goes on; where nothing exists yet, new topics are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+
+
+def modules_beside(plan: Plan) -> list[str]:
+    """The user's own modules that the pipeline imported: single files beside it, which workers need too."""
+    folders = {Path(flow.place.file).resolve().parent for flow in plan.flows}
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name != "__main__" and file and file.endswith(".py") and Path(file).resolve().parent in folders and "." not in name:
+            found.append(file)
+    return sorted(found)
 
 
 def inputs_of(plan: Plan, flow: Flow, sources: tuple[Source, ...] | None = None) -> list[str]:
