@@ -313,6 +313,8 @@ def deaf(cluster: Cluster, number: int) -> Iterator[None]:
         return await ask(broker_id, purpose, api_name, request, **options)
 
     inter_broker.call = call  # type: ignore[method-assign]
+    for other in cluster.brokers:
+        inter_broker.forget(other)  # a fetch that waits already would still be answered
     try:
         yield
     finally:
