@@ -120,7 +120,12 @@ class Scene:
 
     async def alone(self, name: str, act: Callable[[Actor], Any], limit_s: float = 120.0) -> Any:
         """Somebody without a role does something."""
-        return await self.cast.play_alone(name, lambda process: Actor(name, self.play, self.view(process), process), act, limit_s)
+        try:
+            return await self.cast.play_alone(
+                name, lambda process: Actor(name, self.play, self.view(process), process), act, limit_s
+            )
+        except TimeoutError as error:
+            raise Violation("hang", str(error)) from error
 
     # --- the end
 
