@@ -8,6 +8,9 @@ PYTHON ?= python3
 PY := .venv/bin/python
 # The modules mypyc compiles, read from the list in setup.py: they must be compiled again when they change.
 HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
+# The sources alone, and the tests that run on them: of what is compiled, and those that change the product while they run.
+PURE := rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
+INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/sim/test_planted.py
 PYTEST := $(PY) -m pytest -q
 # Two workers for two cores; each test file stays on one worker, so a module's broker is started once.
 PARALLEL := -n 2 --dist loadfile
@@ -49,18 +52,25 @@ check: setup ## ruff, mypy --strict, import-linter
 .PHONY: test
 test: check ## what CI runs
 	@echo "test: the hot modules, interpreted"
-	rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
-	PYTHONPATH=build/pure $(PYTEST) -p no:cacheprovider tests/unit/records tests/unit/wire tests/unit/storage
+	$(PURE)
+	PYTHONPATH=build/pure $(PYTEST) $(PARALLEL) -p no:cacheprovider -m "not slow" $(INTERPRETED)
 	@echo "test: everything, compiled"
 	$(PYTEST) $(PARALLEL) -m "not slow" tests
 
 .PHONY: test-all
 test-all: check ## also what takes minutes
+	$(PURE)
+	PYTHONPATH=build/pure $(PYTEST) $(PARALLEL) -p no:cacheprovider $(INTERPRETED)
 	$(PYTEST) $(PARALLEL) tests
 
 .PHONY: sim
 sim: setup ## the broker in a seeded world: SEED=n replays one, SEEDS=a-b runs a range
 	$(PY) -m ottla.sim $(if $(SEED),--seed $(SEED),$(if $(SEEDS),--seeds $(SEEDS),--seeds 1-200 --jobs 2))
+
+.PHONY: bugs
+bugs: setup ## plants every bug in turn and says who caught it
+	$(PURE)
+	PYTHONPATH=build/pure $(PY) -m ottla.sim --bugs
 
 .PHONY: compat
 compat: setup ## other people's suites: CLIENT=kafka_python|franz_go

@@ -35,7 +35,9 @@ COPY_BYTES_MAX = 16 << 10
 _read_size = Struct(">i").unpack_from
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
+    """A buffered protocol in all but its base class: a class that is compiled can have none that is not."""
+
     __slots__ = (
         "_ahead",
         "_answering",

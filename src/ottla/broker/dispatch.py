@@ -120,9 +120,9 @@ class Dispatcher:
             try:
                 quick_reply = route.quick(frame, usual.position, correlation_id, usual.context)
             except Exception as error:
-                # It may have kept something: the long way is not for trying again.
-                self._log_bug(route, error)
-                raise MalformedInput("a request that met a bug of the broker: its log says more") from error
+                # It may have kept something: the long way is not for trying again, only for the answer.
+                request, _ = route.decode(frame, usual.position)
+                return self.failure(route, correlation_id, request, error)
             if quick_reply is not None:
                 return [quick_reply]
         request, _ = route.decode(frame, usual.position)

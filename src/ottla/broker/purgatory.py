@@ -85,7 +85,10 @@ class Purgatory:
 
     def wake(self, key: Hashable) -> None:
         """Something about `key` changed."""
-        waiters = self._watched.get(key)
+        watched = self._watched
+        if not watched:
+            return
+        waiters = watched.get(key)
         if waiters is None:
             return
         for waiter in list(waiters):

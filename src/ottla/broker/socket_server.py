@@ -18,6 +18,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import PendingReply
@@ -90,7 +91,7 @@ class SocketServer:
     async def listen(self, name: str, host: str, port: int) -> int:
         """Open a listener; returns the port bound. OSError if that cannot be."""
         use = ListenerUse(name)
-        listener = await self._network.listen(lambda: Connection(self, use), host, port)
+        listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port)
         self._listeners.append(listener)
         return listener.port
 

@@ -13,6 +13,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from ottla.metrics import Counters
 from ottla.ports import File, FileRange
@@ -20,6 +21,24 @@ from ottla.ports import File, FileRange
 BACKLOG = 1024
 SENDFILE_TURN_BYTES = 4 << 20
 """After so much for one connection in one go the others get their turn, even if the peer still takes more."""
+
+_PROTOCOL_CALLS = (
+    "buffer_updated", "connection_lost", "connection_made", "eof_received", "get_buffer", "pause_writing", "resume_writing"
+)  # fmt: skip
+
+
+class BufferedOnAsyncio(asyncio.BufferedProtocol):
+    """A protocol that is one for asyncio's own loop too: that asks for the class, uvloop for the methods."""
+
+    def __init__(self, protocol: Any) -> None:
+        for name in _PROTOCOL_CALLS:
+            setattr(self, name, getattr(protocol, name))
+
+
+def buffered_on_asyncio(protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+    if isinstance(protocol, (asyncio.Protocol, asyncio.BufferedProtocol)):
+        return protocol
+    return BufferedOnAsyncio(protocol)
 
 
 class RealNetwork:
@@ -43,6 +62,8 @@ class RealNetwork:
     async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> TcpListener:
         """Listen on one address; an empty host is every interface, IPv4 and IPv6 through one socket."""
         loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop's is none
+            given, factory = factory, lambda: buffered_on_asyncio(given())
         if host:
             infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = infos[0]

@@ -14,6 +14,7 @@ from typing import Any, Final
 from ottla.broker.purgatory import Purgatory
 from ottla.records.record import read_records
 from ottla.storage import checkpoint, data_dir, recovery, time_lookup
+from ottla.storage import log as log_module
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.log import Log
@@ -36,6 +37,9 @@ class Bug:
 
 
 BUGS: Final[dict[str, Bug]] = {}
+
+IS_COMPILED: Final = not str(log_module.__file__).endswith(".py")
+"""Then nothing can be planted: a compiled class keeps the methods it has. `make bugs` uses the sources."""
 
 
 def bug(summary: str, *, world: str, seeds_max: int) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:

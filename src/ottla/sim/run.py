@@ -21,7 +21,7 @@ from typing import Final, Protocol
 import ottla.sim.cluster_bugs
 import ottla.sim.group_bugs
 import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
-from ottla.sim.bugs import BUGS, planted
+from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.checkers import Violation
 from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.log_world import LogWorld
@@ -153,6 +153,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if IS_COMPILED and (options.bug or options.bugs is not None):
+        raise SystemExit("bugs cannot be planted in what is compiled; `make bugs` runs the sources (PYTHONPATH=build/pure)")
     worlds = (options.world,) if options.world else ()
     gc.disable()
     if options.bugs is not None:

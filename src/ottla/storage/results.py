@@ -17,7 +17,7 @@ class UnexpectedOffset(Exception):
         self.last_offset = last_offset
 
 
-@dataclass(slots=True)
+@dataclass(init=False)
 class AppendInfo:
     first_offset: int
     last_offset: int
@@ -29,6 +29,25 @@ class AppendInfo:
     """The former active segment is sealed now, and waits for a flush."""
     duplicate: bool = False
     """Nothing was written: the batch is in the log already, at these offsets."""
+
+    # Written out: the one that `dataclass` makes is not compiled, and every append makes one.
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        size_bytes: int,
+        rolled: bool = False,
+        duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.size_bytes = size_bytes
+        self.rolled = rolled
+        self.duplicate = duplicate
 
 
 @dataclass(slots=True)

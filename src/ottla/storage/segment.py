@@ -494,10 +494,8 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment, NO_TIMESTAMP where no record has one."""
-        if self._max_timestamp is None:
-            self._find_max_timestamp()
-            assert self._max_timestamp is not None
-        return self._max_timestamp
+        known = self._max_timestamp
+        return known if known is not None else self._find_max_timestamp()
 
     @property
     def offset_of_max_timestamp(self) -> int:
@@ -505,17 +503,19 @@ class Segment:
         assert self.max_timestamp is not None
         return self._offset_of_max
 
-    def _find_max_timestamp(self) -> None:
+    def _find_max_timestamp(self) -> int:
         """The time index's last entry, unless a batch behind it is newer: then the index was cut short, and is built again."""
         last = self.time_index.last()
-        self._max_timestamp, self._offset_of_max = last.timestamp_ms, last.offset
+        largest, offset = last.timestamp_ms, last.offset
         newer = False
         for info, _ in self.batches(self.index.position_of(last.offset)):
-            if info.max_timestamp > self._max_timestamp and info.record_count:  # an empty one was left by compaction
-                self._max_timestamp, self._offset_of_max = info.max_timestamp, info.last_offset
+            if info.max_timestamp > largest and info.record_count:  # an empty one was left by compaction
+                largest, offset = info.max_timestamp, info.last_offset
                 newer = True
+        self._max_timestamp, self._offset_of_max = largest, offset
         if newer and not self.active:
             self.rebuild_indexes()
+        return self._max_timestamp
 
     def age_base(self) -> int:
         """The timestamp from which `segment.ms` counts; NO_TIMESTAMP: count from the creation."""

@@ -63,16 +63,14 @@ def _layout(start: str, size: int, end: str) -> Any:
 def _append(key: TopicPartition | None, records: memoryview, acks: i64, broker: Any) -> AppendInfo | None:
     if key is None or (acks != 1 and acks != _ALL):
         return None
-    partition: Partition | None = broker.partitions.find(key)
-    if partition is None:
-        return None
-    if acks == 1:
-        required = 1
-    elif partition.leadership is None and len(partition.isr) <= 1:
-        required = -1  # nobody is waited for: once appended it is committed
-    else:
-        return None
     try:
+        partition: Partition = broker.partitions.get(key)
+        if acks == 1:
+            required = 1
+        elif partition.leadership is None and len(partition.isr) <= 1:
+            required = -1  # nobody is waited for: once appended it is committed
+        else:
+            return None
         return partition.append(records, required, broker.world.clock.now_ms())
     except KafkaError:
         return None  # nothing was kept; it will be refused once more, and told
