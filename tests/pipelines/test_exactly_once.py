@@ -309,3 +309,48 @@ p.sql(orders, to=p.jdbc("{database}", "orders", options=DERBY), name="rows", que
     assert sorted(row["id"] for row in found.collect()) == list(range(15))
     rows = shop.spark.read.format("jdbc").option("url", database).option("dbtable", "orders").load()
     assert sorted(row[0] for row in rows.collect()) == list(range(15))
+
+
+def test_functions_and_state_of_the_users_own(shop: Shop) -> None:
+    """F77: a UDF of the file, one of a module beside it, and transformWithState."""
+    source, out = shop.topic("orders"), shop.topic("out")
+    (shop.folder / "beside_it.py").write_text("def doubled(n):\n    return 2 * n\n")
+    file = shop.pipeline(f"""
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+import beside_it
+from ottla import pipelines as p
+
+orders = p.source("{source}", p.json("id long, customer string"), name="orders")
+
+
+class Count(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n long")
+
+    def handleInputRows(self, key, rows, timers):
+        count = sum(1 for _ in rows) + (self.seen.get()[0] if self.seen.exists() else 0)
+        self.seen.update((count,))
+        yield Row(customer=key[0], n=count)
+
+    def close(self):
+        pass
+
+
+@F.udf("long")
+def twice(n):
+    return beside_it.doubled(n)
+
+
+@p.flow(orders, to=p.sink("{out}", key="customer"), output_mode="update")
+def counts(orders):
+    made = orders.groupBy("customer").transformWithState(Count(), "customer string, n long", "Update", "None")
+    return made.withColumn("n", twice("n"))
+""")
+    shop.produce(source, [{"id": n, "customer": "a"} for n in range(3)])
+    shop.run(file)
+    shop.produce(source, [{"id": n, "customer": "a"} for n in range(4)])
+    shop.run(file)
+    assert [value["n"] for value in shop.values(out)] == [6, 14]
