@@ -12,7 +12,6 @@ from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.election import Election
 from ottla.broker.handlers import produce
-from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.orders import ControllerOrders
 from ottla.broker.partition import Partition
 from ottla.broker.transactions import Transactions
@@ -185,17 +184,6 @@ def high_watermark_ahead() -> list[Patch]:
 
 
 # --- changes of the ISR
-
-
-@bug("a change of the ISR that was not answered is forgotten", world="cluster", seeds_max=20)
-def isr_change_forgotten() -> list[Patch]:
-    original = IsrChanges._ask
-
-    async def ask(self: IsrChanges, asked: Any) -> Any:
-        await original(self, asked)
-        return {}
-
-    return [(IsrChanges, "_ask", ask)]
 
 
 @bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=60)
