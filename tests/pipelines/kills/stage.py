@@ -53,7 +53,7 @@ def copy(orders):
             random.SystemRandom().shuffle(rows)
             yield batch.take(pa.array(rows, pa.int64()))
 
-    return orders.repartition(random.SystemRandom().randint(1, 4)).mapInArrow(shuffled, orders.schema)
+    return orders.repartition(random.SystemRandom().randint(2, 5)).mapInArrow(shuffled, orders.schema)
 """
 SETTINGS = f"""
 [pipeline]
