@@ -1,0 +1,60 @@
+"""`ottla cluster status` and `ottla reassign` on three brokers of Apache Kafka, with ZooKeeper and without (F56, F67)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from peers import KAFKA_3, KAFKA_4, ApacheCluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=[KAFKA_3, KAFKA_4])
+def kafka(request: pytest.FixtureRequest) -> Iterator[ApacheCluster]:
+    with ApacheCluster(request.param) as cluster:
+        yield cluster
+
+
+def ottla(kafka: ApacheCluster, *words: str, stdin: str = "") -> str:
+    command = [sys.executable, "-P", "-m", "ottla", *words, "-b", kafka.bootstrap_servers]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, input=stdin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_status_and_a_move_there_and_back(kafka: ApacheCluster, tmp_path: Path) -> None:
+    ottla(kafka, "topic", "create", "t", "--replica-assignment", "1:2,1:2,1:2")
+    ottla(kafka, "produce", "t", stdin="".join(f"{number}\n" for number in range(100)))
+    status = json.loads(ottla(kafka, "cluster", "status", "--json"))
+    assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3]
+    assert sum(each["high_watermark"] for each in status["partitions"]) == 100
+    for each in status["partitions"]:
+        assert set(each["log_end_offsets"]) == {"1", "2"}
+        assert each["log_end_offsets"]["1"] == each["high_watermark"]
+    plan, back = tmp_path / "plan.json", tmp_path / "back.json"
+    ottla(kafka, "reassign", "plan", "t", "-o", str(plan))
+    ottla(kafka, "reassign", "execute", str(plan), "--throttle", "10000000", "--save-current", str(back), "--wait")
+    assert json.loads(ottla(kafka, "reassign", "status", str(plan), "--json"))["done"]
+    status = json.loads(ottla(kafka, "cluster", "status", "-t", "t", "--json"))
+    assert Counter(broker for each in status["partitions"] for broker in each["replicas"]) == {1: 2, 2: 2, 3: 2}
+    assert "throttled" not in ottla(kafka, "config", "describe", "broker", "3", "--overrides")
+    ottla(kafka, "reassign", "execute", str(back), "--wait")
+    assert ottla(kafka, "reassign", "status") == "no replicas are being moved\n"
+
+
+def test_a_slow_move_is_cancelled(kafka: ApacheCluster, tmp_path: Path) -> None:
+    ottla(kafka, "topic", "create", "slow", "--replica-assignment", "1")
+    ottla(kafka, "produce", "slow", stdin=("x" * 1000 + "\n") * 4000)
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [2]}]}))
+    ottla(kafka, "reassign", "execute", str(plan), "--throttle", "1000")
+    (move,) = json.loads(ottla(kafka, "reassign", "status", "--json"))["moving"]
+    assert (move["adding"], move["removing"]) == ([2], [1])
+    cancelled = json.loads(ottla(kafka, "reassign", "cancel", "--json"))
+    assert cancelled["cancelled"] == [{"topic": "slow", "partition": 0}]
