@@ -53,7 +53,7 @@ def find() -> list[Path]:
 
 def from_debian(directory: Path) -> list[Path]:
     jars = [directory / f"{name}.jar" for name in _DEBIAN]
-    jars += sorted(directory.glob("netty-*.jar"))
+    jars += [jar for jar in sorted(directory.glob("netty-*.jar")) if ".Final" not in jar.name]  # each is there by two names
     found = [jar for jar in jars if jar.exists()]
     return found if directory / "zookeeper.jar" in found else []
 
