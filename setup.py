@@ -15,6 +15,14 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 HOT_MODULES = [
+    "src/ottla/broker/connection.py",
+    "src/ottla/broker/dispatch.py",
+    "src/ottla/broker/handlers/produce_quick.py",
+    "src/ottla/broker/log_limit.py",
+    "src/ottla/broker/partition.py",
+    "src/ottla/broker/purgatory.py",
+    "src/ottla/broker/request_memory.py",
+    "src/ottla/broker/socket_server.py",
     "src/ottla/records/batch.py",
     "src/ottla/records/clean.py",
     "src/ottla/records/clean_batches.py",
@@ -28,8 +36,15 @@ HOT_MODULES = [
     "src/ottla/records/own.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",
+    "src/ottla/replication/leader.py",
+    "src/ottla/storage/epoch_cache.py",
+    "src/ottla/storage/log.py",
+    "src/ottla/storage/offset_index.py",
     "src/ottla/storage/producer_state.py",
+    "src/ottla/storage/results.py",
     "src/ottla/storage/scan.py",
+    "src/ottla/storage/segment.py",
+    "src/ottla/storage/time_index.py",
     "src/ottla/wire/varint.py",
 ]
 

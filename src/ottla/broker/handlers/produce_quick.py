@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ottla.storage.results import AppendInfo
 
 _ALL: Final = 0xFFFF
-_HEAD_BYTES: Final = 300
-"""All before the records, with the longest name a topic may have."""
+_HEAD_BYTES: Final = 600
+"""All before the records, with the longest name a topic may have; of a small request all."""
 _NAMES_MAX: Final = 10_000
 
 _COMPACT_START: Final = ">iiBB"
@@ -133,7 +133,8 @@ def _compact(
             return None
     begin = position + at
     end = begin + length - 1
-    if length == 0 or size - end != 3 or bytes(frame[end:]) != b"\0\0\0":
+    tail = head[-3:] if size - position <= _HEAD_BYTES else bytes(frame[end:])
+    if length == 0 or size - end != 3 or tail != b"\0\0\0":
         return None
     info = _append(key, frame[begin:end], acks, broker)
     if info is None:
