@@ -27,9 +27,7 @@ Kind = Annotated[
         metavar="topic|broker|group", help="What they belong to.", autocompletion=lambda: ["topic", "broker", "group"]
     ),
 ]
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help=f"The topic, the broker's id ({CLUSTER_WIDE}: all), or the group.")
-]
+Name = Annotated[str, typer.Argument(metavar="NAME", help=f"The topic, the broker's id ({CLUSTER_WIDE}: all), or the group.")]
 
 # Kafka's names for where a value comes from, shortened to what a person asks: who set this?
 _SOURCES = {

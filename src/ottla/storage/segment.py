@@ -415,8 +415,8 @@ class Segment:
         self._write_pending(TXN_INDEX, count * TXN_ENTRY_BYTES, index.to_bytes(count))
 
     def replace_txn_index(self, entries: list[AbortedTxn]) -> None:
-        """The entries that the log itself tells of; the file may say something else. Flushed, for nobody will doubt it again: also
-        if it says the same, which may be what a killed process wrote and no disk has."""
+        """The entries that the log itself tells of; the file may say something else. Flushed, for nobody will doubt it again:
+        also if it says the same, which may be what a killed process wrote and no disk has."""
         index = TxnIndex(entries)
         exists = self._disk.exists(self.path(TXN_INDEX))
         if entries:
