@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -317,6 +316,12 @@ def test_f16_a_slow_reader_gets_every_byte_and_holds_up_nobody(play: Any) -> Non
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def traced() -> bool:
+    """Whether the tracer has all threads of this process."""
+    statuses = [path.read_text() for path in Path("/proc/self/task").glob("*/status")]
+    return not any("TracerPid:\t0\n" in status for status in statuses)
+
+
 def test_f16_seen_by_strace(play: Any, tmp_path: Path) -> None:
     async def case(stage: Any) -> None:
         connection = await fill(stage, batches=5, records=10, size=10_000)
@@ -334,12 +339,13 @@ def test_f16_seen_by_strace(play: Any, tmp_path: Path) -> None:
         ]
         tracer = subprocess.Popen(command, stderr=subprocess.PIPE)  # noqa: ASYNC220
         try:
-            await asyncio.sleep(0.5)
-            if tracer.poll() is not None:
-                pytest.skip(f"strace may not trace here: {tracer.stderr.read() if tracer.stderr else b''!r}")
+            while not traced():
+                if tracer.poll() is not None:
+                    pytest.fail(f"strace may not trace here: {tracer.stderr.read() if tracer.stderr else b''!r}")
+                await asyncio.sleep(0.01)
             data = await stage.fetch(connection, 0, partition_max_bytes=10 << 20)
         finally:
-            tracer.send_signal(signal.SIGINT)
+            tracer.terminate()
             tracer.communicate(timeout=10)
         calls = trace.read_text()
         # A socket that is full takes nothing: `= -1 EAGAIN`.
