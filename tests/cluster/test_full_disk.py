@@ -35,7 +35,8 @@ def test_l06_others_lead_what_lay_on_a_full_disk(cluster: Callable[..., Cluster]
     on_small = [partition for partition in (0, 1) if (small / f"t-{partition}").exists()]
     assert len(on_small) == 1
     values = [b"%d " % number + bytes(20_000) for number in range(800)]
-    three.produce("t", values, **{"linger.ms": 5})
+    # Half of them to each partition: without that all may go to one.
+    three.produce("t", values, **{"linger.ms": 5, "sticky.partitioning.linger.ms": 0})
     [full] = on_small
     until(lambda: three.leader("t", full) in (2, 3), "another leader")
     assert three.leader("t", 1 - full) == 1, "the other disk goes on"

@@ -37,10 +37,11 @@ def plan(
                 "name more brokers, or fewer replicas with --replication-factor",
             )
         kept: list[int] = []
-        for broker in replicas:
-            if broker in brokers and len(kept) < wanted and _fits(broker, kept, racks):
+        # Twice: a second replica of a rack may stay once no other rack is without one.
+        for broker in (*replicas, *replicas):
+            if broker in brokers and broker not in kept and len(kept) < wanted and _fits(broker, kept, racks):
                 kept.append(broker)
-        target[key] = kept
+        target[key] = sorted(kept, key=replicas.index)
         for broker in kept:
             load[broker] += 1
     for key, kept in target.items():

@@ -17,6 +17,7 @@ from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import MemberState
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.shard import Now
 from ottla.records.batch import scan_batches
 from ottla.records.record import read_records
 from ottla.testing import Broker
@@ -119,5 +120,5 @@ def test_g11_what_kafka_has_written_is_understood(tmp_path: Path) -> None:
         assert [set(target) for target in group.target_of(member.member_id).values()] == [partitions]
     assert (plain.topic_names, static.pattern) == (frozenset({"t"}), "(^t$)")
     assert group.patterns["(^t$)"].topics == {"t"}
-    decision = shard.on_loaded(1_000)
+    decision = shard.on_loaded(Now(1_000, 1_000))
     assert {timer.key[3] for timer in decision.timers} == set(group.members), "their sessions begin"
