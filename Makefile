@@ -12,9 +12,9 @@ HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
 PURE := rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
 INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/sim/test_planted.py
 PYTEST := $(PY) -m pytest -q
-# Four workers for two cores, for most tests of real processes wait; each file stays on one worker, so that a module's broker is
+# Three workers for two cores, for most tests of real processes wait; each file stays on one worker, so that a module's broker is
 # started once; in the order of the folders: sorted by number of tests, the files with few and long ones would be left to the end.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help
 help: ## this list

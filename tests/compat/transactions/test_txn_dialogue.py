@@ -401,6 +401,15 @@ async def converse(host: str, port: int) -> dict[str, list[str]]:
             speaker = Speaker(connection, said)
             speaker.name = dialogue.__name__
             await connection.call("create_topics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+            for _ in range(300):
+                # Kafka's controller answers before its broker has heard of the topic.
+                ends = ListOffsetsTopic(
+                    name=speaker.name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1)]
+                )
+                heard = await connection.call("list_offsets", 7, ListOffsetsRequest(replica_id=-1, topics=[ends]))
+                if not any(partition.error_code for partition in heard.topics[0].partitions):
+                    break
+                await asyncio.sleep(0.1)
             for kind, key in ((1, speaker.name), (0, "g")):
                 for _ in range(300):
                     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
