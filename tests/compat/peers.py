@@ -280,7 +280,28 @@ def free_ports(count: int) -> list[int]:
             each.close()
 
 
-class Service:
+class Running:
+    """Something that is started by `with`, and closed at its end, also when its start fails."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Service(Running):
     """A server process with a directory of its own; the log of its output is `dir/output.log`."""
 
     name = "service"
@@ -354,17 +375,6 @@ class Service:
         self.stop()
         if self._own_dir:
             shutil.rmtree(self.dir, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class ZooKeeper(Service):
@@ -485,7 +495,7 @@ class ApacheKafka(Service):
         super().close()
 
 
-class ApacheCluster:
+class ApacheCluster(Running):
     """Several real brokers: 4.x as their own KRaft quorum, 3.x on one ZooKeeper. Settings as ApacheKafka has them."""
 
     def __init__(
@@ -543,17 +553,6 @@ class ApacheCluster:
         if self.zookeeper is not None:
             self.zookeeper.close()
         shutil.rmtree(self._dir, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 class OttlaCluster(Service):

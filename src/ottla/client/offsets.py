@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.client.blocking import Client
-from ottla.client.transactions import CommittedOffset, Offsets
+from ottla.client.transactions import CommittedOffset, Offsets, offsets_by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -107,16 +107,7 @@ def committed_offsets(
 
 def commit_offsets(client: Client, group_id: str, offsets: Offsets, *, timeout_s: float = 0) -> None:
     """Commit for a group that has no members, as a tool does."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, partition), committed in offsets.items():
-        by_topic.setdefault(topic, []).append(
-            OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
+    by_topic = offsets_by_topic(offsets, OffsetCommitRequestPartition)
     if not by_topic:
         return
     request = OffsetCommitRequest(

@@ -9,8 +9,8 @@ as it is), which every Kafka since 2.5 serves, 4.x too. The epoch is bumped by I
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from ottla.client.blocking import Client
 from ottla.errors import ErrorCode, KafkaError
@@ -42,6 +42,23 @@ class CommittedOffset(NamedTuple):
 
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
+
+P = TypeVar("P")
+
+
+def offsets_by_topic(offsets: Offsets, partition: Callable[..., P]) -> dict[str, list[P]]:
+    """As the requests that commit want them; `partition` is the class one of them has for it."""
+    found: dict[str, list[P]] = {}
+    for (topic, index), committed in offsets.items():
+        found.setdefault(topic, []).append(
+            partition(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return found
 
 
 def init_producer_id(client: Client, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
@@ -87,16 +104,7 @@ def txn_offset_commit(
     client: Client, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str, offsets: Offsets
 ) -> None:
     """Offsets that become valid when the transaction commits. A member of the group is nobody: it must have no members."""
-    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
-    for (topic, partition), committed in offsets.items():
-        by_topic.setdefault(topic, []).append(
-            TxnOffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=committed.offset,
-                committed_leader_epoch=committed.leader_epoch,
-                committed_metadata=committed.metadata,
-            )
-        )
+    by_topic = offsets_by_topic(offsets, TxnOffsetCommitRequestPartition)
     if not by_topic:
         return
     request = TxnOffsetCommitRequest(
