@@ -410,6 +410,34 @@ def test_r12_a_write_that_waits_hears_when_too_few_are_left(tmp_path: Path) -> N
     play(tmp_path, case, min_insync_replicas="2", replica_lag_time_max_ms="200")
 
 
+def test_r12_a_write_that_waits_outlives_a_new_epoch_of_its_leader(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 3):
+            waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
+            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+            await cluster.order(T0, State(1, [1, 2, 3], 1, 1))
+            assert not waiting.done()
+        answer = await waiting
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+
+    play(tmp_path, case, replica_lag_time_max_ms="60000")
+
+
+def test_r12_a_write_that_waits_hears_that_its_leader_was_replaced(tmp_path: Path) -> None:
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"x")
+        with deaf(cluster, 3):
+            waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
+            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+            await cluster.order(T0, State(2, [1, 2, 3], 1, 1))
+            assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    play(tmp_path, case, replica_lag_time_max_ms="60000")
+
+
 def test_f47_a_follower_that_falls_behind_leaves_and_comes_back(tmp_path: Path) -> None:
     async def case(cluster: Cluster) -> None:
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)

@@ -68,6 +68,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "partition_epoch",
+        "reign",
         "replicas",
         "rules",
         "topic_id",
@@ -95,6 +96,8 @@ class Partition:
         self.leader = -1
         self.leader_epoch = NO_LEADER_EPOCH
         self.is_leader = False
+        self.reign = NO_LEADER_EPOCH
+        """The epoch since which this broker leads without a break: what it appended since then nobody has cut off."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.partition_epoch = -1
@@ -130,6 +133,8 @@ class Partition:
             return
         if self.is_leader:
             is_new = not was_leader or former_epoch != image.leader_epoch
+            if not was_leader:
+                self.reign = image.leader_epoch
             if is_new:
                 self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
             self._lead(image, is_new)

@@ -194,7 +194,7 @@ def _append(
                 results.append(answer)
                 if acks == -1 and partition.log.high_watermark <= info.last_offset:
                     waits = waits if waits is not None else []
-                    waits.append(_Wait(partition, partition.leader_epoch, info.last_offset + 1, answer))
+                    waits.append(_Wait(partition, partition.reign, info.last_offset + 1, answer))
     if acks == 0:
         if first_error is not None:
             raise CloseConnection(f"an acks=0 produce request that failed: {first_error}")
@@ -213,11 +213,11 @@ def _append(
 class _Wait:
     """Records that were appended and are not yet on all in-sync replicas."""
 
-    __slots__ = ("answer", "end_offset", "leader_epoch", "open", "partition")
+    __slots__ = ("answer", "end_offset", "open", "partition", "reign")
 
-    def __init__(self, partition: Partition, leader_epoch: int, end_offset: int, answer: PartitionProduceResponse) -> None:
+    def __init__(self, partition: Partition, reign: int, end_offset: int, answer: PartitionProduceResponse) -> None:
         self.partition = partition
-        self.leader_epoch = leader_epoch
+        self.reign = reign
         self.end_offset = end_offset
         self.answer = answer
         self.open = True
@@ -231,7 +231,7 @@ class _Wait:
             partition.check_leader()
         except KafkaError as error:
             return self._close(error.code)
-        if partition.leader_epoch != self.leader_epoch:
+        if partition.reign != self.reign:
             return self._close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if partition.is_under_min_isr:
             # Nothing will be committed before enough are in sync again (R12, R13): the producer can try again then.

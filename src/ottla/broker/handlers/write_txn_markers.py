@@ -78,11 +78,11 @@ def handle(
 class _Wait:
     """A marker that is not on all in-sync replicas yet."""
 
-    __slots__ = ("answer", "end_offset", "leader_epoch", "partition")
+    __slots__ = ("answer", "end_offset", "partition", "reign")
 
     def __init__(self, partition: Partition, end_offset: int, answer: WritableTxnMarkerPartitionResult) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.reign = partition.reign
         self.end_offset = end_offset
         self.answer = answer
 
@@ -94,7 +94,7 @@ class _Wait:
         except KafkaError as error:
             self.answer.error_code = error.code
             return True
-        if partition.leader_epoch != self.leader_epoch:
+        if partition.reign != self.reign:
             self.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             return True
         return partition.log.high_watermark >= self.end_offset
