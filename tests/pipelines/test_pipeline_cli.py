@@ -82,7 +82,7 @@ def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker
     for number in range(10):
         producer.produce("cli.in", value=json.dumps({"id": number}))
     producer.flush(30)
-    file = tmp_path / "shop.py"
+    file = tmp_path / "watched.py"
     file.write_text(COPY.format(source="cli.in", out="cli.out"))
     where = ["-b", ottla_broker.bootstrap_servers]
     command = [sys.executable, "-m", "ottla", "pipeline", "run", str(file), "--json", *where, "--master", "local[1]"]
@@ -95,7 +95,7 @@ def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker
     assert (first["flow"], first["rows"], first["records_out"], first["lag"]) == ("copy", 10, 10, 0)
 
     flow = json.loads(ottla("status", file, "--json", *where)[1])["flows"][0]
-    assert (flow["group_id"], flow["committed"], flow["lag"], flow["batch"], flow["sink_batch"]) == ("shop.copy", 10, 0, 0, 0)
+    assert (flow["group_id"], flow["committed"], flow["lag"], flow["batch"], flow["sink_batch"]) == ("watched.copy", 10, 0, 0, 0)
     code, _, stderr = ottla("reset", file, "--yes", "--to", "earliest", *where)
     assert code == 0, stderr
     flow = json.loads(ottla("status", file, "--json", *where)[1])["flows"][0]
