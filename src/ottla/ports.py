@@ -249,6 +249,10 @@ class MetadataStore(Protocol):
         """Call back with the path after each change of the node, of its children, or of the session; more often is allowed."""
         ...
 
+    def unwatch(self, path: str, callback: Callable[[str], None]) -> None:
+        """No more of that; one that is on its way may still come."""
+        ...
+
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
         """Call back with what becomes of the session from now on. A store that cannot lose its session never does."""
         ...

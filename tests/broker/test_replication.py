@@ -75,6 +75,8 @@ class Store:
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None: ...
 
+    def unwatch(self, path: str, callback: Callable[[str], None]) -> None: ...
+
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
         self.callbacks.append(callback)
 

@@ -205,6 +205,12 @@ class ZooKeeperStore:
             self._armed[path] = lambda _event: self._on_loop(self._fire, path)
         self._arm(path)
 
+    def unwatch(self, path: str, callback: Callable[[str], None]) -> None:
+        self._watches[path].remove(callback)
+        if not self._watches[path]:
+            # What the ensemble still remembers fires once more, into nothing.
+            del self._watches[path], self._armed[path]
+
     def _arm(self, path: str) -> None:
         if self._open:
             # Nobody waits for the answers: a failure means a lost connection, after which everything is armed anew.
@@ -212,9 +218,9 @@ class ZooKeeperStore:
             self._client.get_children_async(path, watch=self._armed[path])
 
     def _fire(self, path: str) -> None:
-        if self._open:
+        if self._open and path in self._watches:
             self._arm(path)
-            for callback in self._watches.get(path, ()):
+            for callback in list(self._watches[path]):
                 callback(path)
 
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:

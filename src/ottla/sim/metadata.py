@@ -137,6 +137,11 @@ class MetadataSession:
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
         self._watches.setdefault(path, []).append(callback)
 
+    def unwatch(self, path: str, callback: Callable[[str], None]) -> None:
+        self._watches[path].remove(callback)
+        if not self._watches[path]:
+            del self._watches[path]
+
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
         self._listeners.append(callback)
 

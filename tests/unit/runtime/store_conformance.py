@@ -219,6 +219,15 @@ async def watches_tell_of_changes_of_node_and_children(stores: Stores) -> None:
     await _refused(store, BadVersion, SetData("/a", b"2"), Check("/a", 99))
     await _let_run()
     assert seen == [], "nothing changed"
+    others: list[str] = []
+    store.watch("/a", others.append)
+    store.unwatch("/a", seen.append)
+    store.unwatch("/a/b", seen.append)
+    await _let_run()
+    seen.clear()
+    await store.multi([SetData("/a", b"3")])
+    await _until(lambda: set(others) == {"/a"})
+    assert seen == [], "who does not watch any more is not told"
     await stores.end(store)
 
 
