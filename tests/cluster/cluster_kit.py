@@ -27,6 +27,7 @@ from ottla.protocol.registry import API_BY_NAME
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from network import Network
 from zookeeper import ZooKeeper, free_port
 
 WAIT_S = 60.0
@@ -52,6 +53,7 @@ class BrokerProcess:
     def __init__(self, cluster: Cluster, number: int, name: str) -> None:
         self.cluster = cluster
         self.number = number
+        self.host = cluster.network.address(number) if cluster.network else "127.0.0.1"
         self.port = free_port()
         self.directory = cluster.directory / name
         self.data = self.directory / "data"
@@ -61,13 +63,13 @@ class BrokerProcess:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self, *, wait: bool = True, **properties: str) -> None:
         assert self.process is None
         settings = {
             "broker.id": str(self.number),
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
             "zookeeper.connect": self.cluster.connect,
             "zookeeper.session.timeout.ms": "3000",
@@ -79,7 +81,8 @@ class BrokerProcess:
         }
         path = self.directory / "server.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        with self.log_path.open("ab") as output:
+        network = self.cluster.network
+        with self.log_path.open("ab") as output, network.inside(self.number) if network else contextlib.nullcontext():
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "ottla", "serve", "--config", str(path)],
                 stdout=output,
@@ -112,7 +115,7 @@ class BrokerProcess:
         """One request on a connection of its own."""
         pipeline = Pipeline("test")
         _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
-        with socket.create_connection(("127.0.0.1", self.port), WAIT_S) as connection:
+        with socket.create_connection((self.host, self.port), WAIT_S) as connection:
             for part in parts:
                 assert not isinstance(part, FileRange)
                 connection.sendall(part)
@@ -149,8 +152,9 @@ class BrokerProcess:
 
 
 class Cluster:
-    def __init__(self, zookeeper: ZooKeeper, directory: Path, properties: dict[str, str]) -> None:
+    def __init__(self, zookeeper: ZooKeeper, directory: Path, properties: dict[str, str], network: Network | None = None) -> None:
         self.zookeeper = zookeeper
+        self.network = network
         self.directory = directory
         self.properties = properties
         self.chroot = f"/{uuid.uuid4().hex[:12]}"
@@ -254,13 +258,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def clusters(zookeeper: ZooKeeper, directory: Path) -> Iterator[Callable[..., Cluster]]:
+def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = None) -> Iterator[Callable[..., Cluster]]:
+    """With a network, each broker lives on the host that is called as its number."""
     made: list[Cluster] = []
 
     def make(count: int, **properties: str) -> Cluster:
         place = directory / f"cluster-{len(made)}"
         place.mkdir()
-        found = Cluster(zookeeper, place, {name.replace("_", "."): value for name, value in properties.items()})
+        found = Cluster(zookeeper, place, {name.replace("_", "."): value for name, value in properties.items()}, network)
         made.append(found)
         for number in range(1, count + 1):
             found.add(number, wait=False)

@@ -70,11 +70,11 @@ def read(cluster: Cluster, topic: str, partitions: int, **settings: Any) -> list
 class Load:
     """Numbers, one after the other, with acks=all; remembers which were acknowledged and what errors were not retried."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, **settings: Any) -> None:
         self.acknowledged: list[bytes] = []
         self.failed: list[str] = []
         self._topic = topic
-        self._producer = cluster.producer(**{"enable.idempotence": True, "linger.ms": 2})
+        self._producer = cluster.producer(**{"enable.idempotence": True, "linger.ms": 2, **settings})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 

@@ -28,13 +28,14 @@ def free_port() -> int:
 class ZooKeeper:
     """A server process. `address` is host:port; `stop` and `start` again keep its data."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.directory = Path(tempfile.mkdtemp(prefix="ottla-zk-"))
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         (self.directory / "zoo.cfg").write_text(
-            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+            f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={host}\ntickTime=500\n"
             "minSessionTimeout=1000\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
             "4lw.commands.whitelist=*\n"
         )
@@ -77,7 +78,7 @@ class ZooKeeper:
 
     def ask(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; empty if there is none."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 2) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 2) as connection:
             connection.sendall(word.encode())
             return connection.makefile().read()
         return ""
