@@ -407,7 +407,7 @@ def test_t07_end_txn_again_and_otherwise(play: Any) -> None:
         await client.add(producer, 0)
         assert await client.end(producer) == NONE
         assert await client.end(producer) == ErrorCode.CONCURRENT_TRANSACTIONS
-        assert await client.end(producer, commit=False) == INVALID_STATE
+        assert await client.end(producer, commit=False) == ErrorCode.CONCURRENT_TRANSACTIONS
         assert await client.add(producer, 0) == [ErrorCode.CONCURRENT_TRANSACTIONS]
         # A write of the first generation is one to be sent again; of the second it says so, after a moment's patience.
         assert await client.produce(producer, b"x") == ErrorCode.NOT_ENOUGH_REPLICAS

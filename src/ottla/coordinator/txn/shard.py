@@ -5,7 +5,8 @@ Owns what each request makes of a transactional id, in Kafka 4.3's words. A refu
 1. An id has one producer id and epoch; who comes with others is refused (T03). PRODUCER_FENCED is the word; a handler has an
    older one for those who do not know it.
 2. A transaction is decided when PREPARE_* is committed: the reply goes out, the markers are owed. COMPLETE_* follows when all of
-   them are written; until then the next step of the producer is CONCURRENT_TRANSACTIONS.
+   them are written; until then the next step of the producer is CONCURRENT_TRANSACTIONS. That is said before its id and epoch are
+   looked at, for both may be about to change; only `verify_partitions`, and EndTxn of clients before KIP-890, look at them first.
 3. Fencing aborts what is open, and raises the epoch once for it; the successor asks again and gets the epoch after (T03, T05).
 4. Of what a transaction was before only the log knows: a shard that was reloaded decides as the one before, except that it has
    forgotten the epoch before the present one, as Kafka's does (a retry of InitProducerId across a failover is fenced).
@@ -104,6 +105,8 @@ class TransactionShard:
         found = self.transactions.get(transactional_id)
         if found is None:
             found = Transaction(transactional_id, new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, State.EMPTY)
+        elif found.state in PREPARED:
+            raise _ending(found)
         elif expected_epoch is not None and not (
             request.producer_id == found.producer_id
             # It may have been given its new id without having heard of it.
@@ -113,8 +116,6 @@ class TransactionShard:
                 ErrorCode.PRODUCER_FENCED,
                 f"{transactional_id} belongs to producer {found.producer_id}, not {request.producer_id}",
             )
-        if found.state in PREPARED:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is still ending its transaction")
         if found.state == State.ONGOING:
             # The client asks again, and gets the epoch after the one that fenced its predecessor.
             answer = InitProducerIdResponse(
@@ -146,7 +147,10 @@ class TransactionShard:
         wall_ms: int,
     ) -> Decision:
         """Answered with ErrorCode.NONE."""
-        transaction = self._of(transactional_id, producer_id, producer_epoch)
+        transaction = self._get(transactional_id)
+        if transaction.state in PREPARED:
+            raise _ending(transaction)
+        _check_producer(transaction, producer_id, producer_epoch)
         if transaction.state == State.ONGOING and transaction.partitions.issuperset(partitions):
             return replied(token, ErrorCode.NONE)
         return self._write(transaction.with_partitions(partitions, client_version, wall_ms)).reply(token, ErrorCode.NONE)
@@ -155,22 +159,14 @@ class TransactionShard:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether the partitions are part of the transaction (T10)."""
-        transaction = self._of(transactional_id, producer_id, producer_epoch)
+        transaction = self._get(transactional_id)
+        _check_producer(transaction, producer_id, producer_epoch)
+        if transaction.state in PREPARED:
+            raise _ending(transaction)
         return {
             partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
             for partition in partitions
         }
-
-    def _of(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
-        """The transaction that this producer may add to."""
-        transaction = self._get(transactional_id)
-        if transaction.producer_id != producer_id:
-            raise _not_its_producer(transaction, producer_id)
-        if transaction.producer_epoch != producer_epoch:
-            raise _fenced(transaction, producer_epoch)
-        if transaction.state in PREPARED:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is still ending its transaction")
-        return transaction
 
     def _get(self, transactional_id: str) -> Transaction:
         if not transactional_id:
@@ -192,16 +188,13 @@ class TransactionShard:
 
     def _end_v1(self, transaction: Transaction, request: EndTxnRequest, token: Token, wall_ms: int) -> Decision:
         """Clients before KIP-890 (T07): the same end again is fine, the other is not, and without a transaction there is none."""
-        if transaction.producer_id != request.producer_id:
-            raise _not_its_producer(transaction, request.producer_id)
-        if transaction.producer_epoch != request.producer_epoch:
-            raise _fenced(transaction, request.producer_epoch)
+        _check_producer(transaction, request.producer_id, request.producer_epoch)
         commit = request.committed
         if transaction.state == State.ONGOING:
             _, decision = self._end(transaction, commit, VERSION_1, _no_producer_id, wall_ms)
             return decision.reply(token, EndTxnResponse())
         if transaction.state in PREPARED:
-            raise _ending(transaction, commit)
+            raise _ending(transaction)
         if transaction.state == _completed(commit):
             return replied(token, EndTxnResponse())
         raise _not_now(transaction, commit)
@@ -214,6 +207,8 @@ class TransactionShard:
         A producer aborts also what it may not have begun: its first write may not have come through.
         """
         commit, epoch, state = request.committed, request.producer_epoch, transaction.state
+        if state in PREPARED:
+            raise _ending(transaction)
         overflowed = (
             transaction.previous_producer_id == request.producer_id and epoch == EPOCH_MAX - 1 and transaction.producer_epoch == 0
         )
@@ -222,20 +217,10 @@ class TransactionShard:
             raise _not_its_producer(transaction, request.producer_id)
         if state in (State.ONGOING, State.EMPTY):
             valid = epoch == transaction.producer_epoch
-        elif state in PREPARED:
-            if epoch == transaction.producer_epoch:
-                # The end of the next transaction, before the markers of this one are written. Apache Kafka calls the producer
-                # fenced, although nobody else can know this epoch; asking again is all it takes.
-                raise KafkaError(
-                    ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction"
-                )
-            valid = transaction.producer_epoch == epoch + 1
         else:
             valid = repeated or epoch == transaction.producer_epoch
         if not valid:
             raise _fenced(transaction, epoch)
-        if state in PREPARED:
-            raise _ending(transaction, commit)
         if state == State.ONGOING or not (commit or repeated):
             ended, decision = self._end(transaction, commit, VERSION_2, new_producer_id, wall_ms)
             goes_on = ended.completed(wall_ms)
@@ -346,6 +331,13 @@ def _no_producer_id() -> int:
     raise AssertionError("a client before KIP-890 gets no new producer id from EndTxn")
 
 
+def _check_producer(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+    if transaction.producer_id != producer_id:
+        raise _not_its_producer(transaction, producer_id)
+    if transaction.producer_epoch != producer_epoch:
+        raise _fenced(transaction, producer_epoch)
+
+
 def _not_its_producer(transaction: Transaction, producer_id: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
@@ -360,10 +352,8 @@ def _fenced(transaction: Transaction, producer_epoch: int) -> KafkaError:
     )
 
 
-def _ending(transaction: Transaction, commit: bool) -> KafkaError:
-    if transaction.state == (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
-        return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction")
-    return _not_now(transaction, commit)
+def _ending(transaction: Transaction) -> KafkaError:
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction")
 
 
 def _not_now(transaction: Transaction, commit: bool) -> KafkaError:
