@@ -384,6 +384,8 @@ class ClusterWorld:
         for node in self.nodes:
             if node.alive and node.broker is None:
                 node.kill()  # a start that was cut off with its nemesis
+            if node.alive and node.stopping is not None:
+                await node.stop()  # it was asked to, and does it, whoever asked
             if not node.alive:
                 node.kill()
                 await self._start(node)

@@ -101,6 +101,8 @@ class Node:
         self.died.set_result(None)
         self.lives = 0
         self.cut_from_store = False
+        self.stopping: asyncio.Task[None] | None = None
+        """Its clean stop, once it was asked for."""
 
     @property
     def alive(self) -> bool:
@@ -108,7 +110,7 @@ class Node:
 
     @property
     def serves(self) -> bool:
-        return self.alive and self.broker is not None
+        return self.alive and self.broker is not None and self.stopping is None
 
     def set_clock(self, skew_ms: int) -> None:
         if self._machine.clock is not None:
@@ -124,7 +126,7 @@ class Node:
         process = self.process = Process(f"{self.host} life {self.lives}")
         self.lives += 1
         self.processes.append(process)
-        self.broker = None
+        self.broker = self.stopping = None
         died = self.died = self._loop.create_future()
         process.at_death.append(lambda: self._on_death(died))
         self._trace.add(f"{self.host} starts")
@@ -166,8 +168,10 @@ class Node:
         assert self.broker is not None
         died, process = self.died, self.process
         assert process is not None
-        task = self.spawn(self.broker.stop())
-        done, _ = await asyncio.wait([task, died], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED)
+        if self.stopping is None:
+            self.stopping = self.spawn(self.broker.stop())
+        # Who waits here may be sent away; the stop goes on, and somebody else may wait for it.
+        done, _ = await asyncio.wait([self.stopping, died], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED)
         require(bool(done), "hang", f"{self.host} did not stop in {STOP_S_MAX} s")
         if died in done:
             return False
