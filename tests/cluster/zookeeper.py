@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -18,11 +19,23 @@ def available() -> bool:
     return JARS.is_dir() and shutil.which("java") is not None
 
 
+# Below the ports that the system gives to outgoing connections: one of those could take a port between our look at it and the
+# bind of the server it is for, or while that server is down.
+_PORTS = range(15_000, 32_000)
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe:
+            # As the servers do it: a port with old connections in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                if port not in _given:
+                    _given.add(port)
+                    return port
 
 
 class ZooKeeper:
@@ -54,6 +67,8 @@ class ZooKeeper:
                     "-Xmx128m",
                     "-XX:+UseSerialGC",
                     "-XX:TieredStopAtLevel=1",
+                    # Its process is killed here, never the machine; on a busy disk a flush may take longer than a session lasts.
+                    "-Dzookeeper.forceSync=no",
                     f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
                     "-cp",
                     ":".join(jars),

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -268,16 +269,28 @@ def kcat() -> str:
 # --- processes -----------------------------------------------------------------------------------------------------------
 
 
+# Below the ports that the system gives to outgoing connections: one of those could take a port between our look at it and the
+# bind of the server it is for, or while that server is down.
+PORTS = range(15_000, 32_000)
+_given: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago. All are held together while choosing, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that were free a moment ago, and that this process was not given before."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            # As the servers do it: a port with old connections in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _given:
+            _given.add(port)
+            found.append(port)
+    return found
 
 
 class Running:
