@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 
 from ottla.client.pipeline import Pipeline
 from ottla.ports import FileRange
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.registry import API_BY_NAME
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -49,6 +49,10 @@ def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_
     raise AssertionError(f"not within {timeout_s} s: {what or condition}; last: {last!r}")
 
 
+def _asking_about(topic: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+
+
 class BrokerProcess:
     def __init__(self, cluster: Cluster, number: int, name: str) -> None:
         self.cluster = cluster
@@ -60,6 +64,12 @@ class BrokerProcess:
         self.log_path = self.directory / "output.log"
         self.directory.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
+        self._is_paused = False
+
+    @property
+    def answers(self) -> bool:
+        """It was started, and nobody ended or paused it since."""
+        return self.process is not None and not self._is_paused
 
     @property
     def address(self) -> str:
@@ -72,7 +82,8 @@ class BrokerProcess:
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
             "zookeeper.connect": self.cluster.connect,
-            "zookeeper.session.timeout.ms": "3000",
+            # A process may be without a core for seconds while all tests run: a session that ends by that is no case of any test.
+            "zookeeper.session.timeout.ms": "6000",
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.num.partitions": "5",
             "controlled.shutdown.retry.backoff.ms": "200",
@@ -132,6 +143,7 @@ class BrokerProcess:
         self.process.send_signal(number)
 
     def kill(self) -> None:
+        self._is_paused = False
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -145,10 +157,12 @@ class BrokerProcess:
         return code
 
     def pause(self) -> None:
+        self._is_paused = True
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)
+        self._is_paused = False
 
 
 class Cluster:
@@ -166,8 +180,8 @@ class Cluster:
     @property
     def tree(self) -> KazooClient:
         if self._kazoo is None:
-            self._kazoo = KazooClient(self.connect)
-            self._kazoo.start()
+            self._kazoo = KazooClient(self.connect, timeout=30)
+            self._kazoo.start(WAIT_S)
             self._kazoo.ensure_path("/")
         return self._kazoo
 
@@ -221,11 +235,35 @@ class Cluster:
         new = NewTopic(name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()})
         admin = self.admin()  # held: it takes its requests with it when it goes
         admin.create_topics([new])[name].result(WAIT_S)
+        self.until_known(name, partitions)
 
     def create_topic_at(self, name: str, replicas: list[list[int]]) -> None:
         """With the brokers of each partition chosen."""
         admin = self.admin()
         admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(WAIT_S)
+        self.until_known(name, len(replicas))
+
+    def until_known(self, topic: str, partitions: int) -> None:
+        """To every broker that can be asked: the controller answers first, and tells them next."""
+
+        def known(broker: BrokerProcess) -> bool:
+            told = broker.ask("metadata", 9, _asking_about(topic))
+            found = told.topics[0]
+            return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
+
+        for broker in self.brokers.values():
+            until(lambda broker=broker: not broker.answers or known(broker), f"broker {broker.number} knows {topic}")  # type: ignore[misc]
+
+    def until_agreed(self) -> None:
+        """Every broker that can be asked knows all of them, and the controller that the tree names."""
+
+        def agrees(broker: BrokerProcess) -> bool:
+            told = broker.ask("metadata", 9, MetadataRequest(topics=[]))
+            numbers = {number for number, each in self.brokers.items() if each.answers}
+            return told.controller_id == self.controller() and numbers <= {each.node_id for each in told.brokers}
+
+        for broker in self.brokers.values():
+            until(lambda broker=broker: not broker.answers or agrees(broker), f"broker {broker.number} knows the others")  # type: ignore[misc]
 
     def producer(self, **settings: Any) -> Producer:
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60_000, **settings})
@@ -271,6 +309,7 @@ def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = No
             found.add(number, wait=False)
         for broker in found.brokers.values():
             broker.wait_ready()
+        found.until_agreed()
         return found
 
     make.made = made  # type: ignore[attr-defined]
@@ -279,3 +318,18 @@ def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = No
     finally:
         for each in made:
             each.close()
+
+
+@contextlib.contextmanager
+def on_hosts(directory: Path, **properties: str) -> Iterator[Cluster]:
+    """Three brokers and a ZooKeeper, each on a host of its own; the caller is on another one, that reaches all of them."""
+    with contextlib.ExitStack() as stack:
+        network = Network("zookeeper", 1, 2, 3, "client")
+        stack.callback(network.close)
+        zookeeper = ZooKeeper(network.address("zookeeper"))
+        stack.callback(zookeeper.close)
+        with network.inside("zookeeper"):
+            zookeeper.start()
+        stack.enter_context(network.inside("client"))
+        make = stack.enter_context(clusters(zookeeper, directory, network))
+        yield make(3, **properties)

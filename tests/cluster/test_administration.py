@@ -51,8 +51,9 @@ def test_topics_are_made_grown_and_deleted_on_all_brokers(three: Cluster) -> Non
     admin.create_partitions([NewPartitions("made", 6)])["made"].result(WAIT_S)
     until(lambda: all(three.isr("made", number) == {1, 2, 3} for number in range(6)), "all in sync")
     three.produce("made", [b"%d" % number for number in range(60)])
+    logs = {f"made-{number}" for number in range(6)}
     for broker in three.brokers.values():
-        assert {path.name for path in broker.data.glob("made-*")} == {f"made-{number}" for number in range(6)}
+        until(lambda data=broker.data: {path.name for path in data.glob("made-*")} == logs, "a log of each partition")  # type: ignore[misc]
     first_id = three.json("/brokers/topics/made")["topic_id"]
     admin.delete_topics(["made"])["made"].result(WAIT_S)
     assert "made" not in three.tree.get_children("/brokers/topics")
@@ -134,11 +135,16 @@ def test_a_partition_moves_to_other_brokers_and_its_old_replica_goes(three: Clus
     assert node["adding_replicas"] == node["removing_replicas"] == {}
     assert three.isr("moving") == {2, 3}
     until(lambda: not (three.brokers[1].data / "moving-0").exists(), "the old replica is gone")
+    until(lambda: not under_way(three), "the controller is done with it")
     assert three.produce("moving", [b"after"]) == [(0, 100)]
     assert _reassign(three, "moving", None) == 85  # NO_REASSIGNMENT_IN_PROGRESS
     assert _reassign(three, "moving", [3, 9]) == 39  # INVALID_REPLICA_ASSIGNMENT
+    assert not under_way(three)
+
+
+def under_way(three: Cluster) -> list[str]:
     listed = three.brokers[three.controller()].ask("list_partition_reassignments", 0, ListPartitionReassignmentsRequest())
-    assert listed.topics == []
+    return [topic.name for topic in listed.topics]
 
 
 def test_the_preferred_leader_leads_again_on_request(three: Cluster) -> None:
@@ -203,4 +209,6 @@ def test_settings_that_lie_around_do_not_stop_a_new_topic(three: Cluster) -> Non
     three.tree.create("/config/topics/again", json.dumps({"version": 1, "config": {"retention.ms": "1"}}).encode())
     three.create_topic("again", replicas=3, retention_ms="99999")
     assert three.json("/config/topics/again")["config"] == {"retention.ms": "99999"}
-    assert _config(three, three.brokers[1].address, "again")["retention.ms"].value == "99999"
+    until(
+        lambda: _config(three, three.brokers[1].address, "again")["retention.ms"].value == "99999", "the broker's own knowledge"
+    )

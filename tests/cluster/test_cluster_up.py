@@ -77,7 +77,7 @@ def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
 
 def ottla(*words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "ottla", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=3 * WAIT_S, check=False)
 
 
 def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> None:

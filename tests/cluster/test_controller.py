@@ -53,6 +53,8 @@ def test_a_controller_that_was_away_changes_nothing(cluster: Callable[..., Clust
     three.brokers[zombie].pause()
     until(lambda: three.controller() != zombie, "another controller")
     until(lambda: all(three.leader("t", number) not in (-1, zombie) for number in range(6)), "leaders moved")
+    until(lambda: all(zombie not in three.isr("t", number) for number in range(6)), "it follows nowhere")
+    three.until_agreed()
     three.create_topic("meanwhile", partitions=1, replicas=2)
     states = [three.state("t", number) for number in range(6)]
     three.brokers[zombie].resume()
@@ -82,7 +84,7 @@ def test_a_broker_whose_session_ended_is_a_new_life(cluster: Callable[..., Clust
 
 
 def test_a_number_can_be_used_once(cluster: Callable[..., Cluster]) -> None:
-    two = cluster(2, zookeeper_session_timeout_ms="1000")
+    two = cluster(2)
     second = two.rival(1)
     assert second.process is not None
     assert second.process.wait(WAIT_S) == 1
@@ -179,7 +181,7 @@ def test_a_topic_deleted_and_made_again_while_a_broker_was_down(cluster: Callabl
     admin = three.admin()
     for topic, future in admin.delete_topics(["t", "gone"]).items():
         assert future.result(WAIT_S) is None, topic
-    three.create_topic_at("t", [sorted({1, 2, 3} - {away})])
+    until(lambda: three.create_topic_at("t", [sorted({1, 2, 3} - {away})]) is None, "the name is free again")
     three.produce("t", [b"new"] * 3)
     three.brokers[away].start()
     until(lambda: not (three.brokers[away].data / "gone-0").exists(), "the deleted topic's log is gone")
@@ -200,6 +202,7 @@ def test_an_unclean_election_only_where_it_is_allowed(cluster: Callable[..., Clu
     until(lambda: three.leader("t") == -1, "nobody leads")
     three.brokers[stale].start()
     until(lambda: stale in three.live_brokers())
+    three.until_agreed()
     three.create_topic("other", replicas=2)
     assert three.leader("t") == -1
     assert three.isr("t") == {last}
@@ -228,7 +231,7 @@ def test_records_flow_while_zookeeper_is_away(
 ) -> None:
     """C10, for longer than the sessions last."""
     with clusters(own_zookeeper, tmp_path_factory.mktemp("away")) as make:
-        three = make(3)
+        three = make(3, zookeeper_session_timeout_ms="3000")
         three.create_topic("t", partitions=3, replicas=3)
         three.produce("t", [b"before"] * 30)
         before = [three.state("t", number) for number in range(3)]
@@ -242,5 +245,6 @@ def test_records_flow_while_zookeeper_is_away(
         until(lambda: all(three.isr("t", number) == {1, 2, 3} for number in range(3)), "all in sync")
         for number, state in enumerate(before):
             assert three.state("t", number)["leader_epoch"] >= state["leader_epoch"]
+        three.until_agreed()
         three.produce("t", [b"after"] * 30)
         three.create_topic("after", partitions=3, replicas=3)

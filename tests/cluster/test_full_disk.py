@@ -31,7 +31,8 @@ def test_l06_others_lead_what_lay_on_a_full_disk(cluster: Callable[..., Cluster]
         broker.start(wait=False, log_dirs=directories)
     for broker in three.brokers.values():
         broker.wait_ready()
-    until(lambda: three.create_topic_at("t", [[1, 2, 3], [1, 2, 3]]) is None, "the topic")
+    three.until_agreed()
+    three.create_topic_at("t", [[1, 2, 3], [1, 2, 3]])
     on_small = [partition for partition in (0, 1) if (small / f"t-{partition}").exists()]
     assert len(on_small) == 1
     values = [b"%d " % number + bytes(20_000) for number in range(800)]

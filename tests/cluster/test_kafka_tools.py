@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_kit import Cluster
+from cluster_kit import WAIT_S, Cluster, until
 from zookeeper import JARS
 
 VERSIONS = ("3.9.2", "4.3.0")
@@ -53,8 +53,8 @@ def test_a_topic_is_made_moved_and_led_by_kafkas_tools(three: Cluster, tmp_path:
         done = run("reassign", "--verify", "--reassignment-json-file", str(plan))
     assert f"Clearing topic-level throttles on topic {topic}" in done
     run("elect", "--election-type", "preferred", "--all-topic-partitions")
-    described = run("topics", "--describe", "--topic", topic)
-    assert described.count("Leader: 3\tReplicas: 3,2") == 3
+    # Any broker describes it, as far as it has heard.
+    until(lambda: run("topics", "--describe", "--topic", topic).count("Leader: 3\tReplicas: 3,2") == 3, "3 leads", 2 * WAIT_S)
     shown = tool("shell", "-server", three.connect, "get", f"/brokers/topics/{topic}")
     assert '"partitions":{"0":[3,2],"1":[3,2],"2":[3,2]}' in shown
 
