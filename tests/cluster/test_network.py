@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from cluster_kit import Cluster, clusters, until
+from cluster_kit import Cluster, on_hosts, until
 from network import Network
 from test_chaos import PARTITIONS, Transactions, check
 from test_replicas import Load, read
-from zookeeper import ZooKeeper, available
+from zookeeper import available
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
@@ -34,29 +33,17 @@ NOT_ACKNOWLEDGED = (
 
 @pytest.fixture
 def split(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Three brokers and a ZooKeeper, each on a host of its own; the test is on another one, that reaches all of them."""
     if not available():
         pytest.skip("no Java, or not the jars of Apache Kafka 3.9 (~/.cache/ottla/kafka-3.9.2)")
-    with ExitStack() as stack:
-        network = Network("zookeeper", *BROKERS, "client")
-        stack.callback(network.close)
-        zookeeper = ZooKeeper(network.address("zookeeper"))
-        stack.callback(zookeeper.close)
-        with network.inside("zookeeper"):
-            zookeeper.start()
-        stack.enter_context(network.inside("client"))
-        make = stack.enter_context(clusters(zookeeper, tmp_path, network))
-        three = make(
-            3,
-            min_insync_replicas="2",
-            replica_lag_time_max_ms="4000",
-            auto_leader_rebalance_enable="false",
-            zookeeper_session_timeout_ms="6000",
-        )
+    settings = {
+        "min.insync.replicas": "2",
+        "replica.lag.time.max.ms": "4000",
+        "auto.leader.rebalance.enable": "false",
+        "zookeeper.session.timeout.ms": "6000",
+    }
+    with on_hosts(tmp_path, **settings) as three:
         for topic in ("plain", "txn"):
-            until(
-                lambda topic=topic: topic in three.admin().list_topics(timeout=10).topics or three.create_topic(topic, PARTITIONS)
-            )
+            three.create_topic(topic, PARTITIONS)
         yield three
         if getattr(request.node, "failed_call", False):
             for broker in three.brokers.values():
