@@ -48,7 +48,7 @@ class Raw:
     async def closed(self) -> bool:
         """The broker closed the connection without sending anything."""
         try:
-            return await asyncio.wait_for(self.reader.read(1), 10) == b""
+            return await asyncio.wait_for(self.reader.read(1), 60) == b""
         except ConnectionError:
             return True
 
@@ -168,7 +168,7 @@ async def _perform(case: Callable[[Stage], Awaitable[None]], path: Path, given: 
     await broker.start()
     stage = Stage(broker, counters)
     try:
-        await asyncio.wait_for(case(stage), 60)
+        await asyncio.wait_for(case(stage), 120)
     finally:
         stage.close()
         await broker.stop()

@@ -82,7 +82,7 @@ class Ground:
 
         async def main() -> None:
             try:
-                await asyncio.wait_for(case(), 30)
+                await asyncio.wait_for(case(), 60)
             finally:
                 for client in self._clients:
                     client.close()
@@ -138,7 +138,7 @@ async def make_topic(broker: Broker, partitions: int = 1, **config: str) -> None
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -327,7 +327,7 @@ def test_l06_without_any_directory_left_the_broker_stops_and_says_why(ground: Gr
         assert ground.disk is not None
         ground.disk.broken_under = str(ground.path / "data")
         assert await produce(client) == ErrorCode.KAFKA_STORAGE_ERROR
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await broker.stop_asked()
         assert broker.failure is not None
         assert "No space left on device" in broker.failure

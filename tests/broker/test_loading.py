@@ -145,11 +145,11 @@ def test_a_start_that_is_broken_off_in_recovery_leaves_nothing_behind(tmp_path: 
             if path.endswith(".log"):
                 opened.append(path)
                 reached.set()
-                assert go_on.wait(20)
+                assert go_on.wait(60)
 
         disk.on_open = hold
         starting = asyncio.ensure_future(broker.start())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reached.is_set():
                 await asyncio.sleep(0.001)  # the loop is free: a signal would be heard
         starting.cancel()

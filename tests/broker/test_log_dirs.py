@@ -67,7 +67,7 @@ class GatedFile:
 
     def write(self, position: int, parts: Any) -> None:
         self._disk.waiting.set()
-        assert self._disk.open_gate.wait(20)
+        assert self._disk.open_gate.wait(60)
         self._file.write(position, parts)
 
     def __getattr__(self, name: str) -> Any:
@@ -160,13 +160,13 @@ class Ground:
         ]
 
     async def moved(self, name: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.places() != [(name, 0, False)]:
                 await asyncio.sleep(0.005)
 
     async def forgotten(self) -> None:
         """Nothing on the disk tells any more that there was a move."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while list(self.path.glob("*/t-0/replica-swap")):
                 await asyncio.sleep(0.005)
 
@@ -178,7 +178,7 @@ class Ground:
         assert self.disk is not None
         self.disk.open_gate.clear()
         assert await self.alter(target) == 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.disk.waiting.is_set():
                 await asyncio.sleep(0.001)
 
@@ -192,7 +192,7 @@ def play(tmp_path: Path) -> Callable[[Case], None]:
         async def main() -> None:
             ground = Ground(tmp_path)
             try:
-                await asyncio.wait_for(case(ground), 60)
+                await asyncio.wait_for(case(ground), 120)
             finally:
                 if ground.disk is not None:
                     ground.disk.open_gate.set()
@@ -225,7 +225,7 @@ def test_f6_a_replica_moves_while_it_is_written_and_read(play: Callable[[Case], 
         [partition] = broker.partitions
         assert partition.log.segment_count > 5
         assert partition.log.dir == f"{ground.two}/t-0"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while ground.names("one"):
                 await asyncio.sleep(0.01)
         await ground.forgotten()
@@ -280,7 +280,7 @@ def test_f6_a_move_back_ends_the_move(play: Callable[[Case], None]) -> None:
         asyncio.get_running_loop().call_later(0.05, ground.disk.open_gate.set)
         assert await ground.alter(ground.one) == 0
         assert await ground.places() == [("one", 0, False)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while ground.names("two"):
                 await asyncio.sleep(0.01)
         assert await ground.numbers() == list(range(20))
@@ -303,7 +303,7 @@ def test_f6_a_topic_deleted_in_the_middle_takes_its_copy_along(play: Callable[[C
         await ground.topic(file_delete_delay_ms="0")
         assert ground.disk is not None
         ground.disk.open_gate.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while ground.names("one") + ground.names("two") != ["t-0"]:
                 await asyncio.sleep(0.01)
         assert await ground.numbers() == []
@@ -377,7 +377,7 @@ def test_f6_l06_the_target_fails_at_the_exchange_of_names(play: Callable[[Case],
         assert ground.disk is not None
         ground.disk.fail_rename = lambda source, target: source.endswith("-future")
         assert await ground.alter(ground.two) == 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not broker.partitions.offline_paths():
                 await asyncio.sleep(0.005)
         [partition] = broker.partitions
@@ -398,7 +398,7 @@ def test_f6_a_copy_that_was_not_renamed_away_is_not_mistaken_for_the_log(play: C
         assert ground.disk is not None
         ground.disk.fail_rename = lambda source, target: target.endswith("-delete")
         assert await ground.alter(ground.two) == 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not broker.partitions.offline_paths():
                 await asyncio.sleep(0.005)
         await ground.produce(10, 5)

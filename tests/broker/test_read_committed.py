@@ -137,7 +137,7 @@ def test_t01_a_reader_that_waits_is_woken_by_the_marker(play: Any) -> None:
         await stage.produce(writer, stage.batch(b"c"))
         assert not waiting.done()
         await mark(writer, 5, commit=True)
-        assert visible(await asyncio.wait_for(waiting, 10)) == [b"a", b"b", b"c"]
+        assert visible(await asyncio.wait_for(waiting, 60)) == [b"a", b"b", b"c"]
 
     play(case)
 

@@ -296,7 +296,7 @@ def play(tmp_path: Path, case: Callable[[Cluster], Awaitable[None]], brokers: Se
         cluster = Cluster(tmp_path, {name.replace("_", "."): value for name, value in settings.items()})
         try:
             await cluster.start(*brokers)
-            await asyncio.wait_for(case(cluster), 60)
+            await asyncio.wait_for(case(cluster), 120)
         finally:
             await cluster.close()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from typer.testing import CliRunner
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ def filled(ottla: Ottla, topic: str) -> str:
         ottla.ok("produce", topic, "-p", partition, *(str(number) for number in range(10)))
     admin = AdminClient({"bootstrap.servers": ottla.bootstrap_servers})
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 4)]).values()
-    deleted.result(20)
+    deleted.result(60)
     return topic
 
 

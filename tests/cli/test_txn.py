@@ -31,7 +31,7 @@ def transactional(ottla: Ottla, name: str, topic: str) -> Producer:
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=1)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return producer
 
 
@@ -99,7 +99,7 @@ def hanging() -> Iterator[tuple[Ottla, str]]:
         assert produced.responses[0].partition_responses[0].error_code == 0
         plain = Producer({"bootstrap.servers": broker.bootstrap_servers})
         plain.produce("t", b"waits")
-        assert plain.flush(20) == 0
+        assert plain.flush(60) == 0
         yield ottla, broker.bootstrap_servers
 
 

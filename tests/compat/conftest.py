@@ -42,8 +42,8 @@ def new_topic(subject: Subject) -> Callable[..., str]:
         (created,) = admin.create_topics(
             [NewTopic(name, partitions, subject.replicas, config={k: str(v) for k, v in config.items()})]
         ).values()
-        created.result(20)
-        assert soon(lambda: name in admin.list_topics(timeout=10).topics)
+        created.result(60)
+        assert soon(lambda: name in admin.list_topics(timeout=60).topics)
         return name
 
     return create

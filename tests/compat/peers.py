@@ -194,7 +194,7 @@ def run_tool(
     main_class: str,
     *args: str,
     input: str | None = None,
-    timeout: float = 60,
+    timeout: float = 180,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's tools to its end. A short name is looked up among the packages the tools live in (TOOLS)."""
@@ -318,7 +318,7 @@ class Service(Running):
     """A server process with a directory of its own; the log of its output is `dir/output.log`."""
 
     name = "service"
-    ready_timeout_s = 60.0
+    ready_timeout_s = 180.0
 
     def __init__(self, dir: str | Path | None = None) -> None:
         self._own_dir = dir is None

@@ -36,7 +36,7 @@ class Line:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,))
         self._thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
 
     def _run(self, ready: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)

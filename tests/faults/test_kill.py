@@ -113,7 +113,7 @@ def test_fifty_kills_lose_nothing_acknowledged(broker: Broker) -> None:
         for thread in threads:
             thread.start()
         for _ in range(chance.randrange(5, 250)):
-            assert enough.acquire(timeout=30), "no progress"
+            assert enough.acquire(timeout=60), "no progress"
         broker.kill()
         for thread in threads:
             thread.join()

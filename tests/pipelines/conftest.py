@@ -79,7 +79,7 @@ class Shop:
             count = len(consumer.list_topics(topic, 10).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
             found, ended = [], 0
-            until = time.monotonic() + 30
+            until = time.monotonic() + 60
             while ended < count:
                 assert time.monotonic() < until, f"{topic} did not end"
                 message = consumer.poll(0.5)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -27,6 +28,8 @@ from ottla.cli.failure import Failure
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.1
+_PORTS = range(15_000, 32_000)
+"""Below those that systems give to outgoing connections."""
 # Ends ZooKeeper some time after this process is gone: the brokers need it to say that they leave.
 _GUARD = 'read -r _; sleep 15; kill "$1" 2>/dev/null'
 
@@ -235,10 +238,17 @@ def require_free(port: int, whose: str, option: str) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that no outgoing connection can be given before, or between two lives of, the server it is for."""
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as probe:
+            # As servers do it: a port with old connections in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def _answers_ruok(port: int) -> bool:

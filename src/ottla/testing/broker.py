@@ -48,7 +48,7 @@ class Broker:
         config: Mapping[str, Value] | None = None,
         *,
         data_dir: str | os.PathLike[str] | None = None,
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = 60.0,
         **settings: Value,
     ) -> None:
         self.settings = {name: _text(value) for name, value in (config or {}).items()}

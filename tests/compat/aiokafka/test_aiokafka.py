@@ -20,7 +20,7 @@ CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(main, 60))
+    return asyncio.run(asyncio.wait_for(main, 120))
 
 
 async def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config: Any) -> list[Any]:

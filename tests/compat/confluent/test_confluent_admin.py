@@ -32,7 +32,7 @@ def fresh() -> str:
 
 def code_of(future: object) -> int:
     with pytest.raises(KafkaException) as refused:
-        future.result(20)  # type: ignore[attr-defined]
+        future.result(60)  # type: ignore[attr-defined]
     return int(refused.value.args[0].code())
 
 
@@ -40,28 +40,28 @@ def fill(bootstrap: str, topic: str, count: int, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(count):
         producer.produce(topic, str(number), partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def test_create_list_describe_delete(admin: AdminClient) -> None:
     name = fresh()
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(20)
-    assert soon(lambda: name in admin.list_topics(timeout=10).topics)
-    assert len(admin.list_topics(timeout=10).topics[name].partitions) == 3
-    description = admin.describe_topics(TopicCollection([name]))[name].result(20)
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(60)
+    assert soon(lambda: name in admin.list_topics(timeout=60).topics)
+    assert len(admin.list_topics(timeout=60).topics[name].partitions) == 3
+    description = admin.describe_topics(TopicCollection([name]))[name].result(60)
     assert not description.is_internal
     assert [partition.id for partition in description.partitions] == [0, 1, 2]
     for partition in description.partitions:
         assert partition.leader.id == partition.replicas[0].id == partition.isr[0].id
     assert str(description.topic_id) not in ("", "AAAAAAAAAAAAAAAAAAAAAA")
-    admin.delete_topics([name])[name].result(20)
-    assert soon(lambda: name not in admin.list_topics(timeout=10).topics)
+    admin.delete_topics([name])[name].result(60)
+    assert soon(lambda: name not in admin.list_topics(timeout=60).topics)
 
 
 def test_a_created_topic_is_usable_at_once(admin: AdminClient, bootstrap: str) -> None:
     for _ in range(5):
         name = fresh()
-        admin.create_topics([NewTopic(name, 4, 1)])[name].result(20)
+        admin.create_topics([NewTopic(name, 4, 1)])[name].result(60)
         fill(bootstrap, name, 10, partition=3)
 
 
@@ -81,16 +81,16 @@ def test_create_refusals(admin: AdminClient, topic: str) -> None:
 
 def test_validate_only_creates_nothing(admin: AdminClient) -> None:
     name = fresh()
-    admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(20)
-    assert name not in admin.list_topics(timeout=10).topics
+    admin.create_topics([NewTopic(name, 1, 1)], validate_only=True)[name].result(60)
+    assert name not in admin.list_topics(timeout=60).topics
 
 
 def test_explicit_assignment(admin: AdminClient) -> None:
-    broker = next(iter(admin.list_topics(timeout=10).brokers))
+    broker = next(iter(admin.list_topics(timeout=60).brokers))
     name = fresh()
-    admin.create_topics([NewTopic(name, num_partitions=2, replica_assignment=[[broker], [broker]])])[name].result(20)
-    assert soon(lambda: name in admin.list_topics(timeout=10).topics)
-    assert len(admin.list_topics(timeout=10).topics[name].partitions) == 2
+    admin.create_topics([NewTopic(name, num_partitions=2, replica_assignment=[[broker], [broker]])])[name].result(60)
+    assert soon(lambda: name in admin.list_topics(timeout=60).topics)
+    assert len(admin.list_topics(timeout=60).topics[name].partitions) == 2
 
 
 def test_delete_unknown(admin: AdminClient) -> None:
@@ -101,17 +101,17 @@ def test_delete_unknown(admin: AdminClient) -> None:
 def test_create_again_after_delete_starts_empty(admin: AdminClient, bootstrap: str) -> None:
     name = fresh()
     for _ in range(3):
-        assert soon(lambda: name not in admin.list_topics(timeout=10).topics)
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+        assert soon(lambda: name not in admin.list_topics(timeout=60).topics)
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
         fill(bootstrap, name, 5)
-        found = admin.list_offsets({TopicPartition(name, 0): OffsetSpec.latest()})[TopicPartition(name, 0)].result(20)
+        found = admin.list_offsets({TopicPartition(name, 0): OffsetSpec.latest()})[TopicPartition(name, 0)].result(60)
         assert found.offset == 5
-        admin.delete_topics([name])[name].result(20)
+        admin.delete_topics([name])[name].result(60)
 
 
 def test_create_partitions(admin: AdminClient, topic: str, bootstrap: str) -> None:
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(20)
-    assert soon(lambda: len(admin.list_topics(timeout=10).topics[topic].partitions) == 5)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
+    assert soon(lambda: len(admin.list_topics(timeout=60).topics[topic].partitions) == 5)
     fill(bootstrap, topic, 3, partition=4)
     assert code_of(admin.create_partitions([NewPartitions(topic, 5)])[topic]) == KafkaError.INVALID_PARTITIONS
     assert code_of(admin.create_partitions([NewPartitions(topic, 2)])[topic]) == KafkaError.INVALID_PARTITIONS
@@ -121,12 +121,12 @@ def test_unknown_topic_is_created_on_first_use(admin: AdminClient, bootstrap: st
     """F17: `auto.create.topics.enable` is on by default, and only a client that asks for it gets it."""
     produced, only_read = fresh(), fresh()
     fill(bootstrap, produced, 3)
-    assert produced in admin.list_topics(timeout=10).topics
+    assert produced in admin.list_topics(timeout=60).topics
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "x", "allow.auto.create.topics": False})
     reader.assign([TopicPartition(only_read, 0, 0)])
     reader.poll(1)  # librdkafka keeps quiet about it for its own 30 s
     reader.close()
-    assert only_read not in admin.list_topics(timeout=10).topics
+    assert only_read not in admin.list_topics(timeout=60).topics
 
 
 def test_topic_configs(admin: AdminClient, new_topic: Callable[..., str]) -> None:
@@ -135,7 +135,7 @@ def test_topic_configs(admin: AdminClient, new_topic: Callable[..., str]) -> Non
     resource = ConfigResource(ResourceType.TOPIC, name)
 
     def configs() -> dict[str, ConfigEntry]:
-        return admin.describe_configs([resource])[resource].result(20)
+        return admin.describe_configs([resource])[resource].result(60)
 
     found = configs()
     assert found["retention.ms"].value == "123456"
@@ -150,9 +150,9 @@ def test_topic_configs(admin: AdminClient, new_topic: Callable[..., str]) -> Non
         changed.add_incremental_config(ConfigEntry(key, value, incremental_operation=operation))
         return admin.incremental_alter_configs([changed])[changed]
 
-    alter("segment.bytes", "2000000", AlterConfigOpType.SET).result(20)  # type: ignore[attr-defined]
-    alter("cleanup.policy", "compact", AlterConfigOpType.SUBTRACT).result(20)  # type: ignore[attr-defined]
-    alter("retention.ms", None, AlterConfigOpType.DELETE).result(20)  # type: ignore[attr-defined]
+    alter("segment.bytes", "2000000", AlterConfigOpType.SET).result(60)  # type: ignore[attr-defined]
+    alter("cleanup.policy", "compact", AlterConfigOpType.SUBTRACT).result(60)  # type: ignore[attr-defined]
+    alter("retention.ms", None, AlterConfigOpType.DELETE).result(60)  # type: ignore[attr-defined]
     assert soon(lambda: configs()["retention.ms"].value == "604800000")
     found = configs()
     assert (found["segment.bytes"].value, found["cleanup.policy"].value) == ("2000000", "delete")
@@ -162,9 +162,9 @@ def test_topic_configs(admin: AdminClient, new_topic: Callable[..., str]) -> Non
 
 
 def test_broker_configs(admin: AdminClient) -> None:
-    broker = next(iter(admin.list_topics(timeout=10).brokers))
+    broker = next(iter(admin.list_topics(timeout=60).brokers))
     resource = ConfigResource(ResourceType.BROKER, str(broker))
-    found = admin.describe_configs([resource])[resource].result(20)
+    found = admin.describe_configs([resource])[resource].result(60)
     assert found["log.segment.bytes"].value == "1073741824"
     assert found["log.segment.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
     assert found["num.partitions"].is_read_only
@@ -181,9 +181,9 @@ def test_delete_records(admin: AdminClient, bootstrap: str, topic: str) -> None:
     """L10, F12."""
     fill(bootstrap, topic, 10)
     target = TopicPartition(topic, 0, 4)
-    assert admin.delete_records([target])[target].result(20).low_watermark == 4
+    assert admin.delete_records([target])[target].result(60).low_watermark == 4
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
-    assert reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (4, 10)
+    assert reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (4, 10)
     reader.assign([TopicPartition(topic, 0, 4)])
     message = reader.poll(20)
     assert message is not None
@@ -192,18 +192,18 @@ def test_delete_records(admin: AdminClient, bootstrap: str, topic: str) -> None:
     beyond = TopicPartition(topic, 0, 11)
     assert code_of(admin.delete_records([beyond])[beyond]) == KafkaError.OFFSET_OUT_OF_RANGE
     everything = TopicPartition(topic, 0, -1)
-    assert admin.delete_records([everything])[everything].result(20).low_watermark == 10
+    assert admin.delete_records([everything])[everything].result(60).low_watermark == 10
 
 
 def test_list_offsets(admin: AdminClient, bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for timestamp in (1_000, 9_000, 4_000):
         producer.produce(topic, b"x", timestamp=timestamp)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     partition = TopicPartition(topic, 0)
 
     def offset(spec: OffsetSpec) -> tuple[int, int]:
-        found = admin.list_offsets({partition: spec})[partition].result(20)
+        found = admin.list_offsets({partition: spec})[partition].result(60)
         return found.offset, found.timestamp
 
     assert offset(OffsetSpec.earliest())[0] == 0
@@ -214,10 +214,10 @@ def test_list_offsets(admin: AdminClient, bootstrap: str, topic: str) -> None:
 
 
 def test_describe_cluster(admin: AdminClient) -> None:
-    cluster = admin.describe_cluster().result(20)
-    assert cluster.cluster_id == admin.list_topics(timeout=10).cluster_id
+    cluster = admin.describe_cluster().result(60)
+    assert cluster.cluster_id == admin.list_topics(timeout=60).cluster_id
     assert cluster.cluster_id
-    assert [node.id for node in cluster.nodes] == list(admin.list_topics(timeout=10).brokers)
+    assert [node.id for node in cluster.nodes] == list(admin.list_topics(timeout=60).brokers)
     assert cluster.controller.id in [node.id for node in cluster.nodes]
 
 
@@ -226,7 +226,7 @@ def test_produce_to_a_partition_that_is_not_there(bootstrap: str, topic: str) ->
     errors = []
     try:
         producer.produce(topic, b"x", partition=7, on_delivery=lambda error, _: errors.append(error.code()))
-        producer.flush(20)
+        producer.flush(60)
     except KafkaException as refused:
         errors.append(refused.args[0].code())
     assert errors == [KafkaError._UNKNOWN_PARTITION]

@@ -49,13 +49,13 @@ def filled(servers: str, groups_subject: Subject) -> Callable[..., str]:
     def make(partitions: int = 6, each: int = 20, name: str | None = None) -> str:
         topic = name or f"groups-{next(_numbers)}-{os.getpid()}"
         (created,) = admin.create_topics([NewTopic(topic, partitions, groups_subject.replicas)]).values()
-        created.result(20)
-        assert soon(lambda: topic in admin.list_topics(timeout=10).topics)
+        created.result(60)
+        assert soon(lambda: topic in admin.list_topics(timeout=60).topics)
         producer = Producer({"bootstrap.servers": servers})
         for partition in range(partitions):
             for number in range(each):
                 producer.produce(topic, f"{partition}:{number}".encode(), partition=partition)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         return topic
 
     return make
@@ -65,7 +65,7 @@ def filled(servers: str, groups_subject: Subject) -> Callable[..., str]:
 def eventually() -> Callable[..., None]:
     """Waits until the condition holds; clients need their time."""
 
-    def wait(condition: Callable[[], bool], within_s: float = 30, *, what: str = "") -> None:
+    def wait(condition: Callable[[], bool], within_s: float = 90, *, what: str = "") -> None:
         deadline = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < deadline, what or "it did not happen in time"

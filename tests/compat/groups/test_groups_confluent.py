@@ -142,7 +142,7 @@ def test_f35_new_partitions_are_shared_out(
         eventually(lambda: team.balanced(2))
         admin = AdminClient({"bootstrap.servers": servers})
         (grown,) = admin.create_partitions([NewPartitions(topic, 5)]).values()
-        grown.result(20)
+        grown.result(60)
         eventually(lambda: team.balanced(5))
 
 
@@ -176,7 +176,7 @@ def test_f42_offsets_are_kept_and_a_new_member_goes_on_from_them(servers: str, g
     consumer.commit(offsets=[TopicPartition(topic, 0, 4, "so weit")], asynchronous=False)
     consumer.close()
     consumer = Consumer(config)
-    [found] = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+    [found] = consumer.committed([TopicPartition(topic, 0)], timeout=60)
     assert (found.offset, found.metadata) == (4, "so weit")
     consumer.subscribe([topic])
     rest = [message.value() for message in _take(consumer, 6)]
@@ -216,17 +216,17 @@ def test_a_commit_from_outside_a_live_group_is_refused(
     topic = filled(partitions=1)
     admin = AdminClient({"bootstrap.servers": servers})
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 3)])
-    admin.alter_consumer_group_offsets([wanted])[group].result(10)
+    admin.alter_consumer_group_offsets([wanted])[group].result(60)
     with members(servers, group, [topic]) as team:
         team.add()
         eventually(lambda: team.balanced(1))
         try:
-            altered = admin.alter_consumer_group_offsets([wanted])[group].result(10)
+            altered = admin.alter_consumer_group_offsets([wanted])[group].result(60)
             refusals = [partition.error for partition in altered.topic_partitions]
         except KafkaException as refusal:
             refusals = list(refusal.args)
         assert ["UNKNOWN_MEMBER_ID" in str(refusal) for refusal in refusals] == [True]
-    admin.delete_consumer_groups([group])[group].result(10)
+    admin.delete_consumer_groups([group])[group].result(60)
 
 
 def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]) -> None:
@@ -247,7 +247,7 @@ def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str], eve
                 value = b"step %d %d" % (step, partition)
                 producer.produce(topic, value, partition=partition)
                 sent.add(value)
-            producer.flush(10)
+            producer.flush(60)
             for _ in range(chance.randrange(1, 8)):
                 team.poll()
         eventually(lambda: team.balanced(12), 60)

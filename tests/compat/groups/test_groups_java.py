@@ -42,7 +42,7 @@ def test_console_consumer_and_the_group_tool(servers: str, group: str, filled: C
     topic = filled(partitions=3, each=10)
 
     def tool(*args: str) -> str:
-        done = run_tool(version, GROUPS, "--bootstrap-server", servers, *args, timeout=90)
+        done = run_tool(version, GROUPS, "--bootstrap-server", servers, *args, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -51,7 +51,7 @@ def test_console_consumer_and_the_group_tool(servers: str, group: str, filled: C
         "ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "30"),
         *("--timeout-ms", "30000"),
-        timeout=90,
+        timeout=180,
     )
     assert sorted(read.stdout.split()) == sorted(f"{partition}:{number}" for partition in range(3) for number in range(10))
     assert group in tool("--list").split()
@@ -105,7 +105,7 @@ class Verifiable:
     def end(self, how: int) -> None:
         self.process.send_signal(how)
         self.process.wait(30)
-        self._thread.join(10)
+        self._thread.join(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -182,19 +182,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
         (made,) = admin.create_topics([NewTopic("t", 2, 1)]).values()
-        made.result(20)
+        made.result(60)
         producer = Producer({"bootstrap.servers": servers})
         for partition in (0, 1):
             for number in range(10):
                 producer.produce("t", b"%d" % number, partition=partition)
-        producer.flush(20)
+        producer.flush(60)
         simple = Consumer({"bootstrap.servers": servers, "group.id": "simple"})
         simple.commit(offsets=[TopicPartition("t", 0, 3, "Anmerkung"), TopicPartition("t", 1, 4)], asynchronous=False)
         simple.close()
         gone = Consumer({"bootstrap.servers": servers, "group.id": "gone"})
         gone.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
         gone.close()
-        admin.delete_consumer_groups(["gone"])["gone"].result(20)
+        admin.delete_consumer_groups(["gone"])["gone"].result(60)
         left = Consumer({"bootstrap.servers": servers, "group.id": "left", "auto.offset.reset": "earliest"})
         left.subscribe(["t"])
         count = 0
@@ -284,6 +284,6 @@ def test_f41_groups_go_to_kafka_and_back(written: Path) -> None:
 
 def _offsets(servers: str, group: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    found = consumer.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=60)
+    found = consumer.committed([TopicPartition("t", 0), TopicPartition("t", 1)], timeout=180)
     consumer.close()
     return {partition.partition: partition.offset for partition in found}

@@ -13,7 +13,7 @@ def test_kcat_reads_in_a_group_and_goes_on_where_it_stopped(servers: str, group:
 
     def read(count: int) -> list[str]:
         command = [kcat(), "-b", servers, "-G", group, "-c", str(count), "-q", "-X", "auto.offset.reset=earliest", topic]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
 

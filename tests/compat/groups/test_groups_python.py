@@ -90,4 +90,4 @@ def test_aiokafka_shares_and_commits(servers: str, group: str, filled: Callable[
             await first.stop()
             await second.stop()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 120))

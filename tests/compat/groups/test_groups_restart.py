@@ -20,7 +20,7 @@ def test_g07_members_go_on_without_a_rebalance(how: str, eventually: Callable[..
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         (made,) = admin.create_topics([NewTopic("t", 6, 1)]).values()
-        made.result(20)
+        made.result(60)
         assigned: list[int] = []
         consumers = []
         for _ in range(3):
@@ -72,7 +72,7 @@ def test_f41_offsets_survive_kills(eventually: Callable[..., None]) -> None:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         (made,) = admin.create_topics([NewTopic("t", 1, 1)]).values()
-        made.result(20)
+        made.result(60)
         for number in range(1, 6):
             consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "log_level": 0})
             consumer.commit(offsets=[TopicPartition("t", 0, number)], asynchronous=False)

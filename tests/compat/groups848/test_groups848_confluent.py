@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 
 def described(admin: AdminClient, group: str) -> Any:
-    return admin.describe_consumer_groups([group])[group].result(20)
+    return admin.describe_consumer_groups([group])[group].result(60)
 
 
 def is_stable(admin: AdminClient, group: str, size: int) -> bool:
@@ -120,7 +120,7 @@ def test_offsets_are_kept_and_a_fenced_commit_is_refused(
     finally:
         second.close()
         stranger.close()
-    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
     assert [(part.topic, part.partition, part.offset) for part in committed.topic_partitions] == [(topic, 0, 4)]
 
 
@@ -138,7 +138,7 @@ def test_a_pattern_follows_the_topics(
     other = filled(partitions=1, each=3, name=f"{base}-more")
     eventually(lambda: ledger.of("a") == {(base, 0), (base, 1), (other, 0)}, what="the new topic is not read")
     eventually(lambda: len(ledger.read) == 9)
-    admin.delete_topics([other])[other].result(20)
+    admin.delete_topics([other])[other].result(60)
     eventually(lambda: ledger.of("a") == {(base, 0), (base, 1)})
     one.close()
 
@@ -149,7 +149,7 @@ def test_partitions_added_are_read(
     topic = filled(partitions=2, each=1)
     first, second = reader("a", topic), reader("b", topic)
     eventually(lambda: len(first.owned) == len(second.owned) == 1)
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(20)
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
     eventually(lambda: len(first.owned) == len(second.owned) == 2)
     assert not ledger.twice
 

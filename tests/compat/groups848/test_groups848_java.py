@@ -23,7 +23,7 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 def tool(servers: str, *args: str) -> str:
-    done = run_tool(KAFKA_4, GROUPS, "--bootstrap-server", servers, *args, timeout=90)
+    done = run_tool(KAFKA_4, GROUPS, "--bootstrap-server", servers, *args, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -82,7 +82,7 @@ class Verifiable:
             self.process.send_signal(how)
             self.process.wait(30)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
@@ -117,7 +117,7 @@ def test_console_consumer_reads_as_a_member(servers: str, group: str, filled: Ca
         "ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "30"),
         *("--timeout-ms", "40000", "--command-property", "group.protocol=consumer"),
-        timeout=90,
+        timeout=180,
     )
     assert sorted(read.stdout.split()) == sorted(f"{partition}:{number}" for partition in range(3) for number in range(10))
     assert re.search(rf"{group}\s+Consumer", tool(servers, "--list", "--type"))
@@ -135,7 +135,7 @@ def test_a_pattern_of_javas(servers: str, group: str, filled: Callable[..., str]
         "ConsoleConsumer",
         *("--bootstrap-server", servers, "--include", f"{topic}.*", "--group", group, "--from-beginning"),
         *("--max-messages", "10", "--timeout-ms", "40000", "--command-property", "group.protocol=consumer"),
-        timeout=90,
+        timeout=180,
     )
     assert len(read.stdout.split()) == 10
 
@@ -246,7 +246,7 @@ def test_kafka_reads_the_records_of_such_groups(tmp_path: Path) -> None:
     with running("ottla", log_dirs=str(tmp_path), offsets_topic_num_partitions=1, log_flush_interval_messages=1) as subject:
         servers = subject.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(60)
         config = {"bootstrap.servers": servers, "group.id": "g", "group.protocol": "consumer", "client.id": "c"}
         consumer = Consumer({**config, "group.instance.id": "i", "group.remote.assignor": "range"})
         given: list[Any] = []
@@ -258,7 +258,7 @@ def test_kafka_reads_the_records_of_such_groups(tmp_path: Path) -> None:
         assert sorted(part.partition for part in given) == [0, 1]
         consumer.close()
     (log,) = (tmp_path / "__consumer_offsets-0").glob("*.log")
-    done = run_tool(KAFKA_4, "DumpLogSegments", "--files", str(log), "--offsets-decoder", timeout=60, check=True)
+    done = run_tool(KAFKA_4, "DumpLogSegments", "--files", str(log), "--offsets-decoder", timeout=180, check=True)
     payloads: dict[str, list[Any]] = {}
     for line in done.stdout.splitlines():
         if match := re.search(r"key: (\{.*\}) payload: (\{.*\}|<null>|null)?", line):

@@ -30,7 +30,7 @@ def test_g07_members_go_on_where_they_were(how: str, eventually: Callable[..., N
     with Broker({**settings, "group.consumer.assignment.interval.ms": 0}) as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        admin.create_topics([NewTopic("t", 6, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 6, 1)])["t"].result(60)
         changes: list[int] = []
         consumers = []
         for number in range(3):
@@ -55,7 +55,7 @@ def test_g07_members_go_on_where_they_were(how: str, eventually: Callable[..., N
             poll()
             # A fresh one each time: it has no former connection to wait for.
             admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-            return admin.describe_consumer_groups(["g"])["g"].result(20)
+            return admin.describe_consumer_groups(["g"])["g"].result(60)
 
         def owned(group: Any) -> dict[str, list[int]]:
             return {m.client_id: sorted(p.partition for p in m.assignment.topic_partitions) for m in group.members}
@@ -88,7 +88,7 @@ def test_g11_what_kafka_has_written_is_understood(tmp_path: Path) -> None:
     with ApacheKafka(KAFKA_4, data_dir=data, offsets_topic_num_partitions=1) as kafka:
         servers = kafka.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(60)
         config = {"bootstrap.servers": servers, "group.id": "g", "group.protocol": "consumer", "auto.offset.reset": "earliest"}
         consumers = [Consumer({**config, "client.id": "plain"}), Consumer({**config, "group.instance.id": "i"})]
         consumers[0].subscribe(["t"])

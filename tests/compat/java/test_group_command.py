@@ -27,7 +27,7 @@ Row = dict[str, str]
 @pytest.fixture(params=[KAFKA_3, KAFKA_4])
 def group_command(request: pytest.FixtureRequest, bootstrap: str) -> Callable[..., str]:
     def run(*args: str) -> str:
-        done = run_tool(request.param, GROUP_COMMAND, "--bootstrap-server", bootstrap, *args, timeout=90)
+        done = run_tool(request.param, GROUP_COMMAND, "--bootstrap-server", bootstrap, *args, timeout=180)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Exception" not in done.stdout + done.stderr, done.stdout + done.stderr
         return done.stdout
@@ -42,7 +42,7 @@ def ottla(bootstrap: str) -> Callable[..., Any]:
     def run(*args: str, text: bool = False) -> Any:
         environment = {**os.environ, "OTTLA_BOOTSTRAP_SERVERS": bootstrap}
         command = [sys.executable, "-P", "-m", "ottla", "group", *args, *([] if text else ["--json"])]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180)
         assert done.returncode == 0, done.stderr
         return done.stdout if text else json.loads(done.stdout)
 
@@ -69,10 +69,10 @@ def filled(bootstrap: str, new_topic: Callable[..., str]) -> str:
     for partition, count in ((0, 20), (1, 10)):
         for _ in range(count):
             producer.produce(name, b"v", partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     admin = AdminClient({"bootstrap.servers": bootstrap})
     (deleted,) = admin.delete_records([TopicPartition(name, 0, 5)]).values()
-    deleted.result(20)
+    deleted.result(60)
     return name
 
 

@@ -27,13 +27,13 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sub
     dirs = ",".join(str(tmp_path / name) for name in ("one", "two"))
     with running(request.param, log_dirs=dirs, log_segment_bytes=1 << 20) as subject:
         admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
-        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(20)
+        admin.create_topics([NewTopic("t", 4, 1)])["t"].result(60)
         producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "linger.ms": 5})
         for number in range(RECORDS):
             producer.produce("t", value=b"%d" % number + bytes(1500), partition=0)
             if number % 100 == 0:
-                producer.flush(20)
-        assert producer.flush(20) == 0
+                producer.flush(60)
+        assert producer.flush(60) == 0
         yield subject, tmp_path
 
 
@@ -60,7 +60,7 @@ def place_of(path: Path, partition: int) -> str:
 def move(bootstrap: str, *wishes: tuple[str, int, Path]) -> list[str]:
     words = [str(word) for wish in wishes for word in wish]
     source = Path(__file__).parent / "MoveReplica.java"
-    done = subprocess.run(java_command(KAFKA_4, str(source), bootstrap, *words), capture_output=True, text=True, timeout=90)
+    done = subprocess.run(java_command(KAFKA_4, str(source), bootstrap, *words), capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n(a JDK is needed, not only a runtime)"
     return done.stdout.splitlines()
 
@@ -94,14 +94,14 @@ def test_java_admin_moves_replicas(broker: tuple[Subject, Path]) -> None:
     assert int(size) > RECORDS * 1500
     assert values(subject.bootstrap_servers) == [b"%d" % number + bytes(1500) for number in range(RECORDS)]
     admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
-    admin.create_topics([NewTopic("later", 2, 1)])["later"].result(20)
-    deadline = time.monotonic() + 20
+    admin.create_topics([NewTopic("later", 2, 1)])["later"].result(60)
+    deadline = time.monotonic() + 60
     while len(made := list(path.glob("*/later-*"))) < 2:
         assert time.monotonic() < deadline
     assert {each.parent.name for each in made} == {there}, "as wished before it was there"
     moved = sorted(str(each) for each in (path / there / "t-0").glob("*.log"))
     assert len(moved) > 2
-    dump = run_tool(KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", ",".join(moved), timeout=90)
+    dump = run_tool(KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", ",".join(moved), timeout=180)
     assert dump.returncode == 0, dump.stderr
     assert dump.stdout.count("| offset: ") == RECORDS
     assert "isvalid: false" not in dump.stdout

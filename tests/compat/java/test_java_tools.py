@@ -21,7 +21,7 @@ def tool(request: pytest.FixtureRequest, bootstrap: str) -> Callable[..., str]:
     """`tool(name, *args)`: runs it with --bootstrap-server, expects success, returns what it printed."""
 
     def run(name: str, *args: str, input: str | None = None, fails: bool = False, connect: str = "--bootstrap-server") -> str:
-        done = run_tool(request.param, name, *((connect, bootstrap) if connect else ()), *args, input=input, timeout=90)
+        done = run_tool(request.param, name, *((connect, bootstrap) if connect else ()), *args, input=input, timeout=180)
         assert fails == (done.returncode != 0), f"{name}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         if not fails:
             assert "Exception" not in done.stderr + done.stdout, done.stderr + done.stdout
@@ -173,7 +173,7 @@ def test_end_to_end_latency_tool(bootstrap: str, topic: str, version: str) -> No
         "50",
     ]
     args = named if version == KAFKA_4 else [bootstrap, topic, "200", "all", "50"]
-    done = run_tool(version, "EndToEndLatency", *args, timeout=60)
+    done = run_tool(version, "EndToEndLatency", *args, timeout=180)
     assert done.returncode == 0, done.stderr
     assert "Avg latency" in done.stdout
     assert "Percentiles" in done.stdout

@@ -38,7 +38,7 @@ def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, **config:
         consumer.assign([partition])
         consumer.seek(partition, start)
         records: list[object] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(records) < count and time.monotonic() < deadline:
             for batch in consumer.poll(1000).values():
                 records += batch

@@ -11,7 +11,7 @@ from peers import kcat
 
 
 def run(bootstrap: str, *args: str, input: bytes | None = None) -> str:
-    done = subprocess.run([kcat(), "-b", bootstrap, *args], input=input, capture_output=True, timeout=60)
+    done = subprocess.run([kcat(), "-b", bootstrap, *args], input=input, capture_output=True, timeout=180)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

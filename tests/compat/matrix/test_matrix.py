@@ -39,7 +39,7 @@ def confluent_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         for message in consumer.consume(count - len(found), 1):
             assert message.error() is None
@@ -64,7 +64,7 @@ def kafka_python_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(topic, 0)])
     found: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(found) < count and time.monotonic() < deadline:
         for some in consumer.poll(1000).values():
             found += [(each.offset, each.key, each.value, each.timestamp) for each in some]
@@ -80,7 +80,7 @@ def aiokafka_writes(bootstrap: str, topic: str, codec: str) -> None:
             for key, value, stamp in records(codec):
                 await producer.send(topic, value, key, partition=0, timestamp_ms=stamp)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def aiokafka_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
@@ -92,12 +92,12 @@ def aiokafka_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
             found = [await consumer.getone() for _ in range(count)]
             return [(each.offset, each.key, each.value, each.timestamp) for each in found]
 
-    return asyncio.run(asyncio.wait_for(main(), 30))
+    return asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def kcat_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
     command = [kcat(), "-b", bootstrap, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-c", str(count), "-e", "-q", "-J"]
-    out = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    out = subprocess.run(command, capture_output=True, text=True, timeout=180, check=True).stdout
     rows = [json.loads(line) for line in out.splitlines()]
     return [(row["offset"], row["key"].encode(), row["payload"].encode(), row["ts"]) for row in rows]
 
@@ -154,6 +154,6 @@ def test_a_key_lands_on_the_same_partition_from_every_client(bootstrap: str, new
             for key in keys:
                 placed[key].add((await writer.send_and_wait(topic, b"", key)).partition)
 
-    asyncio.run(asyncio.wait_for(main(), 30))
+    asyncio.run(asyncio.wait_for(main(), 120))
     assert {key: len(partitions) for key, partitions in placed.items()} == dict.fromkeys(keys, 1)
     assert len(set.union(*placed.values())) == 11

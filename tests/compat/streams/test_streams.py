@@ -115,6 +115,6 @@ def test_word_count_exactly_once(tmp_path: Path) -> None:
         assert counts.seen == {word: list(range(1, expected[word] + 1)) for word in WORDS}
         assert "ended in order" in (tmp_path / "second.log").read_text()
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        topics = admin.list_topics(timeout=20).topics
+        topics = admin.list_topics(timeout=60).topics
         assert {"word-count-counts-changelog", "word-count-counts-repartition"} <= set(topics)
         assert "Traceback" not in broker.log, broker.log[-4000:]

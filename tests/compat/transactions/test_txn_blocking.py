@@ -148,7 +148,7 @@ def test_f80_a_marker_is_committed_with_the_transaction_and_others_see_it(
     assert committed_offsets(client, name, [where]) == {where: CommittedOffset(9, "tool")}
     admin = AdminClient({"bootstrap.servers": servers})
     asked = ConsumerGroupTopicPartitions(name, [ConfluentPartition(topic, 0)])
-    (seen,) = admin.list_consumer_group_offsets([asked])[name].result(20).topic_partitions
+    (seen,) = admin.list_consumer_group_offsets([asked])[name].result(60).topic_partitions
     assert seen.offset == 9
 
 

@@ -25,7 +25,7 @@ def test_commit_and_abort(servers: str, name: str, make_topic: Callable[..., str
         producer.begin_transaction()
         for each in range(20):
             producer.produce(topic, b"%d-%d" % (number, each), partition=each % 3)
-        assert producer.flush(20) == 0  # written before the end is decided, so that an abort has something to take back
+        assert producer.flush(60) == 0  # written before the end is decided, so that an abort has something to take back
         if number % 3 == 1:
             producer.abort_transaction(20)
         else:
@@ -56,7 +56,7 @@ def test_compressed(servers: str, name: str, make_topic: Callable[..., str], rea
         producer.begin_transaction()
         for _ in range(50):
             producer.produce(topic, b"%d" % number * 100)
-        producer.flush(20)
+        producer.flush(60)
         producer.commit_transaction(20) if commit else producer.abort_transaction(20)
     assert read(topic) == [b"0" * 100] * 50 + [b"2" * 100] * 50
 
@@ -66,7 +66,7 @@ def test_t03_the_older_of_two_is_fenced(servers: str, name: str, make_topic: Cal
     old = transactional(servers, name)
     old.begin_transaction()
     old.produce(topic, b"never seen")
-    assert old.flush(20) == 0
+    assert old.flush(60) == 0
     new = transactional(servers, name)
     with pytest.raises(KafkaException) as refused:
         old.commit_transaction(20)
@@ -84,7 +84,7 @@ def test_open_transactions_hold_readers_back(servers: str, name: str, make_topic
     first, second = transactional(servers, name), transactional(servers, name + "-2")
     first.begin_transaction()
     first.produce(topic, b"1")
-    first.flush(20)
+    first.flush(60)
     second.begin_transaction()
     second.produce(topic, b"2")
     second.commit_transaction(20)
@@ -123,7 +123,7 @@ def test_consume_transform_produce(
         positions = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
         if attempt % 3 == 2:
-            producer.flush(20)
+            producer.flush(60)
             producer.abort_transaction(20)
             for at in consumer.committed(consumer.assignment(), 20):
                 consumer.seek(TopicPartition(at.topic, at.partition, max(at.offset, 0)))

@@ -86,7 +86,7 @@ def test_kafkas_transactions_tool(servers: str, name: str, make_topic: Callable[
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
     def tool(*args: str) -> list[list[str]]:
         done = run_tool(KAFKA_4, "TransactionsCommand", "--bootstrap-server", servers, *args, timeout=90)
@@ -121,7 +121,7 @@ def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
         for commit in (True, False):
             producer.begin_transaction()
             producer.produce("t", b"x")
-            producer.flush(20)
+            producer.flush(60)
             producer.commit_transaction(20) if commit else producer.abort_transaction(20)
         del producer
     files = sorted(str(path) for path in (tmp_path / "data" / "__transaction_state-0").glob("*.log"))

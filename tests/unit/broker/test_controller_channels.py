@@ -46,7 +46,7 @@ def run(test: Callable[[Brokers], Awaitable[None]], monkeypatch: pytest.MonkeyPa
 
     async def main() -> None:
         brokers = Brokers()
-        await asyncio.wait_for(test(brokers), 20)
+        await asyncio.wait_for(test(brokers), 60)
         brokers.channels.close()
 
     asyncio.run(main())

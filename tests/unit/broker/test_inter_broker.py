@@ -68,7 +68,7 @@ def play(case: Callable[[InterBroker, dict[int, Endpoint]], Awaitable[None]]) ->
         addresses = {7: Endpoint("PLAINTEXT", "127.0.0.1", listener.port)}
         inter_broker = InterBroker(1, network, addresses.get)
         try:
-            await asyncio.wait_for(case(inter_broker, addresses), 20)
+            await asyncio.wait_for(case(inter_broker, addresses), 60)
         finally:
             inter_broker.close()
             listener.close()

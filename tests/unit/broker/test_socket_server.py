@@ -28,7 +28,7 @@ def play(
         server = SocketServer(loop, RealNetwork(counters), dispatch, limits or ConnectionLimits(), counters)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         try:
-            await asyncio.wait_for(case(server, port), 30)
+            await asyncio.wait_for(case(server, port), 60)
         finally:
             server.close()
             await asyncio.sleep(0.01)

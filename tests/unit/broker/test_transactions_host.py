@@ -118,7 +118,7 @@ def on_stage(case: Callable[[Stage], Awaitable[None]]) -> None:
     async def main() -> None:
         stage = Stage()
         try:
-            await asyncio.wait_for(case(stage), 30)
+            await asyncio.wait_for(case(stage), 60)
         finally:
             stage.host.close()
             stage.broker.purgatory.close()

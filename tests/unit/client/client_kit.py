@@ -28,7 +28,7 @@ def broker_address() -> Iterator[str]:
 def new_topic(address: str, partitions: int = 1, **config: str) -> str:
     name = f"client-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": address})
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(20)
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
     return name
 
 

@@ -6,7 +6,8 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +156,18 @@ def found(port: int, error_code: int = 0) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=port, error_code=error_code)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+@pytest.fixture
+def nobody() -> Iterator[Callable[[], int]]:
+    """Ports where connections are refused: bound and not listening, so that nobody else can take them."""
+    with ExitStack() as held:
+
+        def bind() -> int:
+            unused = held.enter_context(socket.socket())
+            unused.bind(("127.0.0.1", 0))
+            port: int = unused.getsockname()[1]
+            return port
+
+        yield bind
 
 
 def test_versions_are_agreed_on_and_messages_made_for_them(broker: ScriptedBroker, client: Client) -> None:
@@ -180,7 +189,7 @@ def test_w02_a_broker_that_knows_only_old_versions_of_api_versions(broker: Scrip
     refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     full = broker._answer("api_versions")
     broker.script["api_versions"] = [refusal, full]
-    client.reach()
+    client.reach(60)
     assert [(name, version) for name, version, _ in broker.asked] == [("api_versions", 3), ("api_versions", 0)]
 
 
@@ -211,17 +220,17 @@ def test_a_connection_that_fails_is_replaced(broker: ScriptedBroker, trouble: st
         assert client.call_leader("t", 0, ListOffsetsRequest()).topics[0].partitions[0].offset == 7
 
 
-def test_a_broker_that_stays_away_is_named_when_the_time_is_over() -> None:
-    first, second = free_port(), free_port()
+def test_a_broker_that_stays_away_is_named_when_the_time_is_over(nobody: Callable[[], int]) -> None:
+    first, second = nobody(), nobody()
     with Client(options(first, second, api_timeout_ms=50)) as client, pytest.raises(BrokerAway) as away:
         client.call_any(ListOffsetsRequest())
     assert f"127.0.0.1:{first}: Connection refused" in str(away.value)
     assert f"127.0.0.1:{second}: Connection refused" in str(away.value)
 
 
-def test_one_of_the_bootstrap_servers_is_enough(broker: ScriptedBroker) -> None:
-    with Client(options(free_port(), broker.port)) as client:
-        client.reach(5)
+def test_one_of_the_bootstrap_servers_is_enough(broker: ScriptedBroker, nobody: Callable[[], int]) -> None:
+    with Client(options(nobody(), broker.port)) as client:
+        client.reach(60)
         assert client.topic("t").partitions[0].leader_id == 1
 
 
@@ -237,8 +246,9 @@ def test_something_that_is_no_broker_is_said_to_be_none() -> None:
 
         thread = threading.Thread(target=greet)
         thread.start()
-        with Client(options(port, api_timeout_ms=1)) as client, pytest.raises(BrokerAway, match="as a Kafka broker does"):
-            client.reach(0.001)
+        # One attempt: the pause before the next would be longer than the time there is.
+        with Client(options(port, retry_backoff_ms=90_000)) as client, pytest.raises(BrokerAway, match="as a Kafka broker does"):
+            client.reach(60)
         thread.join()
 
 
@@ -315,18 +325,18 @@ def test_a_login_with_a_password(broker: ScriptedBroker) -> None:
     broker.script["sasl_handshake"] = [SaslHandshakeResponse(mechanisms=["PLAIN"])]
     broker.script["sasl_authenticate"] = [SaslAuthenticateResponse(auth_bytes=b"")]
     with Client(login) as client:
-        client.reach()
+        client.reach(60)
     assert bytes(broker.asked[-1][2].auth_bytes) == b"\0alice\0secret"
     broker.script["sasl_authenticate"] = [
         SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="no such user", auth_bytes=b"")
     ]
     with Client(login) as client, pytest.raises(KafkaError, match=r"SASL_AUTHENTICATION_FAILED.*no such user"):
-        client.reach()
+        client.reach(60)
     broker.script["sasl_handshake"] = [
         SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["SCRAM-SHA-512"])
     ]
     with Client(login) as client, pytest.raises(KafkaError, match="offers SCRAM-SHA-512, not PLAIN"):
-        client.reach()
+        client.reach(60)
 
 
 def test_tls_by_the_certificate_that_is_trusted_and_not_by_another(tmp_path: Path) -> None:

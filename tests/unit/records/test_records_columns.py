@@ -369,7 +369,7 @@ def test_f79_librdkafka_agrees_on_the_partitions_of_keys() -> None:
     for key in keys:
         producer.produce("mocked", b"", key, on_delivery=delivered)
     assert producer.flush(30) == 0
-    partitions = len(producer.list_topics("mocked", timeout=10).topics["mocked"].partitions)
+    partitions = len(producer.list_topics("mocked", timeout=60).topics["mocked"].partitions)
     assert partitions > 1
     found = struct.unpack(f"<{len(keys)}i", partition_of_keys(column_of(list(keys)), len(keys), partitions))
     assert dict(zip(keys, found, strict=True)) == chosen
