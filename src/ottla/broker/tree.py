@@ -7,15 +7,21 @@ Many nodes are asked for at the same time: an ensemble answers thousands of read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from ottla.cluster import znodes
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.topic_changes import first_state
+from ottla.cluster.topic_names import check_topic_name
 from ottla.cluster.uuids import new_uuid
+from ottla.errors import KafkaError
 from ottla.ports import Change, Create, MetadataStore, Node, Random, SetData, StoreError, StoreUnavailable
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 500
 _TOPICS_AT_ONCE: Final = 50
@@ -80,22 +86,51 @@ async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, 
     groups = await group_configs(store)
     loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
     names = await store.children(znodes.TOPICS)
-    topics = await each(names, lambda name: _load_topic(store, name, controller_epoch, random, loaded), _TOPICS_AT_ONCE)
-    loaded.image = loaded.image.with_topics([topic for topic in topics if topic is not None])
+    loaded.image = loaded.image.with_topics(await load_topics(store, names, controller_epoch, random, loaded))
     return loaded
 
 
+async def load_topics(
+    store: MetadataStore,
+    names: Iterable[str],
+    controller_epoch: int,
+    random: Random,
+    loaded: Loaded,
+    known: Mapping[str, TopicImage] = MappingProxyType({}),
+) -> list[TopicImage]:
+    """Those of the topics that are there and make sense. Of `known` ones, only the partitions that are not known are read."""
+
+    async def load(name: str) -> TopicImage | None:
+        try:
+            return await _load_topic(store, name, controller_epoch, random, loaded, known.get(name))
+        except StoreUnavailable:
+            raise
+        except (StoreError, KafkaError) as error:
+            # Whoever wrote that: it must not keep all the others from having a controller.
+            logger.error("the topic %s is left alone: %s", name, error)
+            return None
+
+    return [topic for topic in await each(names, load, _TOPICS_AT_ONCE) if topic is not None]
+
+
 async def _load_topic(
-    store: MetadataStore, name: str, controller_epoch: int, random: Random, loaded: Loaded
+    store: MetadataStore, name: str, controller_epoch: int, random: Random, loaded: Loaded, known: TopicImage | None
 ) -> TopicImage | None:
     node = await store.get(znodes.topic_path(name))
     if node is None:
         return None
+    check_topic_name(name)
     stored = znodes.decode_topic(name, node.data)
     numbers = range(len(stored.replicas))
     for number in numbers:
         if number not in stored.replicas:
             raise StoreError(f"{znodes.topic_path(name)} lacks partition {number}")
+        if not stored.replicas[number] or len(set(stored.replicas[number])) < len(stored.replicas[number]):
+            raise StoreError(f"{znodes.topic_path(name)} names no broker for partition {number}, or one twice")
+    if not numbers:
+        raise StoreError(f"{znodes.topic_path(name)} has no partitions")
+    if known is not None:
+        return await _grown(store, known, stored, node, controller_epoch, loaded)
     states = await each([znodes.partition_state_path(name, number) for number in numbers], store.get)
     partitions = tuple(_partition(name, number, stored, state) for number, state in enumerate(states))
     config_path = znodes.topic_config_path(name)
@@ -115,6 +150,27 @@ async def _load_topic(
     if missing:
         loaded.repairs += await _missing_states(store, topic, missing, controller_epoch)
         loaded.created.update((name, number) for number in missing)
+    return topic
+
+
+async def _grown(
+    store: MetadataStore,
+    known: TopicImage,
+    stored: znodes.TopicNode,
+    node: Node,
+    controller_epoch: int,
+    loaded: Loaded,
+) -> TopicImage:
+    added = range(len(known.partitions), len(stored.replicas))
+    states = await each([znodes.partition_state_path(known.name, number) for number in added], store.get)
+    partitions = [_partition(known.name, number, stored, state) for number, state in zip(added, states, strict=True)]
+    topic = replace(known, partitions=(*known.partitions, *partitions))
+    if stored.topic_id is None and added:
+        data = znodes.encode_topic(topic.topic_id, topic.partitions)
+        loaded.repairs.append(SetData(znodes.topic_path(topic.name), data, node.version))
+    missing = [number for number, state in zip(added, states, strict=True) if state is None]
+    loaded.repairs += await _missing_states(store, topic, missing, controller_epoch)
+    loaded.created.update((topic.name, number) for number in missing)
     return topic
 
 

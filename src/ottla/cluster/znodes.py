@@ -277,6 +277,13 @@ def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
         return {}
 
 
+def encode_reassignment(wanted: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
+    partitions = [
+        {"topic": topic, "partition": partition, "replicas": list(brokers)} for (topic, partition), brokers in wanted.items()
+    ]
+    return _encode({"version": 1, "partitions": partitions})
+
+
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
     """The old way to ask for preferred leaders."""
     try:

@@ -4,130 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from host_world import Member, World, all_here, in_world, make, until
 
 from ottla.broker.broker_requests import alter_partitions, controlled_shutdown
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
-from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
+from ottla.cluster.image import ClusterImage
 from ottla.cluster.isr_changes import IsrWish
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewTopic, ResourceType
-from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create
-from ottla.protocol.registry import API_BY_NAME
-from ottla.runtime.clock import SystemClock
-from ottla.sim.machine import SeededRandom
-from ottla.sim.metadata import MetadataTree
-from ottla.sim.process import Process
 from ottla.types import TopicPartition
-
-
-class World:
-    """One tree; whoever is told something answers that all is well, unless it is deaf."""
-
-    def __init__(self) -> None:
-        self.tree = MetadataTree()
-        self.members: dict[int, Member] = {}
-        self.orders: list[tuple[int, str, Any]] = []
-        self.deaf: set[int] = set()
-
-    async def send(self, broker: BrokerImage, api_name: str, version: int, request: object) -> object:
-        if broker.id in self.deaf:
-            raise PeerUnavailable("deaf")
-        assert version <= API_BY_NAME[api_name].max_version
-        self.orders.append((broker.id, api_name, request))
-        return API_BY_NAME[api_name].response()
-
-    async def call(self, broker_id: int, api_name: str, version: int, request: Any) -> object:
-        host = self.members[broker_id].host
-        assert api_name == "allocate_producer_ids"
-        block = await host.producer_id_block_for(request.broker_id, request.broker_epoch)
-        return API_BY_NAME[api_name].response(producer_id_start=block[0], producer_id_len=len(block))
-
-    async def add(self, *numbers: int) -> list[Member]:
-        members = [Member(self, number) for number in numbers]
-        self.members.update({member.number: member for member in members})
-        await asyncio.gather(*(member.host.start() for member in members))
-        return members
-
-    def controller(self) -> Member:
-        (member,) = [member for member in self.members.values() if member.host.in_office]
-        return member
-
-    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        node = self.tree.get(f"/brokers/topics/{topic}/partitions/{partition}/state")
-        assert node is not None
-        found: dict[str, Any] = json.loads(node.data)
-        return found
-
-    def epoch(self) -> int:
-        node = self.tree.get("/controller_epoch")
-        assert node is not None
-        return int(node.data)
-
-    async def close(self) -> None:
-        for member in self.members.values():
-            await member.host.stop()
-
-
-class Member:
-    def __init__(self, world: World, number: int) -> None:
-        self.number = number
-        self.store = world.tree.session(Process(f"broker-{number}"), random.Random(number))
-        self.configs: dict[str, dict[str, str]] = {}
-        self.refused: list[str] = []
-        self.host = ClusterHost(
-            self.store,
-            BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"}),
-            number,
-            [Endpoint("PLAINTEXT", f"host{number}", 9092)],
-            SystemClock(),
-            SeededRandom(random.Random(number)),
-            send=world.send,
-            call=world.call,
-            local_image=lambda: world.controller().host.image,
-            on_topic_config=self.configs.__setitem__,
-            on_broker_configs=lambda _: None,
-            on_group_configs=lambda _: None,
-            on_refused=self.refused.append,
-        )
-
-
-def in_world(test: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        world = World()
-        try:
-            await asyncio.wait_for(test(world), 30)
-        finally:
-            await world.close()
-
-    asyncio.run(run())
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    while True:
-        try:
-            if condition():
-                return
-        except (AssertionError, ValueError, KeyError):
-            pass
-        await asyncio.sleep(0.001)
-
-
-async def make(world: World, name: str, *replicas: tuple[int, ...]) -> TopicImage:
-    (topic,) = await world.controller().host.create_topics([NewTopic(name, assignments=list(enumerate(replicas)))])
-    assert isinstance(topic, TopicImage), topic
-    return topic
-
-
-async def all_here(world: World, *numbers: int) -> None:
-    await until(lambda: set(world.controller().host.image.brokers) == set(numbers))
 
 
 def test_one_of_many_wins_and_each_change_counts_one() -> None:

@@ -1,0 +1,205 @@
+"""What others write in the tree while a controller is in office: it follows (F59, C09). Kafka's controller watches the same."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from host_world import World, all_here, in_world, make, until
+
+from ottla.broker.broker_requests import alter_partitions
+from ottla.broker.partition_requests import Reassignment, alter_reassignments, reassignments
+from ottla.cluster.isr_changes import IsrWish
+from ottla.ports import Create, Delete, SetData
+from ottla.types import TopicPartition
+
+
+def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:
+    partitions = {str(number): list(brokers) for number, brokers in enumerate(replicas)}
+    return json.dumps({"version": 1, "partitions": partitions, **fields}).encode()
+
+
+def told(world: World, api_name: str, topic: str) -> set[int]:
+    return {
+        number
+        for number, name, request in world.orders
+        if name == api_name and topic in {each.topic_name for each in request.topic_states}
+    }
+
+
+def test_a_topic_that_somebody_writes_gets_leaders_settings_and_an_id() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        world.write(Create("/brokers/topics/theirs", topic_node((2, 3), (9, 3))))
+        await until(lambda: "theirs" in world.controller().host.image.topics)
+        assert world.state("theirs", 1)["leader"] == 3
+        assert (world.state("theirs")["leader"], world.state("theirs")["isr"]) == (2, [2, 3])
+        assert world.state("theirs", 1)["isr"] == [3], "broker 9 does not exist"
+        stored = json.loads(world.tree.get("/brokers/topics/theirs").data)  # type: ignore[union-attr]
+        image = world.controller().host.image
+        assert image.topics["theirs"].partitions[1].replicas == (9, 3)
+        assert stored["version"] == 3
+        assert image.topic_names[image.topics["theirs"].topic_id] == "theirs"
+        assert world.tree.get("/config/topics/theirs") is not None
+        await until(lambda: told(world, "leader_and_isr", "theirs") == {2, 3})
+        await until(lambda: told(world, "update_metadata", "theirs") == {1, 2, 3})
+
+    in_world(test)
+
+
+def test_partitions_that_somebody_adds_get_leaders() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        topic = await make(world, "t", (1, 2))
+        host = world.controller().host
+        await until(lambda: "t" in host._watched_topics and not host._touched_topics)
+        world.orders.clear()
+        world.write(SetData("/brokers/topics/t", topic_node((1, 2), (2, 1), (2,))))
+        await until(lambda: len(host.image.topics["t"].partitions) == 3)
+        assert [world.state("t", number)["leader"] for number in range(3)] == [1, 2, 2]
+        assert host.image.topics["t"].topic_id == topic.topic_id, "the id it had, although the new node names none"
+        assert host.image.topics["t"].partitions[0] is topic.partitions[0]
+        await until(lambda: told(world, "leader_and_isr", "t") == {1, 2})
+        (states,) = [
+            request.topic_states[0].partition_states
+            for number, name, request in world.orders
+            if (number, name) == (2, "leader_and_isr")
+        ]
+        assert [state.partition_index for state in states] == [1, 2]
+
+    in_world(test)
+
+
+def test_a_mark_deletes_a_topic_and_what_is_no_topic_loses_its_mark() -> None:
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        await make(world, "doomed", (1, 2))
+        await make(world, "kept", (1, 2))
+        world.write(Create("/admin/delete_topics/doomed"), Create("/admin/delete_topics/nothing"))
+        await until(lambda: not world.tree.children("/admin/delete_topics") and not world.controller().host._dying)
+        assert world.tree.children("/brokers/topics") == ["kept"]
+        assert set(world.controller().host.image.topics) == {"kept"}
+        await until(lambda: told(world, "stop_replica", "doomed") == {1, 2})
+        await make(world, "doomed", (2, 1))
+        assert world.state("doomed")["leader"] == 2
+
+    in_world(test)
+
+
+def test_a_topic_made_and_marked_at_once_goes() -> None:
+    async def test(world: World) -> None:
+        await world.add(1)
+        await all_here(world, 1)
+        world.write(Create("/brokers/topics/short", topic_node((1,))), Create("/admin/delete_topics/short"))
+        await until(lambda: not world.tree.children("/admin/delete_topics") and not world.tree.children("/brokers/topics"))
+
+    in_world(test)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        b"",
+        b"not json",
+        b"[]",
+        b'{"version":3}',
+        b'{"version":3,"partitions":{}}',
+        topic_node(()),
+        topic_node((1, 1)),
+        b'{"version":3,"partitions":{"1":[1]}}',
+        b'{"version":3,"partitions":{"0":[1]},"topic_id":"?"}',
+    ],
+)
+def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither while a controller is in office, nor when one takes over; once it makes sense, it is there."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        with caplog.at_level(logging.ERROR):
+            world.write(Create("/brokers/topics/odd", node))
+            await until(lambda: "odd is left alone" in caplog.text)
+        await make(world, "fine", (1, 2))
+        epoch = world.epoch()
+        await world.controller().host.election.give_up_office()
+        await until(lambda: world.epoch() > epoch and set(world.controller().host.image.topics) == {"fine"})
+        await all_here(world, 1, 2)
+        world.write(SetData("/brokers/topics/odd", topic_node((2, 1))))
+        await until(lambda: world.state("odd")["leader"] == 2)
+        await until(lambda: "odd" in world.controller().host.image.topics)
+
+    in_world(test)
+
+
+def test_nodes_that_somebody_removes_are_forgotten() -> None:
+    async def test(world: World) -> None:
+        await world.add(1)
+        await all_here(world, 1)
+        await make(world, "t", (1,))
+        world.orders.clear()
+        paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
+        world.write(*(Delete(f"/brokers/topics/t{path}") for path in paths))
+        await until(lambda: not world.controller().host.image.topics)
+        assert not told(world, "stop_replica", "t"), "whoever does that may want to keep the records"
+        await make(world, "t", (1,))
+
+    in_world(test)
+
+
+def test_a_reassignment_asked_for_in_the_tree_stays_there_until_it_is_done() -> None:
+    """R18: the way from before there was a request for it; the tool looks whether the node is still there."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        host = world.controller().host
+        await make(world, "t", (1, 2), (1, 2))
+        wanted = [
+            {"topic": "t", "partition": 0, "replicas": [3, 2]},
+            {"topic": "t", "partition": 1, "replicas": [2, 3]},
+            {"topic": "t", "partition": 7, "replicas": [1]},
+            {"topic": "nothing", "partition": 0, "replicas": [1]},
+        ]
+        path = "/admin/reassign_partitions"
+
+        def left() -> list[tuple[str, int]]:
+            node = world.tree.get(path)
+            assert node is not None
+            return [(each["topic"], each["partition"]) for each in json.loads(node.data)["partitions"]]
+
+        world.write(Create(path, json.dumps({"version": 1, "partitions": wanted}).encode()))
+        await until(lambda: left() == [("t", 0), ("t", 1)])
+        assert len(reassignments(host.image)) == 2
+        assert await alter_reassignments(host, [Reassignment("t", 1, None)]) == [None]
+        await until(lambda: left() == [("t", 0)])
+        ((_, _, partition),) = reassignments(host.image)
+        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
+        wish = IsrWish(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
+        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
+        await until(lambda: world.tree.get(path) is None and not reassignments(host.image))
+        assert host.image.topics["t"].partitions[0].replicas == (3, 2)
+        assert host.image.topics["t"].partitions[1].replicas == (2, 1), "as Kafka puts them back"
+
+    in_world(test)
+
+
+def test_preferred_leaders_are_elected_when_the_tree_asks_for_it() -> None:
+    """F54."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        await make(world, "t", (1, 2), (2, 1))
+        asked = {"version": 1, "partitions": [{"topic": "t", "partition": 0}, {"topic": "no", "partition": 0}]}
+        world.write(Create("/admin/preferred_replica_election", json.dumps(asked).encode()))
+        await until(lambda: world.tree.get("/admin/preferred_replica_election") is None)
+        world.write(Create("/admin/preferred_replica_election", b"nonsense"))
+        await until(lambda: world.tree.get("/admin/preferred_replica_election") is None)
+        assert world.controller().host.in_office
+
+    in_world(test)
