@@ -222,33 +222,39 @@ def chaos(seed: int, seconds: float, path: Path) -> None:
     with Broker(BROKER) as broker:
         for topic in (SOURCE, SINK):
             broker.create_topic(topic, PARTITIONS)
-        servers = broker.bootstrap_servers
-        copiers = Copiers(path, servers)
-        writer = Writer(servers, per_s=400)
-        readers = [Reader(servers, SINK, "read_committed"), Reader(servers, SINK, "read_uncommitted")]
-        source = Reader(servers, SOURCE, "read_uncommitted")
-        try:
-            copiers.tend()
-            eventually(lambda: any(readers[0].values), lambda: "nothing is copied")
-            disturb(broker, copiers, chance, seconds)
-            writer.finish()
-
-            def copied() -> bool:
-                copiers.tend()
-                return sum(map(len, readers[0].values)) >= len(writer.sends)
-
-            def counts() -> str:
-                return f"{[len(each) for each in readers[0].values]} of {len(writer.sends)} copied\n{broker.log[-3000:]}"
-
-            eventually(copied, counts)
-            copiers.stop()
-            eventually(lambda: sum(map(len, source.values)) >= len(writer.sends), lambda: "the source is not read")
-        finally:
-            writer.stop()
-            copiers.close()
-            for reader in (*readers, source):
-                reader.close()
+        copied_through(
+            broker.bootstrap_servers, path, lambda copiers: disturb(broker, copiers, chance, seconds), lambda: broker.log
+        )
         assert "Traceback" not in broker.log, broker.log[-4000:]
+
+
+def copied_through(servers: str, path: Path, blows: Callable[[Copiers], None], said: Callable[[], str]) -> None:
+    """The topics are there; what is written to the source meanwhile is copied to the sink, whatever the blows are."""
+    copiers = Copiers(path, servers)
+    writer = Writer(servers, per_s=400)
+    readers = [Reader(servers, SINK, "read_committed"), Reader(servers, SINK, "read_uncommitted")]
+    source = Reader(servers, SOURCE, "read_uncommitted")
+    try:
+        copiers.tend()
+        eventually(lambda: any(readers[0].values), lambda: "nothing is copied")
+        blows(copiers)
+        writer.finish()
+
+        def copied() -> bool:
+            copiers.tend()
+            return sum(map(len, readers[0].values)) >= len(writer.sends)
+
+        def counts() -> str:
+            return f"{[len(each) for each in readers[0].values]} of {len(writer.sends)} copied\n{said()[-3000:]}"
+
+        eventually(copied, counts)
+        copiers.stop()
+        eventually(lambda: sum(map(len, source.values)) >= len(writer.sends), lambda: "the source is not read")
+    finally:
+        writer.stop()
+        copiers.close()
+        for reader in (*readers, source):
+            reader.close()
     history = [*writer.events(), *copiers.events()]
     for reader in (*readers, source):
         history += reader.history
