@@ -84,6 +84,9 @@ class Follower:
         """When it may be proposed again, after the controller refused it."""
 
     def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
+        if broker_epoch > self.broker_epoch >= 0:
+            # Another life, which may have lost what the former one had: nothing that one fetched speaks for it (KIP-903).
+            self.caught_up_ms, self.fetch_end_offset = None, NO_OFFSET
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
         elif self.fetch_end_offset >= 0 and offset >= self.fetch_end_offset:
@@ -92,7 +95,8 @@ class Follower:
         self.log_start_offset = log_start_offset
         self.fetch_ms = now_ms
         self.fetch_end_offset = leader_end_offset
-        self.broker_epoch = broker_epoch
+        # One without a session at the moment says -1: it is who it was, until it says otherwise.
+        self.broker_epoch = max(self.broker_epoch, broker_epoch)
 
     def keeps_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
         if self.log_end_offset == leader_end_offset:
@@ -186,6 +190,8 @@ class Leadership:
         Call this only for a fetch in the current epoch whose position is on this log (R08, R10); `replica` must be a follower.
         """
         follower = self.followers[replica]
+        if 0 <= broker_epoch < follower.broker_epoch:
+            return None  # sent by a former life: it says nothing of what the present one has
         follower.fetched(offset, log_start_offset, log_end_offset, broker_epoch, now_ms)
         if (
             replica in self.isr

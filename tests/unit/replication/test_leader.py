@@ -174,3 +174,39 @@ def test_l10_the_low_watermark_waits_for_living_replicas_only() -> None:
     leader.follower_fetched(2, 10, 4, 10, 0, 0)
     leader.follower_fetched(3, 10, 0, 10, 0, 0)
     assert leader.low_watermark(8) == 4
+
+
+def test_c03_a_fetch_of_a_former_life_counts_for_nothing() -> None:
+    """KIP-841, KIP-903: a follower that was restarted with an empty log is not in sync by what it had before."""
+    leader = leadership(isr=(1, 2))
+    fetch(leader, 2, 100, 100)
+    assert leader.follower_fetched(3, 40, 0, 100, 100, 0, broker_epoch=70) is None
+    assert leader.follower_fetched(3, 0, 0, 100, 100, 10, broker_epoch=80) is None
+    late = leader.follower_fetched(3, 100, 0, 100, 100, 20, broker_epoch=70)
+    assert late is None
+    follower = leader.followers[3]
+    assert (follower.log_end_offset, follower.caught_up_ms, follower.broker_epoch) == (0, None, 80)
+    proposal = leader.follower_fetched(3, 100, 0, 100, 100, 30, broker_epoch=80)
+    assert proposal is not None
+    assert proposal.broker_epochs == (-1, -1, 80)
+
+
+def test_c03_another_life_has_not_caught_up_by_what_the_former_one_fetched() -> None:
+    leader = leadership(isr=(1, 2))
+    leader.follower_fetched(3, 50, 0, 50, 50, 0, broker_epoch=70)
+    leader.refused(leader.pending or _none(), ErrorCode.INELIGIBLE_REPLICA)
+    leader.follower_fetched(3, 50, 0, 60, 60, 10, broker_epoch=80)
+    assert leader.followers[3].caught_up_ms is None
+
+
+def test_c04_a_follower_without_a_session_is_who_it_was() -> None:
+    """Its epoch is known to be over by the controller, if it is: not by -1, which is never refused."""
+    leader = leadership(isr=(1, 2))
+    leader.follower_fetched(3, 40, 0, 100, 100, 0, broker_epoch=70)
+    proposal = leader.follower_fetched(3, 100, 0, 100, 100, 10, broker_epoch=-1)
+    assert proposal is not None
+    assert proposal.broker_epochs == (-1, -1, 70)
+
+
+def _none() -> IsrProposal:
+    raise AssertionError("nothing was proposed")
