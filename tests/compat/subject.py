@@ -72,8 +72,10 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
 
 
 def soon(condition: Callable[[], bool], within_s: float = 10) -> bool:
-    """Whether it comes true. Ottla answers an admin call when all of it is done; KRaft's brokers learn of it a moment later."""
-    deadline = time.monotonic() + (0 if chosen() == "ottla" else within_s)
+    """Whether it comes true. One Ottla answers an admin call when all of it is done; of several brokers, and with KRaft, one may
+    learn of it a moment later."""
+    at_once = chosen() == "ottla" and broker_count() == 1
+    deadline = time.monotonic() + (0 if at_once else within_s)
     while not condition():
         if time.monotonic() > deadline:
             return False
