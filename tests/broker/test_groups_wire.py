@@ -532,7 +532,8 @@ def test_if_a_record_cannot_be_written_those_who_wait_hear_it_and_the_log_counts
             await asyncio.sleep(0.01)
         await asyncio.gather(first.join(), joining)
         waiting = asyncio.ensure_future(second.sync())
-        await asyncio.sleep(0.05)
+        for _ in range(3):
+            await first.heartbeat()  # what comes after it is answered: it waits
         hosted, _ = stage.broker.coordinators.shard_for("g")
         partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
         partition.min_insync_replicas = 2

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client import AsyncConsumer, AsyncProducer, EndToEndLatency, Interceptor, ProducerRecord, RecordMetadata
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_a_full_queue_makes_senders_wait_in_their_order(address: str, topic: str
 def test_a_sender_that_goes_away_leaves_its_record_in_the_queue(address: str, topic: str) -> None:
     async def run() -> None:
         watch = Watch()
-        async with AsyncProducer({"bootstrap.servers": address, "linger.ms": 200}, interceptors=[watch]) as producer:
+        async with AsyncProducer({"bootstrap.servers": address, "linger.ms": 10_000}, interceptors=[watch]) as producer:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(producer.send(topic, b"v"), 0.01)
         assert [metadata.offset for metadata, _ in watch.acknowledged] == [0]
