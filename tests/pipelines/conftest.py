@@ -35,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(30)
+        gateway.proc.wait(180)
 
 
 class Shop:
@@ -59,7 +59,7 @@ class Shop:
             if value is not None and not isinstance(value, bytes):
                 value = json.dumps(value).encode()
             producer.produce(topic, key=key, value=value, **more)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Any]:
         """All committed records of a topic, as confluent_kafka's messages."""
@@ -76,7 +76,7 @@ class Shop:
             }
         )
         try:
-            count = len(consumer.list_topics(topic, 10).topics[topic].partitions)
+            count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
             found, ended = [], 0
             until = time.monotonic() + 60
