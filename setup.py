@@ -17,6 +17,8 @@ from setuptools.command.build_ext import build_ext
 HOT_MODULES = [
     "src/ottla/broker/connection.py",
     "src/ottla/broker/dispatch.py",
+    "src/ottla/broker/fetch_read.py",
+    "src/ottla/broker/handlers/fetch_quick.py",
     "src/ottla/broker/handlers/produce_quick.py",
     "src/ottla/broker/log_limit.py",
     "src/ottla/broker/partition.py",
@@ -36,6 +38,7 @@ HOT_MODULES = [
     "src/ottla/records/own.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",
+    "src/ottla/replication/fetch_session.py",
     "src/ottla/replication/leader.py",
     "src/ottla/storage/epoch_cache.py",
     "src/ottla/storage/log.py",

@@ -34,6 +34,10 @@ _API_VERSIONS = 18
 _correlation_id = Struct(">i").unpack_from
 
 
+QuickReply = bytes | list[Part] | asyncio.Future[list[Part]] | None
+"""A short cut's reply, as bytes or parts, now or later; None: it was not for the short cut."""
+
+
 class Route:
     """One API in one version."""
 
@@ -45,7 +49,7 @@ class Route:
         version: int,
         handle: Callable[[Any, Any], Any],
         refuse: Callable[[Any, Any], Any] | None,
-        quick: Callable[[memoryview, int, int, RequestContext], bytes | None] | None = None,
+        quick: Callable[[memoryview, int, int, RequestContext], QuickReply] | None = None,
     ) -> None:
         self.api = api
         self.version = version
@@ -92,7 +96,9 @@ class PendingReply:
             if error is not None:
                 raise error
             response = self.future.result()
-            return None if response is None else self._route.encode(self._correlation_id, response)
+            if response is None or isinstance(response, list):
+                return response  # a short cut's is whole already
+            return self._route.encode(self._correlation_id, response)
         except Exception as failure:
             return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure)
 
@@ -125,7 +131,11 @@ class Dispatcher:
                 request, _ = route.decode(frame, usual.position)
                 return self.failure(route, correlation_id, request, error)
             if quick_reply is not None:
-                return [quick_reply]
+                if isinstance(quick_reply, bytes):
+                    return [quick_reply]
+                if isinstance(quick_reply, list):
+                    return quick_reply
+                return PendingReply(self, route, correlation_id, None, quick_reply)
         request, _ = route.decode(frame, usual.position)
         try:
             response = route.handle(request, usual.context)
@@ -164,7 +174,7 @@ class Dispatcher:
             self._log_bug(route, error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug of the broker: its log says more")
         response = None
-        if route.refuse is not None:
+        if route.refuse is not None and request is not None:
             response = route.refuse(request, error)
         elif hasattr(route.response_class, "error_code"):
             response = route.response_class(error_code=error.code)

@@ -1,7 +1,7 @@
-"""Reading for one fetch request: what its partitions have to give, and the reply that says so.
+"""Reading for one fetch request: what its partitions have to give, and which of them the reply tells of.
 
 Owns the rules of how a fetch's bytes are shared out. Waiting is the handler's; what must be told of an unchanged partition is the
-session's (`replication.fetch_session`).
+session's (`replication.fetch_session`); how it is written, the handlers' (`fetch` and `fetch_quick`).
 
 1. The first partition with data gives at least one batch, however large; from then on the limits hold (W03).
 2. An error or a divergence in any partition means that there is nothing to wait for.
@@ -13,31 +13,58 @@ session's (`replication.fetch_session`).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchResponse,
-    PartitionData,
-)
+from ottla.ports import FileRange
 from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
-from ottla.types import TopicPartition
+from ottla.types import OffsetAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.replication.leader import Leadership
+    from ottla.storage.txn_index import AbortedTxn
 
-READ_COMMITTED = 1
-_TOPIC_IDS_FROM = 13
-_ZSTD_FROM = 10
-_CLOSEST_FROM = 11
+READ_COMMITTED: Final = 1
+_TOPIC_IDS_FROM: Final = 13
+_ZSTD_FROM: Final = 10
+_CLOSEST_FROM: Final = 11
 """The version in which a consumer may read from followers (KIP-392)."""
-_ZSTD = 4
-_FOLLOWER_FROM = 0
+_ZSTD: Final = 4
+_FOLLOWER_FROM: Final = 0
+
+
+class Found:
+    """What there is to say of one partition."""
+
+    __slots__ = (
+        "aborted",
+        "divergence",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred",
+        "records",
+        "size",
+        "wanted",
+    )
+
+    def __init__(self, wanted: FetchPartition, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
+        self.wanted = wanted
+        self.error_code = 0
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.divergence: OffsetAndEpoch | None = None
+        self.preferred = -1
+        """The replica that a consumer shall read from instead."""
+        self.aborted: list[AbortedTxn] | None = None
+        """None: none that overlap the records, or nobody asked."""
+        self.records: FileRange | None = None
+        self.size = 0
+        """Of the records, in bytes."""
 
 
 class FetchRead:
@@ -47,12 +74,13 @@ class FetchRead:
         "_broker",
         "_context",
         "_found",
-        "_isolation_level",
         "_max_bytes",
+        "_min_bytes",
         "_rack",
         "_replica_epoch",
         "_replica_id",
         "_version",
+        "committed",
         "keys",
         "must_answer",
         "size",
@@ -64,6 +92,7 @@ class FetchRead:
         context: FetchContext,
         *,
         version: int,
+        min_bytes: int,
         max_bytes: int,
         isolation_level: int,
         replica_id: int,
@@ -73,13 +102,14 @@ class FetchRead:
         self._broker = broker
         self._context = context
         self._version = version
+        self._min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self._isolation_level = isolation_level
+        self.committed = isolation_level == READ_COMMITTED
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
         self._rack = rack
         """Of a consumer, where the settings say that it may be sent to a replica near it."""
-        self._found: list[tuple[FetchPartition, PartitionData, int]] = []
+        self._found: list[Found] = []
         self.size = 0
         self.must_answer = False
         self.keys: list[Hashable] = []
@@ -106,28 +136,39 @@ class FetchRead:
                     self._replica_id, wanted.fetch_offset, wanted.follower_log_start_offset, self._replica_epoch
                 )
 
+    def enough(self) -> bool:
+        """Of what was read last: there is nothing to wait for."""
+        return self.size >= self._min_bytes or self.must_answer
+
+    def read_enough(self) -> bool:
+        self.read()
+        return self.size >= self._min_bytes or self.must_answer
+
     def read(self) -> None:
         """Look at every partition, afresh."""
         context = self._context
         incremental = context.incremental
-        committed = self._isolation_level == READ_COMMITTED
+        committed = self.committed
         partitions = self._broker.partitions
         rack = self._rack
-        from_followers = self._replica_id < _FOLLOWER_FROM and self._version >= _CLOSEST_FROM
+        version = self._version
+        is_follower = self._replica_id >= _FOLLOWER_FROM
+        from_followers = not is_follower and version >= _CLOSEST_FROM
         left = self._max_bytes
-        found: list[tuple[FetchPartition, PartitionData, int]] = []
+        found: list[Found] = []
         keys: list[Hashable] = []
         total = 0
         must_answer = False
         for wanted in context.partitions:
             try:
-                if self._version >= _TOPIC_IDS_FROM:
+                if version >= _TOPIC_IDS_FROM:
                     wanted.topic = partitions.topic_name(wanted.topic_id)
                 topic = wanted.topic
                 if topic is None:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-                key = TopicPartition(topic, wanted.partition)
-                partition = partitions.get(key)
+                partition = partitions.by_key.get((topic, wanted.partition))
+                if partition is None:
+                    partition = partitions.get(TopicPartition(topic, wanted.partition))
                 log = partition.log
                 if partition.is_leader or not from_followers:
                     partition.check_leader(wanted.current_leader_epoch)
@@ -139,7 +180,8 @@ class FetchRead:
                 high_watermark = log.high_watermark
                 log_start_offset = log.log_start_offset
                 stable_offset = log.last_stable_offset
-                if self._replica_id >= _FOLLOWER_FROM:
+                preferred: int | None = None
+                if is_follower:
                     # Nobody becomes a follower by saying so (CVE-2018-1288).
                     partition.check_follower(self._replica_id)
                     keys.append(partition)
@@ -147,37 +189,23 @@ class FetchRead:
                     if partition.leader_throttled and partition.holds_back(self._replica_id):
                         end_offset = wanted.fetch_offset
                 else:
-                    keys.append(key)
+                    keys.append(partition.topic_partition)
                     end_offset = stable_offset if committed else high_watermark
                     if rack and partition.leadership is not None:
                         preferred = self._closest(partition.leadership, wanted.fetch_offset)
                         if preferred is not None:
                             must_answer = True
-                            data = PartitionData(
-                                partition_index=wanted.partition,
-                                high_watermark=high_watermark,
-                                last_stable_offset=stable_offset,
-                                log_start_offset=log_start_offset,
-                                aborted_transactions=[] if committed else None,
-                                preferred_read_replica=preferred,
-                                records=b"",
-                            )
-                            found.append((wanted, data, 0))
+                            data = Found(wanted, high_watermark, stable_offset, log_start_offset)
+                            data.preferred = preferred
+                            found.append(data)
                             continue
                 if wanted.last_fetched_epoch >= 0:
                     divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
                     if divergence is not None:
                         must_answer = True
-                        data = PartitionData(
-                            partition_index=wanted.partition,
-                            high_watermark=high_watermark,
-                            last_stable_offset=stable_offset,
-                            log_start_offset=log_start_offset,
-                            diverging_epoch=EpochEndOffset(epoch=divergence.leader_epoch, end_offset=divergence.offset),
-                            aborted_transactions=[] if committed else None,
-                            records=b"",
-                        )
-                        found.append((wanted, data, 0))
+                        data = Found(wanted, high_watermark, stable_offset, log_start_offset)
+                        data.divergence = divergence
+                        found.append(data)
                         continue
                 if wanted.fetch_offset == end_offset:
                     # Up to date, as most partitions of most fetches are.
@@ -187,49 +215,27 @@ class FetchRead:
                         and log_start_offset == wanted.told_log_start_offset
                     ):
                         continue
-                    data = PartitionData(
-                        partition_index=wanted.partition,
-                        high_watermark=high_watermark,
-                        last_stable_offset=stable_offset,
-                        log_start_offset=log_start_offset,
-                        aborted_transactions=[] if committed else None,
-                        records=b"",
-                    )
-                    found.append((wanted, data, 0))
+                    found.append(Found(wanted, high_watermark, stable_offset, log_start_offset))
                     continue
-                if self._version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
+                if version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
                     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
                 info = partition.read(wanted.fetch_offset, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
+                data = Found(wanted, high_watermark, stable_offset, log_start_offset)
                 size = info.size
-                total += size
-                left = left - size if left > size else 0
-                ranges = info.ranges
-                aborted: list[AbortedTransaction] | None = None
-                if committed:
-                    aborted = [
-                        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-                        for txn in (partition.aborted(wanted.fetch_offset, info.records_end_offset) if size else ())
-                    ]
-                data = PartitionData(
-                    partition_index=wanted.partition,
-                    high_watermark=high_watermark,
-                    last_stable_offset=stable_offset,
-                    log_start_offset=log_start_offset,
-                    aborted_transactions=aborted,
-                    records=ranges[0] if ranges else b"",
-                )
-                found.append((wanted, data, size))
+                if size:
+                    total += size
+                    left = left - size if left > size else 0
+                    data.size = size
+                    data.records = info.ranges[0]
+                    if committed:
+                        data.aborted = partition.aborted(wanted.fetch_offset, info.records_end_offset)
+                found.append(data)
             except KafkaError as error:
                 must_answer = True
-                data = PartitionData(
-                    partition_index=wanted.partition,
-                    error_code=error.code,
-                    high_watermark=-1,
-                    aborted_transactions=[] if committed else None,
-                    records=b"",
-                )
-                found.append((wanted, data, 0))
+                data = Found(wanted, -1, -1, -1)
+                data.error_code = int(error.code)
+                found.append(data)
         self._found = found
         self.keys = keys
         self.size = total
@@ -244,25 +250,19 @@ class FetchRead:
 
         return closest_replica(leadership, self._rack, offset, rack_of)
 
-    def late_response(self) -> FetchResponse:
-        """The reply to a follower that waited for records: it wants to know what was committed meanwhile."""
-        self.read()
-        return self.response()
-
-    def response(self) -> FetchResponse:
-        """The reply of what was read last."""
+    def finish(self) -> tuple[int, int, list[Found]]:
+        """Of what was read last, once: the error of the reply as a whole, the session it names, and what it tells."""
         context = self._context
         incremental = context.incremental
-        topics: list[FetchableTopicResponse] = []
-        current: FetchableTopicResponse | None = None
-        current_key: bytes | str | None = None
-        for wanted, data, size in self._found:
+        told: list[Found] = []
+        for data in self._found:
+            wanted, size = data.wanted, data.size
             changed = wanted.tell(
                 data.high_watermark,
                 data.log_start_offset,
                 records_bytes=size,
                 failed=data.error_code != 0,
-                diverging=data.diverging_epoch is not None or data.preferred_read_replica >= 0,
+                diverging=data.divergence is not None or data.preferred >= 0,
             )
             if incremental and not changed:
                 continue
@@ -272,13 +272,6 @@ class FetchRead:
                     partition = self._broker.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
                     if partition is not None:
                         partition.sent_to_follower(size)
-            key = wanted.key[0]
-            if current is None or key != current_key:
-                current = FetchableTopicResponse(topic=wanted.topic or "", topic_id=wanted.topic_id)
-                current_key = key
-                topics.append(current)
-            current.partitions.append(data)
+            told.append(data)
         error, session_id = context.finish(int(self._broker.world.clock.monotonic() * 1000))
-        if error:
-            return FetchResponse(error_code=error, session_id=session_id)
-        return FetchResponse(session_id=session_id, responses=topics)
+        return int(error), session_id, [] if error else told

@@ -66,7 +66,8 @@ class Partitions:
         self._replication = replication
         self._on_directory_failed = on_directory_failed
         self._image: ClusterImage | None = None
-        self._by_key: dict[tuple[str, int], Partition] = {}
+        self.by_key: dict[tuple[str, int], Partition] = {}
+        """To be changed here only."""
         self._doomed: list[tuple[int, str]] = []
         """(when, by the monotonic clock; directory) of deleted replicas."""
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
@@ -82,14 +83,14 @@ class Partitions:
     # Looking up
 
     def get(self, key: TopicPartition) -> Partition:
-        partition = self._by_key.get(key)
+        partition = self.by_key.get(key)
         if partition is None:
             raise self._absent(key)
         return partition
 
     def find(self, key: TopicPartition) -> Partition | None:
         """The replica, if there is one, be it offline."""
-        return self._by_key.get(key)
+        return self.by_key.get(key)
 
     def is_missing(self, key: TopicPartition) -> bool:
         """The replica lies in a directory that was offline at the start."""
@@ -97,20 +98,20 @@ class Partitions:
 
     def is_lost(self, key: TopicPartition) -> bool:
         """Whether it should be here, and lies in a directory that is offline."""
-        partition = self._by_key.get(key)
+        partition = self.by_key.get(key)
         return partition.is_offline if partition is not None else key in self._missing
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._image.topic_names.get(topic_id) if self._image is not None else None
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self.by_key)
 
     def __iter__(self) -> Iterator[Partition]:
-        return iter(self._by_key.values())
+        return iter(self.by_key.values())
 
     def online(self) -> list[Partition]:
-        return [partition for partition in self._by_key.values() if not partition.is_offline]
+        return [partition for partition in self.by_key.values() if not partition.is_offline]
 
     def by_data_dir(self) -> list[tuple[DataDir, list[Partition]]]:
         found: dict[str, list[Partition]] = {data_dir.path: [] for data_dir in self._data_dirs if data_dir.online}
@@ -150,7 +151,7 @@ class Partitions:
         counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
         for role in roles:
             key = role.topic_partition
-            if key in self._by_key or not counts or key in self._missing or (may_be_elsewhere and self.offline_paths()):
+            if key in self.by_key or not counts or key in self._missing or (may_be_elsewhere and self.offline_paths()):
                 continue
             if any(key in data_dir.logs for data_dir in self._data_dirs):
                 continue
@@ -199,7 +200,7 @@ class Partitions:
         return taken
 
     def _take_role(self, role: Role, *, first: bool) -> Partition | None:
-        partition = self._by_key.get(role.topic_partition)
+        partition = self.by_key.get(role.topic_partition)
         if partition is None:
             partition = self._create(role, first=first)
         if partition is None:
@@ -265,7 +266,7 @@ class Partitions:
             self.flush_requested,
             self._replication,
         )
-        self._by_key[key] = partition
+        self.by_key[key] = partition
         self._throttle(partition, throttled)
         return partition
 
@@ -334,7 +335,7 @@ class Partitions:
         config, rules = log_config_of(settings), rules_of(settings)
         topic = self._image.topics.get(name) if self._image is not None else None
         for index in range(len(topic.partitions) if topic is not None else 0):
-            partition = self._by_key.get((name, index))
+            partition = self.by_key.get((name, index))
             if partition is not None:
                 partition.log.config = config
                 partition.configure(rules, settings.int("min.insync.replicas"))
@@ -342,7 +343,7 @@ class Partitions:
 
     def let_go(self, key: TopicPartition) -> Partition | None:
         """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""
-        partition = self._by_key.pop(key, None)
+        partition = self.by_key.pop(key, None)
         if partition is not None:
             self.flush_requested.pop(partition, None)
             partition.stand_down()
@@ -351,12 +352,12 @@ class Partitions:
     def remove(self, key: TopicPartition) -> None:
         """Delete a replica."""
         self._missing.discard(key)
-        if key not in self._by_key:
+        if key not in self.by_key:
             for data_dir in self.online_dirs():
                 log = data_dir.logs.get(key)
                 if log is not None and not log.closed:
                     self._remove_leftover(data_dir, log)  # it was let go before
-        partition = self._by_key.pop(key, None)
+        partition = self.by_key.pop(key, None)
         if partition is None:
             return
         self.flush_requested.pop(partition, None)
@@ -381,7 +382,7 @@ class Partitions:
     def set_deleted_aside(self, image: ClusterImage) -> None:
         """In a cluster, after the first picture of it: logs of topics that were deleted while this broker was away (C08)."""
         self._set_aside(
-            lambda key, log: key not in self._by_key and log.topic_id != ZERO_UUID and log.topic_id not in image.topic_names
+            lambda key, log: key not in self.by_key and log.topic_id != ZERO_UUID and log.topic_id not in image.topic_names
         )
 
     def set_strays_aside(self) -> None:
@@ -389,7 +390,7 @@ class Partitions:
 
         Nobody can tell which, so they are renamed as Kafka does and kept: only a person may remove them.
         """
-        self._set_aside(lambda key, log: key not in self._by_key)
+        self._set_aside(lambda key, log: key not in self.by_key)
 
     def _set_aside(self, is_stray: Callable[[TopicPartition, Log], bool]) -> None:
         for data_dir in self.online_dirs():

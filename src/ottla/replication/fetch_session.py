@@ -14,7 +14,6 @@ Owns the bounded cache of sessions and the rule of what must be in a reply. Neve
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.errors import ErrorCode
@@ -37,21 +36,47 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
-@dataclass(slots=True, eq=False)
+# The classes are written out: what `dataclass` makes is not compiled, and every fetch makes some.
+
+
 class FetchPartition:
     """What a fetcher wants of one partition, and what it was told of it last."""
 
-    topic: str | None
-    """None while the topic id is unknown here."""
-    topic_id: bytes
-    partition: int
-    fetch_offset: int
-    max_bytes: int
-    current_leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    follower_log_start_offset: int = -1
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "follower_log_start_offset",
+        "last_fetched_epoch",
+        "max_bytes",
+        "partition",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes,
+        partition: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        follower_log_start_offset: int = -1,
+    ) -> None:
+        self.topic = topic
+        """None while the topic id is unknown here."""
+        self.topic_id = topic_id
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.follower_log_start_offset = follower_log_start_offset
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
 
     @property
     def key(self) -> PartitionKey:
@@ -82,38 +107,66 @@ class FetchPartition:
         return changed
 
 
-@dataclass(slots=True, eq=False)
 class FetchSession:
-    id: int
-    epoch: int
-    """The epoch that the next request must carry."""
-    uses_topic_ids: bool
-    privileged: bool
-    """A follower's."""
-    created_ms: int
-    last_used_ms: int
-    partitions: dict[PartitionKey, FetchPartition]
+    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+
+    def __init__(
+        self, id: int, uses_topic_ids: bool, privileged: bool, created_ms: int, partitions: dict[PartitionKey, FetchPartition]
+    ) -> None:
+        self.id = id
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        """The epoch that the next request must carry."""
+        self.uses_topic_ids = uses_topic_ids
+        self.privileged = privileged
+        """A follower's."""
+        self.created_ms = created_ms
+        self.last_used_ms = created_ms
+        self.partitions = partitions
 
 
-@dataclass(slots=True)
 class FetchContext:
     """One fetch request as its session sees it: what to read, and how to answer."""
 
-    error: ErrorCode
-    """Not NONE: the reply carries this and nothing else."""
-    partitions: Collection[FetchPartition]
-    incremental: bool = False
-    _cache: FetchSessionCache | None = None
-    _session: FetchSession | None = None
-    _epoch: int = 0
-    _uses_topic_ids: bool = False
-    _privileged: bool = False
-    _served: list[PartitionKey] = field(default_factory=list)
+    __slots__ = (
+        "_cache",
+        "_epoch",
+        "_privileged",
+        "_served",
+        "_session",
+        "_uses_topic_ids",
+        "error",
+        "incremental",
+        "partitions",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode,
+        partitions: Collection[FetchPartition],
+        session: FetchSession | None = None,
+        cache: FetchSessionCache | None = None,
+        uses_topic_ids: bool = False,
+        privileged: bool = False,
+    ) -> None:
+        """Of a request in a session, or of one that asks for a session (`cache` makes it), or of one without."""
+        self.error = error
+        """Not NONE: the reply carries this and nothing else."""
+        self.partitions = partitions
+        self.incremental = session is not None
+        self._cache = cache
+        self._session = session
+        self._epoch = session.epoch if session is not None else 0
+        self._uses_topic_ids = uses_topic_ids
+        self._privileged = privileged
+        self._served: list[PartitionKey] | None = None
 
     def served(self, partition: FetchPartition) -> None:
         """The reply holds records of this partition."""
-        if self._session is not None:
-            self._served.append(partition.key)
+        if self._session is None:
+            return
+        if self._served is None:
+            self._served = []
+        self._served.append(partition.key)
 
     def finish(self, now_ms: int) -> tuple[ErrorCode, int]:
         """The reply is ready: its top-level error, and the session id it names (0: none)."""
@@ -122,7 +175,7 @@ class FetchContext:
             if session.epoch != self._epoch:
                 # The same request came twice, over two connections; only one of them may move the session.
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
-            for key in self._served:
+            for key in self._served or ():
                 partition = session.partitions.pop(key, None)
                 if partition is not None:
                     session.partitions[key] = partition
@@ -164,7 +217,7 @@ class FetchSessionCache:
             partitions = {partition.key: partition for partition in wanted}.values()
             if epoch == FINAL_EPOCH:
                 return FetchContext(ErrorCode.NONE, partitions)
-            return FetchContext(ErrorCode.NONE, partitions, _cache=self, _uses_topic_ids=uses_topic_ids, _privileged=privileged)
+            return FetchContext(ErrorCode.NONE, partitions, None, self, uses_topic_ids, privileged)
 
         session = self._sessions.get(session_id)
         if session is None:
@@ -190,7 +243,7 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         del self._sessions[session_id]
         self._sessions[session_id] = session
-        return FetchContext(ErrorCode.NONE, session.partitions.values(), incremental=True, _session=session, _epoch=session.epoch)
+        return FetchContext(ErrorCode.NONE, session.partitions.values(), session)
 
     def _create(self, context: FetchContext, now_ms: int) -> int:
         if self.slots_max <= 0 or not context.partitions:
@@ -201,13 +254,11 @@ class FetchSessionCache:
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.below(_EPOCH_MAX) + 1
         self._sessions[session_id] = FetchSession(
-            id=session_id,
-            epoch=next_epoch(INITIAL_EPOCH),
-            uses_topic_ids=context._uses_topic_ids,
-            privileged=context._privileged,
-            created_ms=now_ms,
-            last_used_ms=now_ms,
-            partitions={partition.key: partition for partition in context.partitions},
+            session_id,
+            context._uses_topic_ids,
+            context._privileged,
+            now_ms,
+            {partition.key: partition for partition in context.partitions},
         )
         return session_id
 

@@ -50,7 +50,7 @@ class AppendInfo:
         self.duplicate = duplicate
 
 
-@dataclass(slots=True)
+@dataclass(init=False)
 class ReadInfo:
     ranges: list[FileRange]
     """At most one range, of whole batches, in one segment."""
@@ -59,6 +59,12 @@ class ReadInfo:
     """Behind the last record of the ranges; of an empty answer: the offset asked for."""
     first_batch_too_large: bool = False
     """Empty because the first batch alone exceeds the bytes allowed."""
+
+    def __init__(self, ranges: list[FileRange], size: int, records_end_offset: int, first_batch_too_large: bool = False) -> None:
+        self.ranges = ranges
+        self.size = size
+        self.records_end_offset = records_end_offset
+        self.first_batch_too_large = first_batch_too_large
 
 
 class OffsetByTime(NamedTuple):
