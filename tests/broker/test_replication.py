@@ -261,7 +261,7 @@ class Cluster:
         number: int,
         *values: bytes,
         acks: int = -1,
-        timeout_ms: int = 5000,
+        timeout_ms: int = 60_000,
         client: ClientConnection | None = None,
         **batch: Any,
     ) -> Any:
@@ -272,7 +272,7 @@ class Cluster:
         return response.responses[0].partition_responses[0]
 
     async def until(self, holds: Callable[[], bool], what: str = "") -> None:
-        deadline = asyncio.get_running_loop().time() + 15
+        deadline = asyncio.get_running_loop().time() + 60
         while not holds():
             assert asyncio.get_running_loop().time() < deadline, what or "it never came to hold"
             await asyncio.sleep(0.005)
@@ -409,7 +409,7 @@ def test_r12_a_write_that_waits_hears_when_too_few_are_left(tmp_path: Path) -> N
         assert (again.error_code, again.base_offset) == (0, 1)
         assert cluster.partition(1).log.log_end_offset == 2
 
-    play(tmp_path, case, min_insync_replicas="2", replica_lag_time_max_ms="200")
+    play(tmp_path, case, min_insync_replicas="2", replica_lag_time_max_ms="1500")
 
 
 def test_r12_a_write_that_waits_outlives_a_new_epoch_of_its_leader(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ def test_f47_a_follower_that_falls_behind_leaves_and_comes_back(tmp_path: Path) 
         await cluster.until(lambda: sorted(cluster.states[T0].isr) == [1, 2, 3])
         await cluster.until_equal(1, 2, 3)
 
-    play(tmp_path, case, replica_lag_time_max_ms="300")
+    play(tmp_path, case, replica_lag_time_max_ms="2000")
 
 
 def test_r02_while_the_controller_does_not_answer_the_old_isr_counts(tmp_path: Path) -> None:
