@@ -13,7 +13,7 @@ Read = Callable[..., list[bytes]]
 
 def transactional(servers: str, name: str, **more: Any) -> Producer:
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "linger.ms": 2, **more})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     return producer
 
 
@@ -27,9 +27,9 @@ def test_commit_and_abort(servers: str, name: str, make_topic: Callable[..., str
             producer.produce(topic, b"%d-%d" % (number, each), partition=each % 3)
         assert producer.flush(60) == 0  # written before the end is decided, so that an abort has something to take back
         if number % 3 == 1:
-            producer.abort_transaction(20)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
             expected += [(each % 3, b"%d-%d" % (number, each)) for each in range(20)]
     in_order = [value for partition in range(3) for place, value in expected if place == partition]
     assert read(topic, partitions=3) == in_order
@@ -41,10 +41,10 @@ def test_t14_a_transaction_without_records(servers: str, name: str, make_topic: 
     producer = transactional(servers, name)
     for commit in (True, False, True):
         producer.begin_transaction()
-        producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+        producer.commit_transaction(60) if commit else producer.abort_transaction(60)
     producer.begin_transaction()
     producer.produce(topic, b"x")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     assert read(topic) == [b"x"]
 
 
@@ -57,7 +57,7 @@ def test_compressed(servers: str, name: str, make_topic: Callable[..., str], rea
         for _ in range(50):
             producer.produce(topic, b"%d" % number * 100)
         producer.flush(60)
-        producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+        producer.commit_transaction(60) if commit else producer.abort_transaction(60)
     assert read(topic) == [b"0" * 100] * 50 + [b"2" * 100] * 50
 
 
@@ -69,12 +69,12 @@ def test_t03_the_older_of_two_is_fenced(servers: str, name: str, make_topic: Cal
     assert old.flush(60) == 0
     new = transactional(servers, name)
     with pytest.raises(KafkaException) as refused:
-        old.commit_transaction(20)
+        old.commit_transaction(60)
     assert refused.value.args[0].code() == KafkaError._FENCED
     assert refused.value.args[0].fatal()
     new.begin_transaction()
     new.produce(topic, b"seen")
-    new.commit_transaction(20)
+    new.commit_transaction(60)
     assert read(topic) == [b"seen"]
     assert read(topic, "read_uncommitted") == [b"never seen", b"seen"]
 
@@ -87,9 +87,9 @@ def test_open_transactions_hold_readers_back(servers: str, name: str, make_topic
     first.flush(60)
     second.begin_transaction()
     second.produce(topic, b"2")
-    second.commit_transaction(20)
+    second.commit_transaction(60)
     assert read(topic) == [], "what is committed behind an open one waits for it (T01)"
-    first.commit_transaction(20)
+    first.commit_transaction(60)
     assert read(topic) == [b"1", b"2"]
 
 
@@ -121,16 +121,16 @@ def test_consume_transform_produce(
         for message in messages:
             producer.produce(sink, b"out-" + (message.value() or b""))
         positions = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 20)
+        producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 60)
         if attempt % 3 == 2:
             producer.flush(60)
-            producer.abort_transaction(20)
-            for at in consumer.committed(consumer.assignment(), 20):
+            producer.abort_transaction(60)
+            for at in consumer.committed(consumer.assignment(), 60):
                 consumer.seek(TopicPartition(at.topic, at.partition, max(at.offset, 0)))
         else:
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
             done += len(messages)
-    (committed,) = consumer.committed([TopicPartition(source, 0)], 20)
+    (committed,) = consumer.committed([TopicPartition(source, 0)], 60)
     assert committed.offset == 200
     consumer.close()
     assert read(sink) == [b"out-%d" % number for number in range(200)]
@@ -146,20 +146,20 @@ def test_t08_a_member_that_is_none_cannot_commit(
     config = {"bootstrap.servers": servers, "group.id": name, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     zombie = Consumer(config)
     zombie.subscribe([source])
-    assert zombie.poll(20) is not None
+    assert zombie.poll(60) is not None
     metadata = zombie.consumer_group_metadata()
     zombie.close()
     successor = Consumer(config)
     successor.subscribe([source])
-    assert successor.poll(20) is not None
+    assert successor.poll(60) is not None
     producer = transactional(servers, name)
     producer.begin_transaction()
     with pytest.raises(KafkaException) as refused:
-        producer.send_offsets_to_transaction([TopicPartition(source, 0, 10)], metadata, 20)
+        producer.send_offsets_to_transaction([TopicPartition(source, 0, 10)], metadata, 60)
     assert refused.value.args[0].code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION)
     assert refused.value.args[0].txn_requires_abort()
-    producer.abort_transaction(20)
-    (committed,) = successor.committed([TopicPartition(source, 0)], 20)
+    producer.abort_transaction(60)
+    (committed,) = successor.committed([TopicPartition(source, 0)], 60)
     assert committed.offset < 0
     successor.close()
 
@@ -167,5 +167,5 @@ def test_t08_a_member_that_is_none_cannot_commit(
 def test_a_timeout_beyond_the_limit(servers: str, name: str) -> None:
     producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "transaction.timeout.ms": 900_001})
     with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(20)
+        producer.init_transactions(60)
     assert refused.value.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT

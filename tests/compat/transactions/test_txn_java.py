@@ -74,7 +74,7 @@ def test_producer_performance_with_transactions(
         "--transactional-id", name,
         "--transaction-duration-ms", "50",
         "--producer-props", f"bootstrap.servers={servers}",
-        timeout=90,
+        timeout=180,
     )  # fmt: skip
     assert "2000 records sent" in done.stdout, done.stderr
     assert len(read(topic)) == 2000
@@ -82,14 +82,15 @@ def test_producer_performance_with_transactions(
 
 def test_kafkas_transactions_tool(servers: str, name: str, make_topic: Callable[..., str], read: Read) -> None:
     topic = make_topic()
-    producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
-    producer.init_transactions(20)
+    # It stays open while several tools are started, each a JVM.
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "transaction.timeout.ms": 600_000})
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"open")
     assert producer.flush(60) == 0
 
     def tool(*args: str) -> list[list[str]]:
-        done = run_tool(KAFKA_4, "TransactionsCommand", "--bootstrap-server", servers, *args, timeout=90)
+        done = run_tool(KAFKA_4, "TransactionsCommand", "--bootstrap-server", servers, *args, timeout=180)
         assert done.returncode == 0, done.stderr
         return [line.split("\t") for line in done.stdout.splitlines()]
 
@@ -98,7 +99,7 @@ def test_kafkas_transactions_tool(servers: str, name: str, make_topic: Callable[
     header, row = tool("describe", "--transactional-id", name)
     described = dict(zip((cell.strip() for cell in header), (cell.strip() for cell in row), strict=True))
     assert described["TransactionState"] == "Ongoing"
-    assert described["TransactionTimeoutMs"] == "60000"
+    assert described["TransactionTimeoutMs"] == "600000"
     assert described["TopicPartitions"] == f"{topic}-0"
     header, row = tool("describe-producers", "--topic", topic, "--partition", "0")
     writer = dict(zip((cell.strip() for cell in header), (cell.strip() for cell in row), strict=True))
@@ -117,16 +118,16 @@ def test_kafkas_transactions_tool(servers: str, name: str, make_topic: Callable[
 def test_kafka_reads_our_transaction_log(tmp_path: Path) -> None:
     with running(log_dirs=str(tmp_path / "data"), transaction_state_log_num_partitions=1) as subject:
         producer = Producer({"bootstrap.servers": subject.bootstrap_servers, "transactional.id": "told"})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         for commit in (True, False):
             producer.begin_transaction()
             producer.produce("t", b"x")
             producer.flush(60)
-            producer.commit_transaction(20) if commit else producer.abort_transaction(20)
+            producer.commit_transaction(60) if commit else producer.abort_transaction(60)
         del producer
     files = sorted(str(path) for path in (tmp_path / "data" / "__transaction_state-0").glob("*.log"))
     for version in (KAFKA_4, KAFKA_3):
-        dump = run_tool(version, "DumpLogSegments", "--transaction-log-decoder", "--files", ",".join(files), timeout=90)
+        dump = run_tool(version, "DumpLogSegments", "--transaction-log-decoder", "--files", ",".join(files), timeout=180)
         assert dump.returncode == 0, dump.stderr
         lines = [line for line in dump.stdout.splitlines() if "told" in line]
         words = r"state=(\w+)" if version == KAFKA_3 else r"\"transactionStatus\":(\d)"
