@@ -114,7 +114,8 @@ def test_f78_assigned_partitions() -> None:
         ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol", "PLAINTEXT, SSL"),
         ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.jaas.config", "username"),
         ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms", "milliseconds above 0"),
-        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "a.jks"}, "kafka.ssl.truststore.location", "PEM"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.truststore.type": "BKS"}, "kafka.ssl.truststore.type", "PEM, JKS, PKCS12"),
+        ({"kafka.ssl.keystore.key": "…"}, "kafka.ssl.keystore.certificate.chain", "together"),
         ({"startingOffset": "earliest"}, "startingOffset", "did you mean startingOffsets?"),
         ({"colour": "red"}, "colour", "no such option"),
     ],
@@ -176,6 +177,9 @@ def test_a_login_from_javas_setting_or_librdkafkas() -> None:
     assert (found.sasl_username, found.sasl_password) == ("bob", "pw")
     assert found.authenticates
     assert not found.encrypted
+    bare = "org.apache.kafka.common.security.scram.ScramLoginModule required username=carol password='p w';"
+    found = client_options({**base, "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": bare})
+    assert (found.sasl_mechanism, found.sasl_username, found.sasl_password) == ("SCRAM-SHA-512", "carol", "p w")
     with pytest.raises(InvalidOption) as refused:
         client_options({**base, "kafka.sasl.jaas.config": 'x required password="hush";'})
     assert "hush" not in str(refused.value)

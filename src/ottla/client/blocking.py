@@ -12,6 +12,7 @@ reads no answer beyond its error codes. One thread at a time may use a `Client`.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ottla.client.options import ClientOptions
+from ottla.client.options import ClientOptions, InvalidOption
 from ottla.client.pipeline import RESPONSE_BYTES_MAX, Pipeline
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import FileRange
@@ -107,11 +108,23 @@ class Channel:
         if handshake.error_code != ErrorCode.NONE:
             offered = ", ".join(handshake.mechanisms)
             raise KafkaError(_code(handshake.error_code), f"{self.address} offers {offered}, not {options.sasl_mechanism}")
-        token = f"\0{options.sasl_username}\0{options.sasl_password}".encode()
+        if options.sasl_mechanism == "PLAIN":
+            self._authenticate(f"\0{options.sasl_username}\0{options.sasl_password}".encode(), timeout_s)
+            return
+        from ottla.client.scram import Scram, ScramError
+
+        scram = Scram(options.sasl_mechanism, options.sasl_username, options.sasl_password, os.urandom(24))
+        try:
+            scram.check_last(self._authenticate(scram.final(self._authenticate(scram.first(), timeout_s)), timeout_s))
+        except ScramError as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.address}: {error}") from None
+
+    def _authenticate(self, token: bytes, timeout_s: float) -> bytes:
         api = API_BY_NAME["sasl_authenticate"]
         answer = self.exchange(api, self.version_of(api), SaslAuthenticateRequest(auth_bytes=token), timeout_s)
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(_code(answer.error_code), f"{self.address}: {answer.error_message or 'the login was refused'}")
+        return bytes(answer.auth_bytes)
 
     def version_of(self, api: Api, max_version: int | None = None) -> int:
         """The highest version both sides have, at most `max_version`."""
@@ -482,9 +495,26 @@ def _reason(error: BaseException) -> str:
 
 
 def _ssl_context(options: ClientOptions) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=options.ssl_trust_file)
-    if not options.ssl_check_host:
-        context.check_hostname = False
-    if options.ssl_key_file is not None:
-        context.load_cert_chain(options.ssl_key_file, password=options.ssl_key_password)
+    """InvalidOption for a store that cannot be read: no other broker and no later attempt would change that."""
+    from ottla.client import stores  # most clients need none, and a worker's start is waited for
+
+    name, value = "kafka.ssl.truststore.location", options.ssl_trust_file or "…"
+    try:
+        trusted = options.ssl_trust_pem
+        if trusted is None and options.ssl_trust_file is not None:
+            trusted = stores.certificates(options.ssl_trust_file, options.ssl_trust_password)
+        # Without a trust store of its own: those that the machine trusts.
+        context = ssl.create_default_context(cadata=trusted)
+        if not options.ssl_check_host:
+            context.check_hostname = False
+        name, value = "kafka.ssl.keystore.location", options.ssl_key_file or "…"
+        if options.ssl_key_pem is not None:
+            stores.load_chain(context, options.ssl_key_pem, options.ssl_key_password)
+        elif options.ssl_key_file is not None:
+            pem, password = stores.key_and_chain(options.ssl_key_file, options.ssl_key_file_password, options.ssl_key_password)
+            stores.load_chain(context, pem, password)
+    except stores.BadStore as error:
+        raise InvalidOption(name, value, str(error)) from None
+    except ssl.SSLError as error:
+        raise InvalidOption(name, value, f"OpenSSL does not take it: {error.reason or error}") from None
     return context

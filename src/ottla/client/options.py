@@ -17,7 +17,9 @@ _log = logging.getLogger("ottla.client")
 PREFIX = "kafka."
 DEFAULT_PORT = 9092
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN",)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+STORES = ("PEM", "JKS", "PKCS12")
 
 _MILLISECONDS = {
     "request.timeout.ms": "request_timeout_ms",
@@ -38,14 +40,19 @@ _UNDERSTOOD = frozenset(
         "sasl.password",
         "ssl.truststore.type",
         "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
         "ssl.keystore.type",
         "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
         "ssl.key.password",
         "ssl.endpoint.identification.algorithm",
         *_MILLISECONDS,
     }
 )
-_JAAS = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
 class InvalidOption(ValueError):
@@ -65,7 +72,13 @@ class ClientOptions:
     sasl_username: str = ""
     sasl_password: str = field(default="", repr=False)
     ssl_trust_file: str | None = None
+    ssl_trust_password: str | None = field(default=None, repr=False)
+    ssl_trust_pem: str | None = None
+    """Certificates themselves, instead of a file with them."""
     ssl_key_file: str | None = None
+    ssl_key_file_password: str | None = field(default=None, repr=False)
+    ssl_key_pem: str | None = field(default=None, repr=False)
+    """The key and its certificates themselves, instead of a file with them."""
     ssl_key_password: str | None = field(default=None, repr=False)
     ssl_check_host: bool = True
     request_timeout_ms: int = 30_000
@@ -136,8 +149,12 @@ def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> Cl
         sasl_mechanism=_one_of(given, "sasl.mechanism", MECHANISMS) if protocol.startswith("SASL") else "PLAIN",
         sasl_username=username,
         sasl_password=password,
-        ssl_trust_file=_pem(given, "ssl.truststore"),
-        ssl_key_file=_pem(given, "ssl.keystore"),
+        ssl_trust_file=_store(given, "ssl.truststore"),
+        ssl_trust_password=given.get("ssl.truststore.password"),
+        ssl_trust_pem=given.get("ssl.truststore.certificates"),
+        ssl_key_file=_store(given, "ssl.keystore"),
+        ssl_key_file_password=given.get("ssl.keystore.password"),
+        ssl_key_pem=_key_and_chain(given),
         ssl_key_password=given.get("ssl.key.password"),
         ssl_check_host=given.get("ssl.endpoint.identification.algorithm", "https") != "",
         **numbers,
@@ -160,7 +177,10 @@ def _milliseconds(given: Mapping[str, str], name: str) -> int:
 
 def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
     """From `sasl.jaas.config` as Java's clients have it, or from librdkafka's two names."""
-    jaas = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(given.get("sasl.jaas.config", ""))}
+    jaas = {
+        name: re.sub(r"\\(.)", r"\1", double or single) or bare
+        for name, double, single, bare in _JAAS.findall(given.get("sasl.jaas.config", ""))
+    }
     username = given.get("sasl.username", jaas.get("username", ""))
     if not username:
         raise InvalidOption(
@@ -171,10 +191,17 @@ def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
     return username, given.get("sasl.password", jaas.get("password", ""))
 
 
-def _pem(given: Mapping[str, str], store: str) -> str | None:
-    location = given.get(f"{store}.location")
-    if location is None:
-        return None
-    if given.get(f"{store}.type", "PEM").upper() != "PEM" or location.lower().endswith((".jks", ".p12", ".pfx")):
-        raise InvalidOption(f"kafka.{store}.location", location, f"it is a PEM file (kafka.{store}.type=PEM)")
-    return location
+def _store(given: Mapping[str, str], store: str) -> str | None:
+    """The file; what is in it is seen when it is read, on the machine that reads it."""
+    kind = given.get(f"{store}.type", "PEM")
+    if kind.upper() not in STORES:
+        raise InvalidOption(f"{PREFIX}{store}.type", kind, f"it is one of {', '.join(STORES)}")
+    return given.get(f"{store}.location")
+
+
+def _key_and_chain(given: Mapping[str, str]) -> str | None:
+    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
+    if (key is None) != (chain is None):
+        missing = "ssl.keystore.key" if key is None else "ssl.keystore.certificate.chain"
+        raise InvalidOption(PREFIX + missing, "", "a key and its certificates are given together")
+    return None if key is None else f"{key}\n{chain}\n"
