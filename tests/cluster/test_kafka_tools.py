@@ -10,13 +10,18 @@ import pytest
 from cluster_kit import WAIT_S, Cluster, until
 from zookeeper import JARS
 
+from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+
 VERSIONS = ("3.9.2", "4.3.0")
 
 TOOLS = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
+    "configs": "kafka.admin.ConfigCommand",
     "shell": "org.apache.zookeeper.ZooKeeperMain",
+    "dump": "kafka.tools.DumpLogSegments",
 }
 
 
@@ -74,3 +79,49 @@ def test_a_slow_move_is_listed_and_cancelled_by_kafkas_tool(three: Cluster, tmp_
     cancelled = tool("reassign", *server, "--cancel", *file, version=version)
     assert f"Successfully cancelled partition reassignment for: {topic}-0" in cancelled
     assert three.json(f"/brokers/topics/{topic}")["partitions"] == {"0": [1]}
+
+
+def test_users_and_quotas_are_written_by_kafkas_tool_and_told_by_every_broker(three: Cluster) -> None:
+    """F59: straight into ZooKeeper (as before the first broker is there), and by a broker; every broker tells of both."""
+    entity = ("--entity-type", "users", "--entity-name", "tool user")
+    secret = "SCRAM-SHA-256=[iterations=4096,password=secret]"
+    tool("configs", "--zookeeper", three.connect, "--alter", "--add-config", secret, *entity)
+    written = three.json("/config/users/tool%20user")["config"]["SCRAM-SHA-256"]
+    at_one = ("--bootstrap-server", three.brokers[1].address)
+    tool("configs", *at_one, "--alter", "--add-config", "producer_byte_rate=4096,request_percentage=25.5", *entity)
+    assert three.json("/config/users/tool%20user") == {
+        "version": 1,
+        "config": {"SCRAM-SHA-256": written, "producer_byte_rate": "4096", "request_percentage": "25.5"},
+    }
+    until(lambda: _users(three, 3) == {"tool user": [(1, 4096)]}, "the credential is known elsewhere")
+    until(lambda: _quotas(three, 3) == {"producer_byte_rate": 4096.0, "request_percentage": 25.5}, "the quotas too")
+    told = tool("configs", "--bootstrap-server", three.brokers[2].address, "--describe", *entity)
+    assert "producer_byte_rate=4096.0" in told
+    assert "SCRAM-SHA-256=iterations=4096" in told
+
+
+def _users(cluster: Cluster, number: int) -> dict[str, list[tuple[int, int]]]:
+    told = cluster.brokers[number].ask(
+        "describe_user_scram_credentials", 0, DescribeUserScramCredentialsRequest(users=[UserName(name="tool user")])
+    )
+    return {each.user: [(info.mechanism, info.iterations) for info in each.credential_infos] for each in told.results}
+
+
+def _quotas(cluster: Cluster, number: int) -> dict[str, float]:
+    component = ComponentData(entity_type="user", match_type=0, match="tool user")
+    told = cluster.brokers[number].ask("describe_client_quotas", 1, DescribeClientQuotasRequest(components=[component]))
+    (entry,) = told.entries
+    return {value.key: value.value for value in entry.values}
+
+
+def test_a_topic_written_in_the_shell_is_served_and_a_mark_deletes_it(three: Cluster) -> None:
+    """F59: what Kafka's controller watches, ours does."""
+    node = '{"version":1,"partitions":{"0":[2,3],"1":[3,1]}}'
+    tool("shell", "-server", three.connect, "create", "/brokers/topics/by-hand", node)
+    until(lambda: [three.leader("by-hand", number) for number in (0, 1)] == [2, 3], "it has leaders")
+    three.produce("by-hand", [b"x"] * 20)
+    three.tree.create("/admin/delete_topics/by-hand")
+    until(lambda: not three.tree.exists("/brokers/topics/by-hand") and not three.tree.get_children("/admin/delete_topics"))
+    for number in (1, 2, 3):
+        data = three.brokers[number].data
+        until(lambda data=data: not list(data.glob("by-hand-[01]")), "its replicas are gone")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from ottla.broker.tree_events import WatchingHost
 from ottla.cluster import znodes
 from ottla.cluster.balance import unbalanced
 from ottla.cluster.broker_changes import settled, with_partitions
+from ottla.cluster.client_entities import ClientConfigs, Entity
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import ConfigAlteration, NewTopic
@@ -213,6 +214,19 @@ class ClusterHost(WatchingHost):
     async def alter_configs(self, asked: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
         """By any broker, in the tree: all others hear of it there."""
         return await self.configs.alter(self._local_image(), self.settings, asked, validate_only=validate_only)
+
+    @property
+    def client_configs(self) -> ClientConfigs:
+        return self.configs.clients
+
+    async def alter_client(
+        self, one: Entity, plan: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """By any broker, as other settings."""
+        try:
+            await self.configs.alter_client(one, plan, validate_only=validate_only)
+        except StoreError as error:
+            raise failure_of(error) from error
 
     def _topics_configured(self, configs: dict[str, dict[str, str]]) -> None:
         for name, config in configs.items():

@@ -15,13 +15,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
+from ottla.broker.client_configs import alter_client_config, load_client_configs
 from ottla.broker.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.tree import load_image
 from ottla.cluster import znodes
 from ottla.cluster.broker_changes import renumbered
+from ottla.cluster.client_entities import ClientConfigs, Entity, with_client_config
 from ottla.cluster.controller import Controller, Decision, TopicOutcome
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic
@@ -80,6 +82,7 @@ class ControllerHost:
         self.settings = settings
         """With the dynamic settings of the current image."""
         self.image = ClusterImage("")
+        self._client_configs: ClientConfigs = {}
         self._store = store
         self._broker_id = broker_id
         self._endpoints = tuple(endpoints)
@@ -98,6 +101,7 @@ class ControllerHost:
         await self._register()
         controller = self._controller = await self._take_office()
         loaded = await load_image(self._store, cluster_id, self._broker_id, controller.epoch, self._random)
+        self._client_configs = await load_client_configs(self._store)
         if loaded.repairs:
             await self._store.multi([Check(znodes.CONTROLLER_EPOCH, controller.epoch_version), *loaded.repairs])
         await self._perform(controller.take_leadership(loaded.image))
@@ -165,6 +169,11 @@ class ControllerHost:
         self._office()
         return self.image
 
+    @property
+    def client_configs(self) -> ClientConfigs:
+        """What is set for users, client ids and addresses."""
+        return self._client_configs
+
     def unclean_allowed(self, topic: TopicImage) -> bool:
         return TopicSettings.resolve(self.settings, topic.config).bool("unclean.leader.election.enable")
 
@@ -204,6 +213,19 @@ class ControllerHost:
                 failure = failure_of(error)
                 return [outcome or failure for outcome in outcomes]
             return outcomes
+
+    @to_its_end
+    async def alter_client(
+        self, one: Entity, plan: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """What is set for a user, a client id or an address becomes what `plan` makes of it. KafkaError if it cannot."""
+        async with self._lock:
+            try:
+                config = await alter_client_config(self._store, one, plan, validate_only=validate_only)
+            except StoreError as error:
+                raise failure_of(error) from error
+            if not validate_only:
+                self._client_configs = with_client_config(self._client_configs, one, config)
 
     async def _perform_for(self, decision: Decision, outcomes: list[TopicOutcome]) -> list[TopicOutcome]:
         if decision.empty:

@@ -1,6 +1,6 @@
-"""Settings of topics, brokers and groups as the metadata tree has them, on every broker of a cluster.
+"""Settings of topics, brokers, groups, users and clients as the metadata tree has them, on every broker of a cluster.
 
-Owns: this broker's view of /config/topics, /config/brokers and /config/groups, and writing there. Whoever changes settings, be it
+Owns: this broker's view of what lies under /config, and writing there. Whoever changes settings, be it
 another broker or Kafka's own tool on ZooKeeper, leaves a notice under /config/changes; every broker reads the settings the notice
 names, all over again. Never: decides whether a change is allowed (`cluster.config_changes`).
 
@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from ottla.broker.client_configs import alter_client_config, load_client_config, load_client_configs
 from ottla.broker.tree import broker_configs, each, group_configs, patiently, stored_configs, topic_config
 from ottla.cluster import znodes
+from ottla.cluster.client_entities import ClientConfigs, Entity, entity_of, with_client_config
 from ottla.cluster.config_changes import plan_config
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ResourceType
@@ -45,6 +47,7 @@ class DynamicConfigs:
         self.topics: dict[str, dict[str, str]] = {}
         self.brokers: dict[str, dict[str, str]] = {}
         self.groups: dict[str, dict[str, str]] = {}
+        self.clients: ClientConfigs = {}
         self._store = store
         self._on_topics = on_topics
         self._on_brokers = on_brokers
@@ -66,6 +69,7 @@ class DynamicConfigs:
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
         await self._read_groups()
+        self.clients = await load_client_configs(self._store)
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -110,6 +114,7 @@ class DynamicConfigs:
             self.brokers = stored.brokers
             self._on_brokers(self.brokers)
         await self._read_groups()
+        self.clients = await load_client_configs(self._store)
 
     async def _read_groups(self) -> None:
         groups = await group_configs(self._store)
@@ -145,6 +150,9 @@ class DynamicConfigs:
                 brokers = True
             elif kind == "groups":
                 groups = True
+            elif (one := entity_of(entity)) is not None:
+                config = await load_client_config(self._store, entity)
+                self.clients = with_client_config(self.clients, one, config)
         if topics:
             await self.refresh(topics)
             self._on_topics({name: self.topics[name] for name in topics})
@@ -177,6 +185,14 @@ class DynamicConfigs:
             else:
                 outcomes.append(None)
         return outcomes
+
+    async def alter_client(
+        self, one: Entity, plan: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool
+    ) -> None:
+        """Here the change holds when this returns, on other brokers when the notice has come to them."""
+        config = await alter_client_config(self._store, one, plan, validate_only=validate_only)
+        if not validate_only:
+            self.clients = with_client_config(self.clients, one, config)
 
     async def _alter(
         self, image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration, *, validate_only: bool

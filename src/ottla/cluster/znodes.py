@@ -27,6 +27,9 @@ TOPICS: Final = "/brokers/topics"
 CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
 CONFIG_GROUPS: Final = "/config/groups"
+CONFIG_CLIENTS: Final = "/config/clients"
+CONFIG_IPS: Final = "/config/ips"
+CONFIG_USERS: Final = "/config/users"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
@@ -51,11 +54,11 @@ BASE_PATHS: Final = (
     "/config",
     CONFIG_BROKERS,
     CONFIG_CHANGES,
-    "/config/clients",
+    CONFIG_CLIENTS,
     CONFIG_GROUPS,
-    "/config/ips",
+    CONFIG_IPS,
     CONFIG_TOPICS,
-    "/config/users",
+    CONFIG_USERS,
     "/consumers",
     "/isr_change_notification",
     PRODUCER_ID_BLOCK,

@@ -1,0 +1,62 @@
+"""AlterClientQuotas: set or remove quotas of users, client ids and addresses (KIP-546). Any broker writes them to the tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.client_entities import Entity, entity, with_quotas
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntityResponseData,
+    EntryData,
+    EntryResponseData,
+)
+
+VERSIONS = (0, 1)
+
+
+async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+    seen: set[Entity] = set()
+    outcomes: list[KafkaError | None] = []
+    for entry in request.entries:
+        try:
+            one = entity([(part.entity_type, part.entity_name) for part in entry.entity])
+            if one in seen:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity may stand in the request only once")
+            seen.add(one)
+            changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
+            if any(value is not None and not math.isfinite(value) for _, value in changes):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a quota is a number")
+            plan = partial(_planned, one, changes)
+            await context.broker.controller.alter_client(one, plan, validate_only=request.validate_only)
+        except KafkaError as error:
+            outcomes.append(error)
+        else:
+            outcomes.append(None)
+    return _response(request.entries, outcomes)
+
+
+def _planned(one: Entity, changes: list[tuple[str, float | None]], config: Mapping[str, str]) -> dict[str, str]:
+    return with_quotas(one, config, changes)
+
+
+def _response(entries: list[EntryData], outcomes: list[KafkaError | None]) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryResponseData(
+                error_code=outcome.code if outcome else ErrorCode.NONE,
+                error_message=outcome.detail if outcome else None,
+                entity=[EntityResponseData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity],
+            )
+            for entry, outcome in zip(entries, outcomes, strict=True)
+        ]
+    )
+
+
+def refuse(request: AlterClientQuotasRequest, error: KafkaError) -> AlterClientQuotasResponse:
+    return _response(request.entries, [error] * len(request.entries))

@@ -1,0 +1,32 @@
+"""DescribeClientQuotas: which quotas are set for users, client ids and addresses (KIP-546).
+
+Quotas are kept and told to every broker; nothing is held up by them yet.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.client_entities import Component, quotas
+from ottla.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+VERSIONS = (0, 1)
+
+
+def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+    components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
+    found = quotas(context.broker.controller.client_configs, components, strict=request.strict)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in values.items()],
+            )
+            for entity, values in found
+        ]
+    )

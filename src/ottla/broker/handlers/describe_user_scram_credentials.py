@@ -1,0 +1,46 @@
+"""DescribeUserScramCredentials: which mechanisms users have a credential for, and its iterations (KIP-554); no salt, no key."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.broker.context import RequestContext
+from ottla.cluster.client_entities import USER, credentials_in
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+VERSIONS = (0, 0)
+
+
+def handle(request: DescribeUserScramCredentialsRequest, context: RequestContext) -> DescribeUserScramCredentialsResponse:
+    known: dict[str, list[tuple[int, int]]] = {}
+    for entity, config in context.broker.controller.client_configs.items():
+        if len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None:
+            credentials = credentials_in(config)
+            if credentials:
+                known[entity[0][1]] = credentials
+    if not request.users:
+        return DescribeUserScramCredentialsResponse(results=[_result(user, found) for user, found in known.items()])
+    results = []
+    for user, count in Counter(each.name for each in request.users).items():
+        if count > 1:
+            results.append(_refusal(user, ErrorCode.DUPLICATE_RESOURCE, f"the user {user} is asked for more than once"))
+        elif user not in known:
+            results.append(_refusal(user, ErrorCode.RESOURCE_NOT_FOUND, f"the user {user} has no credential"))
+        else:
+            results.append(_result(user, known[user]))
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _result(user: str, credentials: list[tuple[int, int]]) -> DescribeUserScramCredentialsResult:
+    infos = [CredentialInfo(mechanism=mechanism, iterations=iterations) for mechanism, iterations in credentials]
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _refusal(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

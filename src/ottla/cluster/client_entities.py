@@ -1,0 +1,223 @@
+"""Those who come from outside (users, client ids, addresses): what is set for them, how it may be changed (KIP-546, KIP-554).
+
+Pure. Owns: which entities there are, where each one's node stands, quotas by name, the text of a SCRAM credential.
+Quotas and credentials of a user share a node, as Kafka keeps them; each is changed without touching the other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from ottla.cluster import znodes
+from ottla.errors import ErrorCode, KafkaError
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+EXACT: Final = 0
+DEFAULT: Final = 1
+ANY: Final = 2
+
+Entity = tuple[tuple[str, str | None], ...]
+"""(type, name) pairs: a user, a client id, a client id of a user, or an address. None names the default of the type."""
+ClientConfigs = Mapping[Entity, Mapping[str, str]]
+
+MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_HASHES: Final = {1: "sha256", 2: "sha512"}
+_ITERATIONS_MIN: Final = 4096
+_ITERATIONS_MAX: Final = 16_384
+
+_WHOLE, _FRACTION = int, float
+_USER_QUOTAS: Final = {
+    "producer_byte_rate": _WHOLE,
+    "consumer_byte_rate": _WHOLE,
+    "request_percentage": _FRACTION,
+    "controller_mutation_rate": _FRACTION,
+}
+_IP_QUOTAS: Final = {"connection_creation_rate": _WHOLE}
+
+
+def entity_path(entity: Entity) -> str:
+    """Below /config, as a notice of a change names it."""
+    names = {kind: znodes.DEFAULT_ENTITY if name is None else znodes.node_name(name) for kind, name in entity}
+    if IP in names:
+        return f"ips/{names[IP]}"
+    if USER not in names:
+        return f"clients/{names[CLIENT_ID]}"
+    return f"users/{names[USER]}/clients/{names[CLIENT_ID]}" if CLIENT_ID in names else f"users/{names[USER]}"
+
+
+def entity_of(path: str) -> Entity | None:
+    """The reverse; None for a path that is no client's."""
+    parts = path.split("/")
+    names = [None if name == znodes.DEFAULT_ENTITY else znodes.group_of_node(name) for name in parts]
+    if len(parts) == 2 and parts[0] in _TYPES:
+        return ((_TYPES[parts[0]], names[1]),)
+    if len(parts) == 4 and (parts[0], parts[2]) == ("users", "clients"):
+        return ((USER, names[1]), (CLIENT_ID, names[3]))
+    return None
+
+
+_TYPES: Final = {"users": USER, "clients": CLIENT_ID, "ips": IP}
+
+
+def entity(pairs: Sequence[tuple[str, str | None]]) -> Entity:
+    """As a client names it. KafkaError if there is no such thing."""
+    kinds = [kind for kind, _ in pairs]
+    if not pairs:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity needs a user, a client-id or an ip")
+    check_types(kinds)
+    for kind, name in pairs:
+        if name == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {kind} cannot be empty")
+        if kind == IP and name is not None:
+            try:
+                ip_address(name)
+            except ValueError:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is no address") from None
+    return tuple(sorted(pairs, key=lambda pair: pair[0], reverse=True))
+
+
+def check_types(kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        if not kind:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type is empty")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}; there are user, client-id, ip")
+    if len(set(kinds)) < len(kinds):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type stands twice")
+    if IP in kinds and len(kinds) > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip has quotas of its own, not together with a user or client-id")
+
+
+def with_client_config(configs: ClientConfigs, one: Entity, config: Mapping[str, str]) -> ClientConfigs:
+    others = {other: each for other, each in configs.items() if other != one}
+    return {**others, one: config} if config else others
+
+
+# Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What a filter asks of one type."""
+
+    kind: str
+    match_type: int
+    name: str | None
+
+
+def quotas(configs: ClientConfigs, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
+    """The entities that match every component (`strict`: and have no other type), with their quotas."""
+    check_types([component.kind for component in components])
+    for component in components:
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no match type {component.match_type}")
+        if component.match_type == EXACT and component.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a {component.kind} is to match exactly, but no name is given")
+    found = []
+    for one, config in configs.items():
+        names = dict(one)
+        if strict and len(names) != len(components):
+            continue
+        if all(component.kind in names and _matches(component, names[component.kind]) for component in components):
+            values = quotas_in(config)
+            if values:
+                found.append((one, values))
+    return found
+
+
+def _matches(component: Component, name: str | None) -> bool:
+    if component.match_type == ANY:
+        return True
+    return name is None if component.match_type == DEFAULT else name == component.name
+
+
+def quotas_in(config: Mapping[str, str]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, text in config.items():
+        if name in _USER_QUOTAS or name in _IP_QUOTAS:
+            try:
+                found[name] = float(text)
+            except ValueError:
+                continue  # somebody wrote it by hand; there is no number to show
+    return found
+
+
+def with_quotas(one: Entity, config: Mapping[str, str], changes: Iterable[tuple[str, float | None]]) -> dict[str, str]:
+    """What is set for an entity after (quota, value; None: not any more). KafkaError for what cannot be."""
+    known = _IP_QUOTAS if one[0][0] == IP else _USER_QUOTAS
+    after = dict(config)
+    for name, value in changes:
+        if name not in known:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no quota {name!r} here; there are {', '.join(known)}")
+        if value is None:
+            after.pop(name, None)
+            continue
+        if known[name] is _WHOLE and value != int(value):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is a whole number, not {value}")
+        if value < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be negative: {value}")
+        after[name] = str(int(value)) if known[name] is _WHOLE else str(value)
+    return after
+
+
+# SCRAM credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    user: str
+    mechanism: int
+    iterations: int = 0
+    salt: bytes = b""
+    salted_password: bytes | None = None
+    """None: the credential is to go."""
+
+
+def check_credential(asked: Credential) -> None:
+    if not asked.user:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user needs a name")
+    if asked.mechanism not in MECHANISMS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {asked.mechanism}")
+    if asked.salted_password is None:
+        return
+    if not _ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
+        raise KafkaError(
+            ErrorCode.UNACCEPTABLE_CREDENTIAL,
+            f"{asked.iterations} iterations; at least {_ITERATIONS_MIN} and at most {_ITERATIONS_MAX} are allowed",
+        )
+    if not asked.salt or not asked.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a credential needs a salt and a salted password")
+
+
+def with_credential(config: Mapping[str, str], asked: Credential) -> dict[str, str]:
+    """What is set for the user then. KafkaError if there is nothing to delete."""
+    name, after = MECHANISMS[asked.mechanism], dict(config)
+    if asked.salted_password is None:
+        if after.pop(name, None) is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"the user {asked.user} has no credential for {name}")
+        return after
+    algorithm = _HASHES[asked.mechanism]
+    client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
+    stored_key = hashlib.new(algorithm, client_key).digest()
+    server_key = hmac.digest(asked.salted_password, b"Server Key", algorithm)
+    fields = {"salt": asked.salt, "stored_key": stored_key, "server_key": server_key}
+    text = ",".join(f"{field}={base64.b64encode(value).decode()}" for field, value in fields.items())
+    return after | {name: f"{text},iterations={asked.iterations}"}
+
+
+def credentials_in(config: Mapping[str, str]) -> list[tuple[int, int]]:
+    """(mechanism, iterations) of those that are set."""
+    found = []
+    for mechanism, name in MECHANISMS.items():
+        fields = dict(field.partition("=")[::2] for field in config.get(name, "").split(","))
+        if fields.get("iterations", "").isdigit():
+            found.append((mechanism, int(fields["iterations"])))
+    return found
