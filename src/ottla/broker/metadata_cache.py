@@ -57,8 +57,8 @@ class MetadataCache:
         """Of a topic that is gone: one of the same name may have others."""
         self._topic_configs.pop(name, None)
 
-    async def update(self, request: UpdateMetadataRequest) -> None:
-        """What the controller tells; the caller has checked that it is the controller."""
+    async def update(self, request: UpdateMetadataRequest, *, whole: bool = False) -> None:
+        """What the controller tells; the caller has checked that it is the controller. `whole`: it tells of every topic."""
         topics = _grouped(request)
         for told in topics:
             await self.topic_config(told.topic_name)
@@ -67,7 +67,8 @@ class MetadataCache:
             image = replace(image, brokers={broker.id: _broker(broker) for broker in request.live_brokers})
         image = replace(image, controller_id=request.controller_id)
         changed: list[TopicImage] = []
-        removed: list[str] = []
+        told_names = {told.topic_name for told in topics}
+        removed: list[str] = [name for name in image.topics if name not in told_names] if whole else []
         for told in topics:
             known = image.topics.get(told.topic_name)
             if known is not None and told.topic_id not in (ZERO_UUID, known.topic_id):

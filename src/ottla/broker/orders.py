@@ -6,6 +6,8 @@ partition that is over, changes nothing. Has partitions take their roles, fetche
 1. One order at a time, in the order of their arrival.
 2. A partition stops fetching before it gets another role, and begins to fetch after it has one.
 3. The answer goes out when the order is carried out.
+4. After each registration the controller tells everything. A broker that lived on while its session was over may have replicas of
+   before: of topics that are gone, or made again under their name, or that are no longer its to keep. They make way.
 """
 
 from __future__ import annotations
@@ -58,7 +60,12 @@ class ControllerOrders:
         self._lock = asyncio.Lock()
         self.controller_epoch = -1
         """The highest seen."""
+        self._registration = -1
+        """The broker epoch of the last order."""
         self._first = True
+        """Nothing of the whole picture was told yet in this registration."""
+        self._unconfirmed: dict[TopicPartition, bytes] = {}
+        """Replicas of an earlier registration that no order of this one has named; with the id of their topic."""
         self._stopped_epochs: dict[TopicPartition, int] = {}
         """Leader epochs of replicas that were let go: an order from before must not bring them back."""
 
@@ -96,6 +103,7 @@ class ControllerOrders:
                 image = TopicImage(topic.topic_name, bytes(topic.topic_id), (), config or {})
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
+                    self._make_way(key, image.topic_id)
                     errors[key] = ErrorCode.UNKNOWN_SERVER_ERROR if config is None else self._refusal(key, state, image.topic_id)
                     if not errors[key]:
                         roles[state.is_new].append(Role(image, key, _partition(state)))
@@ -104,6 +112,18 @@ class ControllerOrders:
             self._broker.fetchers.close_idle()
             self._broker.roles_changed()
             return _answer(errors, {topic.topic_name: bytes(topic.topic_id) for topic in topics}, version)
+
+    def _make_way(self, key: TopicPartition, topic_id: bytes) -> None:
+        """For an order of this registration. A replica of an earlier one under that name, if it is of another topic, is of one
+        that was deleted meanwhile. (Otherwise such an order is a late one: the replica is of the newer topic.)"""
+        former_id = self._unconfirmed.pop(key, topic_id)
+        partition = self._broker.partitions.find(key)
+        if partition is not None and ZERO_UUID not in (topic_id, former_id) and partition.topic_id == former_id != topic_id:
+            self._let_go(key)
+
+    def _let_go(self, key: TopicPartition) -> None:
+        self._broker.fetchers.stop([key])
+        self._broker.partitions.let_go(key)
 
     def _refusal(self, key: TopicPartition, state: LeaderAndIsrPartitionState, topic_id: bytes) -> ErrorCode:
         partitions = self._broker.partitions
@@ -176,14 +196,31 @@ class ControllerOrders:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             try:
-                await self._cache.update(request)
+                await self._cache.update(request, whole=self._first)
             except StoreError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"settings cannot be read: {error}") from error
             if self._first:
                 # The first one tells of every topic there is.
                 self._first = False
+                self._let_strangers_go()
                 self._broker.partitions.set_deleted_aside(self._cache.image)
             return UpdateMetadataResponse()
+
+    def _let_strangers_go(self) -> None:
+        """Replicas that the whole picture does not have here. Their logs stay, as after a restart."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        for key, topic_id in unconfirmed.items():
+            partition, topic = self._broker.partitions.find(key), self._cache.image.topics.get(key.topic)
+            if partition is None or partition.is_offline:
+                continue
+            told = topic.partitions if topic is not None and topic.topic_id in (topic_id, ZERO_UUID) else ()
+            if key.partition >= len(told) or self._broker.broker_id not in told[key.partition].replicas:
+                logger.warning("%s is not to be kept here any more: this was decided while nobody heard of this broker", key)
+                self._stopped_epochs[key] = partition.leader_epoch if told else _NO_EPOCH
+                self._let_go(key)
+        if unconfirmed:
+            self._broker.fetchers.close_idle()
+            self._broker.roles_changed()
 
     def _check(self, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
         if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < self._broker.broker_epoch:
@@ -198,6 +235,10 @@ class ControllerOrders:
                 ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch}, {self.controller_epoch} is known"
             )
         self.controller_epoch = controller_epoch
+        if broker_epoch > self._registration:
+            self._registration = broker_epoch
+            self._first = True
+            self._unconfirmed = {each.topic_partition: each.topic_id for each in self._broker.partitions}
 
 
 def _topics_to_lead(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 from ottla.broker.partition import Partition
+from ottla.cluster.uuids import uuid_bytes
 from ottla.sim.checkers import FoundBatch, Violation, require, stored_batches
 from ottla.sim.metadata import MetadataTree
 from ottla.sim.node import Node
 from ottla.sim.play import Play
+from ottla.types import ZERO_UUID
 
 Key = tuple[str, int]
 
@@ -27,6 +31,9 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
+    topic_id: bytes = ZERO_UUID
+    is_moving: bool = False
+    """Replicas are being added or removed."""
 
 
 @dataclass(slots=True)
@@ -44,13 +51,19 @@ class Known:
     acknowledged_end: int = 0
 
 
+@lru_cache(maxsize=1000)
+def _parsed(data: bytes) -> Any:
+    return json.loads(data)
+
+
 class ClusterRules:
     def __init__(self, nodes: list[Node], tree: MetadataTree, play: Play) -> None:
         self._nodes = nodes
         self._by_id = {node.number: node for node in nodes}
         self._tree = tree
         self._play = play
-        self._known: dict[Key, Known] = {}
+        self._known: dict[tuple[Key, bytes], Known] = {}
+        """By topic id too: another topic of the same name begins anew."""
         self._controller_epoch: int | None = None
         self._seen_sends = 0
         self.lossy = False
@@ -90,9 +103,12 @@ class ClusterRules:
         topic = self._tree.get(f"/brokers/topics/{key[0]}")
         if node is None or topic is None:
             return None
-        found, assigned = json.loads(node.data), json.loads(topic.data)
-        replicas = tuple(assigned["partitions"].get(str(key[1]), ()))
-        return PartitionState(found["leader"], found["leader_epoch"], tuple(found["isr"]), replicas)
+        found, assigned = _parsed(node.data), _parsed(topic.data)
+        number = str(key[1])
+        replicas = tuple(assigned["partitions"].get(number, ()))
+        is_moving = bool(assigned.get("adding_replicas", {}).get(number) or assigned.get("removing_replicas", {}).get(number))
+        topic_id = uuid_bytes(assigned["topic_id"])
+        return PartitionState(found["leader"], found["leader_epoch"], tuple(found["isr"]), replicas, topic_id, is_moving)
 
     def partitions(self) -> list[Key]:
         found = []
@@ -100,8 +116,11 @@ class ClusterRules:
             found += [(topic, int(number)) for number in self._tree.children(f"/brokers/topics/{topic}/partitions")]
         return sorted(found)
 
+    def _of(self, key: Key, topic_id: bytes) -> Known:
+        return self._known.setdefault((key, topic_id), Known())
+
     def _check_state(self, key: Key, state: PartitionState) -> None:
-        known = self._known.setdefault(key, Known())
+        known = self._of(key, state.topic_id)
         name = f"{key[0]}-{key[1]}"
         require(
             state.leader_epoch >= known.leader_epoch,
@@ -138,16 +157,18 @@ class ClusterRules:
         sends = self._play.sends
         for note in sends[self._seen_sends :]:
             if note.offset is not None:
-                known = self._known.setdefault(note.place, Known())
+                known = self._of(note.place, self._play.topics[note.place[0]].topic_id)
                 known.acknowledged_end = max(known.acknowledged_end, note.offset + 1)
         # Those at the end may be answered yet.
         while self._seen_sends < len(sends) - 200:
             self._seen_sends += 1
 
     def _check_replica(self, node: Node, partition: Partition) -> None:
+        if partition.is_offline:
+            return
         key: Key = (partition.topic_partition.topic, partition.topic_partition.partition)
         name = f"{key[0]}-{key[1]}"
-        known = self._known.setdefault(key, Known())
+        known = self._of(key, partition.topic_id)
         log = partition.log
         require(
             log.log_start_offset <= log.high_watermark <= log.log_end_offset,
@@ -170,7 +191,7 @@ class ClusterRules:
         )
         known.marks[life] = log.high_watermark
         state = self.state(key)
-        if state is None or state.leader_epoch != epoch:
+        if state is None or state.leader_epoch != epoch or state.topic_id != partition.topic_id:
             return  # it does not know yet that it was replaced
         if not self.lossy:
             require(
@@ -186,7 +207,7 @@ class ClusterRules:
         if member is leader or member.broker is None or not member.alive:
             return
         replica = member.broker.partitions.find(partition.topic_partition)
-        if replica is None or replica.is_offline or self.lossy:
+        if replica is None or replica.is_offline or replica.topic_id != partition.topic_id or self.lossy:
             return
         require(
             replica.log.log_end_offset >= partition.log.high_watermark,
@@ -200,10 +221,13 @@ class ClusterRules:
         if self.lossy and not whole:
             return
         for key in self.partitions():
-            known = self._known.setdefault(key, Known())
+            state = self.state(key)
+            if state is None:
+                continue
+            known = self._of(key, state.topic_id)
             first: tuple[Node, list[FoundBatch]] | None = None
             for node, partition in self._replicas(key):
-                if "compact" in partition.log.config.cleanup_policy:
+                if "compact" in partition.log.config.cleanup_policy or partition.topic_id != state.topic_id:
                     continue
                 batches = stored_batches(node.disk, partition.log.dir, partition.log.log_start_offset)
                 if whole:
@@ -251,6 +275,8 @@ class ClusterRules:
                 return f"{name} has no state"
             if state.leader < 0:
                 return f"{name} has no leader"
+            if state.is_moving:
+                return f"{name} is on its way to other replicas"
             if set(state.isr) != set(state.replicas):
                 return f"{name}: in sync {state.isr}, replicas {state.replicas}"
             ends = set()
@@ -259,11 +285,38 @@ class ClusterRules:
                 replica = (
                     next((each for each in broker.partitions if tuple(each.topic_partition) == key), None) if broker else None
                 )
-                if replica is None:
+                if replica is None or replica.is_offline or replica.topic_id != state.topic_id:
                     return f"{name} is not on broker {number}"
                 if replica.is_leader != (number == state.leader) or replica.leader_epoch != state.leader_epoch:
                     return f"{name}: broker {number} is not what it should be in epoch {state.leader_epoch}"
                 ends.add((replica.log.log_end_offset, replica.log.high_watermark))
             if len(ends) > 1 or any(end != mark for end, mark in ends):
                 return f"{name}: ends and high watermarks are {sorted(ends)}"
+        return self._leftovers() or self._misinformed()
+
+    def _leftovers(self) -> str:
+        """Replicas on brokers that should have none."""
+        for node in self._nodes:
+            for partition in node.broker.partitions if node.broker is not None else ():
+                key: Key = (partition.topic_partition.topic, partition.topic_partition.partition)
+                state = self.state(key)
+                if state is None or node.number not in state.replicas:
+                    return f"{node.host} has {key[0]}-{key[1]}, which is not its"
+        return ""
+
+    def _misinformed(self) -> str:
+        """Brokers that would tell clients something else than what is."""
+        topics = set(self._tree.children("/brokers/topics"))
+        for node in self._nodes:
+            assert node.broker is not None
+            image = node.broker.image
+            if set(image.topics) != topics:
+                return f"{node.host} knows the topics {sorted(image.topics)}, there are {sorted(topics)}"
+            if set(image.brokers) != set(self._by_id):
+                return f"{node.host} knows the brokers {sorted(image.brokers)}"
+            for topic in image.topics.values():
+                for number, told in enumerate(topic.partitions):
+                    state = self.state((topic.name, number))
+                    if state is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):
+                        return f"{node.host} says that {topic.name}-{number} is led by {told.leader} in epoch {told.leader_epoch}"
         return ""

@@ -13,17 +13,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.coordinator.txn.state import IDLE
+from ottla.records.batch import read_batch_header
+from ottla.records.record import read_records
 from ottla.sim.cast import Cast
-from ottla.sim.checkers import Violation, check_producers, require
+from ottla.sim.checkers import Violation, check_producers, require, stored_batches
+from ottla.sim.cluster_admin import GUESTS, Administrator, Guests, Visitor
 from ottla.sim.cluster_rules import ClusterRules, PartitionState
+from ottla.sim.disk import Fault
+from ottla.sim.group_play import properties as group_properties
 from ottla.sim.loop import new_loop
 from ottla.sim.metadata import MetadataTree
 from ottla.sim.network import NetworkSettings, SimNetwork
 from ottla.sim.node import Complaints, Node
 from ottla.sim.play import Actor, Habits, Play
+from ottla.sim.process import Process
 from ottla.sim.scene import Scene
 from ottla.sim.trace import Trace
 
@@ -31,6 +38,7 @@ FIRST_PORT: Final = 9090
 CHECK_S: Final = 0.2
 CHECK_LOGS_EVERY: Final = 25
 SETTLE_S_MAX: Final = 120.0
+SENDS_MAX: Final = 2000
 CLOCK_STEP_MS: Final = 1_800_000
 
 
@@ -47,6 +55,16 @@ class ClusterWorld:
             spike_s_max=rng.choice((0.5, 4.0)),
             crumbs_chance=0.0,
         )
+        # What not every seed has is drawn apart, so that a seed without it stays as it was.
+        extras = self.extras = random.Random(f"cluster extras {seed}")
+        self.has_moves = extras.random() < 0.35
+        self.has_guests = extras.random() < 0.3
+        self.has_groups = extras.random() < 0.3
+        self.disks_fail = extras.random() < 0.3
+        self.dirs = extras.choice((1, 2, 3)) if extras.random() < 0.4 or self.disks_fail else 1
+        if extras.random() < 0.3:
+            # Late mail: what was asked arrives long after whoever asked has given up, and asked again.
+            network = replace(network, spike_chance=extras.choice((0.01, 0.03)), spike_s_max=extras.choice((8.0, 15.0)))
         self.network = SimNetwork(random.Random(f"network {seed}"), network)
         self.session_timeout_s = rng.choice((3.0, 6.0))
         self.tree = MetadataTree(self.session_timeout_s)
@@ -72,11 +90,14 @@ class ClusterWorld:
         self.scene = Scene(rng, self.play, self.cast, has_table=self.has_table)
         self.rules = ClusterRules(self.nodes, self.tree, self.play)
         self.rules.lossy = self.lossy
+        self.guests = Guests()
         self._complaints = Complaints()
         self._nemesis: list[asyncio.Task[None]] = []
         self._checked = 0
         self._recovering: set[int] = set()
         """Brokers that lost what they had not flushed, and are not yet back."""
+        self._sick: set[int] = set()
+        """Brokers whose disks fail at present."""
 
     def _properties(self) -> dict[str, str]:
         rng = self.rng
@@ -114,6 +135,8 @@ class ClusterWorld:
         }
         if self.flushes:
             found["log.flush.interval.messages"] = "1"
+        if self.has_groups:
+            found |= group_properties(self.extras)
         return found
 
     def _node(self, number: int, seed: int) -> Node:
@@ -121,7 +144,7 @@ class ClusterWorld:
         properties = {
             **self.common,
             "broker.id": str(number),
-            "log.dirs": "/d",
+            "log.dirs": ",".join(f"/d{index or ''}" for index in range(self.dirs)),
             "listeners": f"PLAINTEXT://127.0.0.1:{FIRST_PORT + number}",
         }
         return Node(
@@ -154,6 +177,7 @@ class ClusterWorld:
         await asyncio.gather(*(node.start() for node in self.nodes))
         await self._alone("admin", lambda admin: self.scene.create_topics(admin, {}, replicas=self.replicas))
         self.scene.enter(watched=False)
+        self._enter_administrators()
         self._nemesis = [self.loop.create_task(self._misfortune()) for _ in range(rng.choice((1, 1, 2)))]
         await self._watch(rng.choice((15.0, 30.0, 50.0)))
         for task in self._nemesis:
@@ -164,6 +188,7 @@ class ClusterWorld:
             self.scene.judge(await self.scene.read_everything(ends))
         self.rules.check()
         self.rules.check_logs(whole=True)
+        self._check_guests()
         for node in self.nodes:
             assert node.broker is not None
             for partition in sorted(node.broker.partitions, key=lambda each: each.topic_partition):
@@ -171,17 +196,53 @@ class ClusterWorld:
                     check_producers(node.disk, partition.log)
         self._complaints.check()
 
+    def _enter_administrators(self) -> None:
+        def administrator(number: int, process: Process) -> Actor:
+            actor = Administrator(f"administrator.{number}", self.play, self.scene.view(process), process)
+            actor.moves = self.has_moves
+            actor.guests = self.guests if self.has_guests else None
+            actor.broker_ids = [node.number for node in self.nodes]
+            actor.replicas_min = 2 if self.min_isr > 1 or not self.flushes else 1
+            return actor
+
+        def visitor(number: int, process: Process) -> Actor:
+            actor = Visitor(f"visitor.{number}", self.play, self.scene.view(process), process)
+            actor.guests = self.guests
+            return actor
+
+        if self.has_moves or self.has_guests:
+            self.cast.keep("administrator", administrator)
+        if self.has_guests:
+            self.cast.keep("visitor", visitor)
+
     async def _alone(self, name: str, act: Callable[[Actor], Any]) -> None:
         try:
             await self.scene.alone(name, act)
         finally:
             self._complaints.check()
 
+    def _check_guests(self) -> None:
+        there = {state.topic_id for state in self._states() if state is not None}
+        self.guests.check_gone(there)
+        if self.lossy:
+            return
+        for node in self.nodes:
+            assert node.broker is not None
+            for partition in node.broker.partitions:
+                place = partition.topic_partition.topic, partition.topic_partition.partition
+                if place[0] in GUESTS:
+                    found: dict[int, bytes] = {}
+                    for batch in stored_batches(node.disk, partition.log.dir):
+                        records = read_records(batch.data, read_batch_header(batch.data, 0))
+                        found |= {record.offset: bytes(record.value or b"") for record in records}
+                    self.guests.check(place, partition.topic_id, found)
+
     # --- watching
 
     async def _watch(self, seconds: float) -> None:
         end_s = self.loop.time() + seconds
-        while self.loop.time() < end_s:
+        # So many sends are enough: a network without delays would make one seed cost as much as ten.
+        while self.loop.time() < end_s and len(self.play.sends) < SENDS_MAX:
             await self._step()
 
     async def _step(self) -> None:
@@ -214,13 +275,14 @@ class ClusterWorld:
             self._stop,
             self._store_down,
             self._leave_stale_one,
+            *([self._break_disk] * 3 if self.disks_fail else ()),
         )
         while True:
             await asyncio.sleep(rng.choice((0.5, 2.0, 5.0)) * (0.5 + rng.random()))
             await rng.choice(acts)()
 
     def _pick(self, *, serving: bool = True) -> Node | None:
-        found = [node for node in self.nodes if node.serves or not serving]
+        found = [node for node in self.nodes if (node.serves or not serving) and node.number not in self._sick]
         return self.rng.choice(found) if found else None
 
     def _others_alive(self, node: Node) -> int:
@@ -283,6 +345,9 @@ class ClusterWorld:
 
     async def _start(self, node: Node) -> None:
         while not node.alive:
+            if node.number in self._sick:
+                await asyncio.sleep(0.5)
+                continue
             if await node.start():
                 return
             node.kill()
@@ -290,7 +355,7 @@ class ClusterWorld:
 
     async def _leave_stale_one(self) -> None:
         """One falls behind; then all the others die, and it comes back alone. It must not lead what it does not have (R16)."""
-        if any(not node.serves for node in self.nodes) or self._recovering or self.network.blocked:
+        if any(not node.serves for node in self.nodes) or self._recovering or self._sick or self.network.blocked:
             return
         stale = self.rng.choice(self.nodes)
         self.trace.add(f"{stale.host} is left behind")
@@ -302,6 +367,38 @@ class ClusterWorld:
         await self._start(stale)
         await asyncio.sleep(self.session_timeout_s + 3.0)
         await asyncio.gather(*(self._start(node) for node in others))
+
+    async def _break_disk(self) -> None:
+        """A directory fails, or the disk is full (L06); later somebody mends it, and starts the broker anew.
+
+        Flushes do not fail here: what a failed one took is found out by a crash only, and with it the last in sync may be gone.
+        """
+        rng, node = self.rng, self._pick()
+        if node is None or self._sick or self._recovering:
+            return
+        assert node.broker is not None
+        assert node.process is not None
+        broker, process = node.broker, node.process
+        self._sick.add(node.number)
+        directory = rng.choice(node.log_dirs)
+        kind = rng.choice(("full", "full", "write", "write", "read", "create", "rename", "flush_dir"))
+        self.trace.add(f"{node.host}: {kind} fails in {directory}")
+        if kind == "full":
+            node.disk.capacity_bytes = node.disk.used_bytes + rng.randint(0, 3000)
+        else:
+            node.disk.faults.append(Fault(kind, f"{directory}/", after=rng.randint(0, 30)))
+        gives_up = node.spawn(broker.stop_asked())
+        await asyncio.wait([gives_up, node.died], timeout=rng.choice((3.0, 8.0)), return_when=asyncio.FIRST_COMPLETED)
+        if process.alive and broker.failure is not None:
+            self.trace.add(f"{node.host} gives up: {broker.failure}")
+            node.kill()
+            await asyncio.sleep(rng.choice((0.0, self.session_timeout_s + 1)))
+        node.heal_disk()
+        self._sick.discard(node.number)
+        if node.process is process and node.alive and node.stopping is None:
+            self.trace.add(f"{node.host} is mended")
+            node.kill()
+        await self._start(node)
 
     async def _pause(self) -> None:
         node = self._pick()
@@ -377,13 +474,17 @@ class ClusterWorld:
         self.play.calm = True
         self.cast.dismiss()
         self.network.heal()
+        self.network.settings = replace(self.network.settings, spike_chance=0.0)
+        mended = set(self._sick)
+        self._sick.clear()
         for node in self.nodes:
             node.disk.forget_crash_point()
+            node.heal_disk()
             node.heal_store()
             node.resume()
         for node in self.nodes:
-            if node.alive and node.broker is None:
-                node.kill()  # a start that was cut off with its nemesis
+            if node.alive and (node.broker is None or node.number in mended):
+                node.kill()  # a start that was cut off with its nemesis; or a directory that failed
             if node.alive and node.stopping is not None:
                 await node.stop()  # it was asked to, and does it, whoever asked
             if not node.alive:
