@@ -17,10 +17,11 @@ from typing import TypeVar
 from ottla.cluster.broker_changes import renumbered, settled, with_brokers
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage, TopicImage
-from ottla.cluster.orders import VERSIONS, BrokerOrders, orders_between
+from ottla.cluster.orders import VERSIONS, BrokerOrders, UpdateMetadataEncodings, orders_between
 from ottla.cluster.placement import place
 from ottla.cluster.topic_changes import first_state
 from ottla.cluster.tree_changes import pieces, state_changes
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.wire.codec import encode
 
 PARTITIONS_PER_TOPIC = 100
@@ -50,7 +51,12 @@ def _broker(number: int) -> BrokerImage:
 
 def sent(orders: list[BrokerOrders]) -> tuple[int, int]:
     """(requests, bytes)."""
-    sizes = [len(encode(request, VERSIONS[name])) for order in orders for name, request in order.requests()]
+    sizes, encodings = [], UpdateMetadataEncodings()
+    for order in orders:
+        for name, request in order.requests():
+            version = VERSIONS[name]
+            is_update = isinstance(request, UpdateMetadataRequest)
+            sizes.append(len(encodings.encoded(request, version).body if is_update else encode(request, version)))
     return len(sizes), sum(sizes)
 
 

@@ -186,6 +186,7 @@ class Broker:
             failed_paths=self._failed_paths,
             replication=self.cluster.replication if self.is_in_cluster else ALONE,
             on_directory_failed=self.cluster.directory_failed if self.is_in_cluster else None,
+            flush_now=lambda partition: self.housekeeping.flush_now(partition),
         )
         self.partitions.remove_leftovers(leftovers)
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
@@ -387,14 +388,19 @@ class Broker:
 
     async def _join_cluster(self) -> None:
         from ottla.broker.cluster_host import ClusterHost
+        from ottla.cluster.orders import UpdateMetadataEncodings
+        from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
         member, world = self.cluster, self.world
         self._image = member.metadata_cache.image
         listener = self.settings.listeners().inter_broker
+        encodings = UpdateMetadataEncodings()
 
         async def send(broker: BrokerImage, api_name: str, version: int, request: object) -> object:
             if broker.id == self.broker_id:
                 return await member.orders.obey(version, request)
+            if isinstance(request, UpdateMetadataRequest):
+                request = partial(encodings.encoded, request)
             timeout_ms = self.settings.int("controller.socket.timeout.ms")
             return await member.inter_broker.call(
                 broker.id,

@@ -11,12 +11,14 @@ looked at, and what all brokers are told is built once.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.tree_changes import changed_topics
+from ottla.protocol.headers import EncodedRequest
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -31,13 +33,51 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from ottla.wire.codec import encode
 
 VERSIONS: Final = {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}
 """What Kafka 3.9 speaks between its brokers on ZooKeeper."""
 
 DELETED: Final = -2
 """Leader and leader epoch of a partition whose topic is being deleted."""
+_BROKER_EPOCH_FROM: Final = 5
+_KRAFT_FROM: Final = 8
+_CONTENTS_KEPT: Final = 2
+"""Newcomers are told everything, the others what is new."""
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class UpdateMetadataEncodings:
+    """The encoded form of UpdateMetadata, which says the same to all brokers but for the epoch of each.
+
+    Encoded once for each content and version: for a thousand brokers it costs little more than for one.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[UpdateMetadataRequest, int, bytes]] = deque(maxlen=_CONTENTS_KEPT)
+
+    def encoded(self, request: UpdateMetadataRequest, version: int) -> EncodedRequest:
+        body = self._body(request, version)
+        if version < _BROKER_EPOCH_FROM:
+            return EncodedRequest(body)
+        # Before it: the controller's id, (from version 8 on) whether it is one of KRaft, the controller's epoch.
+        at = 9 if version >= _KRAFT_FROM else 8
+        return EncodedRequest(body[:at] + request.broker_epoch.to_bytes(8, "big", signed=True) + body[at + 8 :])
+
+    def _body(self, request: UpdateMetadataRequest, version: int) -> bytes:
+        """With whoever's epoch."""
+        for known, known_version, body in self._recent:
+            # The very same lists: `orders_between` builds them once for all.
+            if (
+                known.topic_states is request.topic_states
+                and known.live_brokers is request.live_brokers
+                and known_version == version
+                and (known.controller_id, known.controller_epoch) == (request.controller_id, request.controller_epoch)
+            ):
+                return body
+        body = encode(request, version)
+        self._recent.append((request, version, body))
+        return body
 
 
 @dataclass(slots=True)
@@ -84,7 +124,8 @@ def orders_between(
     }
     told: dict[int, _Told] = {broker: _Told() for broker in after.brokers}
     changed: list[UpdateMetadataTopicState] = []
-    for topic in changed_topics(before, after):
+    # Where all are newcomers (a take-over), nobody is told what is new: everybody is told everything.
+    for topic in changed_topics(before, after) if before.topics or len(newcomers) < len(after.brokers) else ():
         former = before.topics.get(topic.name)
         # Deleting and creating are two steps: an order to delete must never follow one to create under the same name.
         assert former is None or former.topic_id == topic.topic_id, topic.name
@@ -101,10 +142,11 @@ def orders_between(
         for topic in after.topics.values():
             everything.append(_whole(topic, after, controller_epoch))
             for number, partition in enumerate(topic.partitions):
-                there = newcomers.intersection(partition.replicas)
-                if there:
-                    state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
-                    for replica in there:
+                state = None
+                for replica in partition.replicas:
+                    if replica in newcomers:
+                        if state is None:
+                            state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
                         _tell(told[replica], topic, state)
     brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
     live = [_live(broker) for broker in after.brokers.values()]

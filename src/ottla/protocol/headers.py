@@ -104,6 +104,13 @@ def encode_response(api: Api, version: int, correlation_id: int, response: objec
     return ResponseEncoder(api, version)(correlation_id, response)
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedRequest:
+    """The body of a request that is encoded already, in the version it is sent in: for who tells many the same."""
+
+    body: bytes
+
+
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, request: object) -> list[Part]:
     """A request as the parts of a frame, length and header included."""
     if api.key == _CONTROLLED_SHUTDOWN and version == 0:
@@ -115,7 +122,10 @@ def encode_request(api: Api, version: int, correlation_id: int, client_id: str |
         if api.is_flexible(version):
             start += b"\0"
     parts: list[Part] = []
-    encoder(type(request), version)(request, parts, start)
+    if isinstance(request, EncodedRequest):
+        parts.append(bytearray(start + request.body))
+    else:
+        encoder(type(request), version)(request, parts, start)
     _LENGTH.pack_into(parts[0], 0, parts_size(parts) - LENGTH_BYTES)  # type: ignore[arg-type]
     return parts
 

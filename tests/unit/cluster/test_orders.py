@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.orders import VERSIONS, BrokerOrders, orders_between
+from ottla.cluster.orders import VERSIONS, BrokerOrders, UpdateMetadataEncodings, orders_between
 from ottla.wire.codec import decode, encode
 
 BLANK = ClusterImage("c")
@@ -134,3 +134,23 @@ def test_a_deleted_topic_goes_from_its_replicas_and_from_all_pictures() -> None:
 def test_nothing_changed_nothing_told() -> None:
     assert between(IMAGE, IMAGE) == {}
     assert between(IMAGE, replace(IMAGE, topics=dict(IMAGE.topics))) == {}
+
+
+def test_what_all_are_told_is_encoded_once_and_reads_as_if_for_each() -> None:
+    for before in (BLANK, replace(IMAGE, topics={}, topic_names={})):
+        encodings = UpdateMetadataEncodings()
+        for version in (8, 7, 6, 5):
+            for orders in between(before, IMAGE).values():
+                request = orders.update_metadata
+                assert request is not None
+                assert encodings.encoded(request, version).body == encode(request, version)
+
+
+def test_another_content_is_another_encoding() -> None:
+    encodings = UpdateMetadataEncodings()
+    after = IMAGE.with_topics([replace(T, partitions=(replace(P, leader=2, leader_epoch=1, partition_epoch=1), T.partitions[1]))])
+    for _ in range(2):
+        for found in (between(BLANK, IMAGE), between(IMAGE, after), between(BLANK, after)):
+            for orders in found.values():
+                assert orders.update_metadata is not None
+                assert encodings.encoded(orders.update_metadata, 8).body == encode(orders.update_metadata, 8)
