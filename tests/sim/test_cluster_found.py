@@ -10,7 +10,11 @@ import pytest
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.record import build_batch
+from ottla.sim.checkers import stored_batches
 from ottla.sim.cluster_world import ClusterWorld
+from ottla.sim.machine import START_MS
 
 
 @pytest.fixture(autouse=True)
@@ -73,13 +77,34 @@ class Stage(ClusterWorld):
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await self.ask("delete_topics", 6, request, lambda found: found.responses[0].error_code, unknown)
 
+    async def produce(self, node, name, value, acks):
+        topic_id = next(each.topic_id for each in node.broker.partitions if each.topic_partition.topic == name)
+        data = PartitionProduceData(index=0, records=build_batch([(None, value, (), START_MS)]))
+        topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[data])
+        request = ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[topic])
+
+        async def act(actor):
+            found = await actor.call(("127.0.0.1", node.port), "produce", 13, request)
+            assert found.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+        await self._alone("producer", act)
+
     def has(self, node, name):
         return any(each.topic_partition.topic == name for each in node.broker.partitions)
 
 
 def _is_plain(world):
     world.loop.close()
-    return world.count == 3 and not world.lossy and world.dirs == 1 and world.network.settings.spike_chance == 0
+    common, network = world.common, world.network.settings
+    return (
+        world.count == 3
+        and world.dirs == 1
+        and not world.lossy
+        and world.min_isr == 1
+        and network.spike_chance == 0
+        and common["replica.high.watermark.checkpoint.interval.ms"] == "5000"
+        and common["replica.lag.time.max.ms"] == "4000"
+    )
 
 
 def test_a_broker_that_was_out_of_touch_lets_go_of_a_topic_that_was_deleted_meanwhile():
@@ -124,6 +149,33 @@ def test_a_topic_that_was_made_again_takes_the_place_of_the_former_on_a_broker_t
         assert now.topic_id != former.topic_id
 
     Stage(script).run()
+
+
+def test_a_follower_that_was_cut_hears_the_high_watermark_again():
+    """The reply that says where histories part carries it too, and a session does not repeat what it has said (seed 45)."""
+
+    async def script(stage):
+        controller = await _controller(stage)
+        first, second = (node for node in stage.nodes if node is not controller)
+        await stage.create("t", [first.number, second.number])
+        await stage.settled()
+        await stage.produce(first, "t", b"both have it", acks=-1)
+        stage.network.block(first.host, second.host)
+        stage.network.block(second.host, first.host)
+        await stage.produce(first, "t", b"one has it", acks=1)
+        first.kill()
+        await stage.until(lambda: stage.rules.state(("t", 0)).leader == second.number, "the other one leads")
+        stage.network.heal()
+        assert len(stored_batches(first.disk, "/d/t-0")) == 2, "it has what the other one has not"
+        await first.start()
+        await stage.settled()
+        assert [_replica(node, "t").log.high_watermark for node in (first, second)] == [1, 1]
+
+    Stage(script).run()
+
+
+def _replica(node, name):
+    return next(each for each in node.broker.partitions if each.topic_partition.topic == name)
 
 
 async def _controller(stage):

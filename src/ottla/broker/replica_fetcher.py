@@ -296,6 +296,7 @@ class _Fetcher:
                     self._take_partition(followed, wishes[key], data)
                 except (KafkaError, UnexpectedOffset) as error:
                     logger.warning("%s cannot be followed now: %s", followed.partition.topic_partition, error)
+                    self._session.failed()
                     self._later(followed)
         return lost
 
@@ -303,6 +304,7 @@ class _Fetcher:
         partition = followed.partition
         log = partition.log
         if log.log_end_offset != wish.offset:
+            self._session.failed()
             return  # it was cut meanwhile
         now_ms = self._broker.world.clock.now_ms()
         if data.diverging_epoch is not None:
@@ -315,6 +317,9 @@ class _Fetcher:
                 log.log_end_offset,
             )
             self._cut(followed, cut.offset)
+            # The leader has told its high watermark with this and would not say it again; it cannot be taken for a log that may
+            # be of another history still.
+            self._session.failed()
             return
         followed.leader_high_watermark = data.high_watermark
         records = data.records if data.records is not None else b""
