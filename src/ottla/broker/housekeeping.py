@@ -39,6 +39,7 @@ class Housekeeping:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
+        self._flushing: set[asyncio.Task[None]] = set()
         self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
@@ -63,9 +64,10 @@ class Housekeeping:
 
     async def stop(self) -> None:
         await self.cleaner.stop()
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._flushing]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
 
     def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int | None = None) -> None:
@@ -138,6 +140,17 @@ class Housekeeping:
             if partition.log.config.flush_ms != INT64_MAX and not partition.is_offline and partition.log.due_to_flush(now_ms):
                 due[partition] = None
         for partition in due:
+            await self.flush(partition)
+
+    def flush_now(self, partition: Partition) -> None:
+        """Producers wait for it, and nobody else does."""
+        task = asyncio.get_running_loop().create_task(self._flush_held(partition))
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    async def _flush_held(self, partition: Partition) -> None:
+        await self.flush(partition)
+        while partition.flush_ended():
             await self.flush(partition)
 
     async def flush(self, partition: Partition) -> None:

@@ -9,6 +9,8 @@ the partition itself if there is more for followers to fetch.
    is its own log end, and nothing is reckoned. A follower's is the leader's, as far as its own log reaches.
 3. A request that names a leader epoch is served only if it is the current one (KIP-320).
 4. An I/O error takes the whole data directory offline; the partition then answers KAFKA_STORAGE_ERROR.
+5. What `flush.messages` wants on the disk first is neither acknowledged nor seen before it is there. The flush runs elsewhere;
+   what is appended meanwhile waits for it, and is flushed together if it needs to be (F14).
 """
 
 from __future__ import annotations
@@ -51,6 +53,7 @@ NO_TRANSACTION = Transaction(verified=False)
 class Partition:
     __slots__ = (
         "_broker_id",
+        "_flush_now",
         "_flush_requested",
         "_offline",
         "_on_failure",
@@ -59,6 +62,7 @@ class Partition:
         "_verifying",
         "data_dir",
         "follower_throttled",
+        "held_offset",
         "is_leader",
         "isr",
         "leader",
@@ -86,7 +90,9 @@ class Partition:
         on_failure: Callable[[DataDir, OSError], None],
         flush_requested: dict[Partition, None],
         replication: Replication = ALONE,
+        flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
+        """`flush_now`: to have it flushed and told so by `flush_ended`; without it a flush is waited for."""
         self.log = log
         self.data_dir = data_dir
         self.topic_partition = log.topic_partition
@@ -113,6 +119,9 @@ class Partition:
         self._on_progress = on_progress
         self._on_failure = on_failure
         self._flush_requested = flush_requested
+        self._flush_now = flush_now
+        self.held_offset: int | None = None
+        """From here on records wait for a flush. None: none do."""
 
     # Role
 
@@ -352,9 +361,33 @@ class Partition:
         log = self.log
         if info.rolled:
             self._flush_requested[self] = None
-        if log.unflushed_messages >= log.config.flush_messages:
-            # Asked for by the settings: acknowledged records are then on the disk (F14).
-            log.flush(now_ms)
+        if log.unflushed_messages >= log.flush_messages:
+            self._hold(info, now_ms)
+
+    def _hold(self, info: AppendInfo, now_ms: int) -> None:
+        """The settings ask that acknowledged records are on the disk (F14)."""
+        if self._flush_now is None or not self.is_leader:
+            self.log.flush(now_ms)
+        elif self.held_offset is None:
+            self.held_offset = info.first_offset
+            self._flush_now(self)
+
+    def flush_ended(self) -> bool:
+        """The flush that was asked for is over. True: another one is needed, for what came meanwhile."""
+        log = self.log
+        again = not self._offline and not log.closed and log.unflushed_messages >= log.flush_messages
+        self.held_offset = log.recovery_point if again else None
+        if self.is_leader and not self._offline:
+            self._advance_high_watermark()
+        self._on_progress(self.topic_partition)
+        return again
+
+    def awaits(self, acks: int, end_offset: int) -> bool:
+        """Whether records before `end_offset` cannot be acknowledged yet: to acks=all not before they are committed, to acks=1
+        only if they have to be flushed before."""
+        if acks == ACKS_ALL:
+            return self.log.high_watermark < end_offset
+        return self.held_offset is not None and self.held_offset < end_offset
 
     def _not_enough_replicas(self) -> KafkaError:
         return KafkaError(
@@ -384,10 +417,13 @@ class Partition:
         if leadership is None:
             # Alone: nobody else's position counts.
             if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
-                log.high_watermark = log.log_end_offset
-                self._on_progress(self.topic_partition)
+                committed = log.log_end_offset if self.held_offset is None else self.held_offset
+                if committed > log.high_watermark:
+                    log.high_watermark = committed
+                    self._on_progress(self.topic_partition)
             return
-        committed = leadership.high_watermark(log.log_end_offset, self._replication.monotonic_ms())
+        end_offset = log.log_end_offset if self.held_offset is None else min(log.log_end_offset, self.held_offset)
+        committed = leadership.high_watermark(end_offset, self._replication.monotonic_ms())
         if committed > log.high_watermark:
             log.high_watermark = committed
             self._on_progress(self.topic_partition)

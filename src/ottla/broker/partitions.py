@@ -52,6 +52,7 @@ class Partitions:
         failed_paths: Sequence[str] = (),
         replication: Replication = ALONE,
         on_directory_failed: Callable[[DataDir], None] | None = None,
+        flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._static_settings = settings
@@ -65,6 +66,7 @@ class Partitions:
         self._on_settings = on_settings
         self._replication = replication
         self._on_directory_failed = on_directory_failed
+        self._flush_now = flush_now
         self._image: ClusterImage | None = None
         self.by_key: dict[tuple[str, int], Partition] = {}
         """To be changed here only."""
@@ -265,6 +267,7 @@ class Partitions:
             self.directory_failed,
             self.flush_requested,
             self._replication,
+            self._flush_now,
         )
         self.by_key[key] = partition
         self._throttle(partition, throttled)
@@ -366,7 +369,9 @@ class Partitions:
                 self.doom(partition.data_dir.delete_log(key), partition.log)
             except OSError as error:
                 self.directory_failed(partition.data_dir, error)
-        # Whoever waits on it hears that it is gone.
+        # Whoever waits on it hears that it is gone; only then that nothing more is to be had from its log.
+        if not partition.is_offline:
+            partition.stand_down()
         partition.go_offline()
 
     def doom(self, path: str, log: Log) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.broker.partition import Partition
 from ottla.broker.purgatory import Purgatory
 from ottla.records.record import read_records
 from ottla.storage import checkpoint, data_dir, recovery, time_lookup
@@ -209,7 +210,7 @@ def log_start_forgotten() -> list[Patch]:
 
 @bug("flush.messages=1 does not flush before the answer", world="broker", seeds_max=40)
 def flush_forgotten() -> list[Patch]:
-    return [(Log, "flush", lambda self, now_ms=None: None)]
+    return [(Partition, "_hold", lambda self, info, now_ms: None)]
 
 
 @bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60)

@@ -86,6 +86,7 @@ class Log:
         "closed",
         "dir",
         "epochs",
+        "flush_messages",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
@@ -122,6 +123,7 @@ class Log:
         self.topic_id = topic_id
         self._config = config
         self._segment_ms = config.segment_ms_max
+        self.flush_messages = config.flush_messages
         self.epochs = epochs
         self.producers = producers
         self.snapshots = snapshots
@@ -163,6 +165,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_ms = config.segment_ms_max
+        self.flush_messages = config.flush_messages
         for segment in self._segments:
             segment.index_interval_bytes = config.index_interval_bytes
 

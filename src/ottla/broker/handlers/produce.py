@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers.produce_quick import quick as quick
-from ottla.broker.partition import Transaction
+from ottla.broker.partition import ACKS_ALL, Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
 from ottla.protocol.messages.produce import (
@@ -32,6 +32,7 @@ from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartiti
 
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
+    from ottla.broker.partitions import Partitions
 
 VERSIONS = (0, 13)
 
@@ -192,9 +193,9 @@ def _append(
                     log_start_offset=info.log_start_offset,
                 )
                 results.append(answer)
-                if acks == -1 and partition.log.high_watermark <= info.last_offset:
+                if acks and partition.awaits(acks, info.last_offset + 1):
                     waits = waits if waits is not None else []
-                    waits.append(_Wait(partition, partition.reign, info.last_offset + 1, answer))
+                    waits.append(_Wait(partitions, partition, acks, info.last_offset + 1, answer))
     if acks == 0:
         if first_error is not None:
             raise CloseConnection(f"an acks=0 produce request that failed: {first_error}")
@@ -211,13 +212,17 @@ def _append(
 
 
 class _Wait:
-    """Records that were appended and are not yet on all in-sync replicas."""
+    """Records that were appended and are not yet on all in-sync replicas, or not on the disk though `flush.messages` wants it."""
 
-    __slots__ = ("answer", "end_offset", "open", "partition", "reign")
+    __slots__ = ("acks", "answer", "end_offset", "open", "partition", "partitions", "reign")
 
-    def __init__(self, partition: Partition, reign: int, end_offset: int, answer: PartitionProduceResponse) -> None:
+    def __init__(
+        self, partitions: Partitions, partition: Partition, acks: int, end_offset: int, answer: PartitionProduceResponse
+    ) -> None:
+        self.partitions = partitions
         self.partition = partition
-        self.reign = reign
+        self.reign = partition.reign
+        self.acks = acks
         self.end_offset = end_offset
         self.answer = answer
         self.open = True
@@ -228,15 +233,16 @@ class _Wait:
             return True
         partition = self.partition
         try:
-            partition.check_leader()
+            here = self.partitions.get(partition.topic_partition)  # if not, it says whether the topic was deleted
+            here.check_leader()
         except KafkaError as error:
             return self._close(error.code)
-        if partition.reign != self.reign:
+        if here is not partition or partition.reign != self.reign:
             return self._close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if partition.is_under_min_isr:
+        if self.acks == ACKS_ALL and partition.is_under_min_isr:
             # Nothing will be committed before enough are in sync again (R12, R13): the producer can try again then.
             return self._close(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        if partition.log.high_watermark < self.end_offset:
+        if partition.awaits(self.acks, self.end_offset):
             return False
         return self._close(ErrorCode.NONE)
 

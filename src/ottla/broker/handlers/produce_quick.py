@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.context import RequestContext
 from ottla.errors import KafkaError
+from ottla.storage.config import INT64_MAX
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ def _append(key: TopicPartition | None, records: memoryview, acks: i64, broker: 
     if key is None or (acks != 1 and acks != _ALL):
         return None
     try:
-        partition: Partition = broker.partitions.get(key)
+        partition: Partition | None = broker.partitions.by_key.get(key)
+        if partition is None:
+            return None
+        if partition.log.flush_messages != INT64_MAX:
+            return None  # may have to wait for the disk
         if acks == 1:
             required = 1
         elif partition.leadership is None and len(partition.isr) <= 1:
