@@ -41,7 +41,7 @@ _POLL_S = 0.05
 # On a machine with too much to do, the process that asks a source for its offsets may start too slowly for Spark, which has no
 # setting for its patience. Nothing has happened yet then.
 _SLOW_WORKER = "Python worker failed to connect back"
-_REVIVALS = 5
+_REVIVALS = 10
 
 _log = logging.getLogger("ottla.pipelines")
 
@@ -172,6 +172,8 @@ class Flows:
         self._options: ClientOptions | None = None
         self._writers: dict[str, DataStreamWriter] = {}
         self._revived: dict[str, int] = {}
+        self._ended: set[str] = set()
+        """Queries that ended, and somebody looked how."""
 
     def start(self) -> None:
         """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
@@ -190,10 +192,8 @@ class Flows:
                 raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
             if self.once and self.plan.feeds_others(flow):
                 # What is there now includes what this flow makes of it.
-                while self.queries[flow.name].isActive and not self.stopping.is_set():
+                while not self.stopping.is_set() and not self._has_ended(flow.name):
                     self.stopping.wait(_POLL_S)
-                    if not self.queries[flow.name].isActive:
-                        self._raise_if_failed(flow.name)
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
         assert self._options is not None
@@ -269,20 +269,29 @@ class Flows:
 
     @property
     def running(self) -> bool:
-        return any(query.isActive for query in self.queries.values())
+        """Whether there is something to `wait` for: a query that runs, or one that ended and nobody has looked yet how."""
+        if self.stopping.is_set():
+            return any(query.isActive for query in self.queries.values())
+        return not self._ended >= self.queries.keys()
 
     def wait(self, seconds: float) -> None:
         """Until a query ended, somebody asked to stop, or the time is over. PipelineError if a query failed."""
         until = time.monotonic() + seconds
         while True:
-            for name, query in list(self.queries.items()):
-                if not query.isActive:
-                    self._raise_if_failed(name)
+            for name in self.queries:
+                self._has_ended(name)
             if time.monotonic() >= until or self.stopping.is_set() or not self.running:
                 return
             self.stopping.wait(_POLL_S)
 
-    def _raise_if_failed(self, name: str) -> None:
+    def _has_ended(self, name: str) -> bool:
+        """Well, and for good. PipelineError if it failed."""
+        if name not in self._ended and not self.queries[name].isActive and not self._is_revived(name):
+            self._ended.add(name)
+        return name in self._ended
+
+    def _is_revived(self, name: str) -> bool:
+        """A query that is not active: whether it is again. PipelineError if it failed."""
         stop = self.sinks[name].stop
         if stop is not None:
             raise stop
@@ -292,8 +301,9 @@ class Flows:
                 self._revived[name] = self._revived.get(name, 0) + 1
                 _log.warning("flow %s is started again: Spark's Python worker was not ready within Spark's ten seconds", name)
                 self.queries[name] = self._writers[name].start()
-                return
+                return True
             raise explained(failure, next(flow for flow in self.plan.flows if flow.name == name))
+        return False
 
     def stop(self) -> None:
         """End between two batches: one that is being written is finished, another is not begun."""

@@ -1,0 +1,63 @@
+"""How queries end is looked at, whenever that happens (F79), without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.pipelines import PipelineError, running
+from ottla.pipelines.failure import Place
+
+
+class Query:
+    """Ends at the look after so many, as it is told."""
+
+    def __init__(self, looks: int, failure: str | None = None) -> None:
+        self._looks, self._failure = looks, failure
+
+    @property
+    def isActive(self) -> bool:
+        self._looks -= 1
+        return self._looks >= 0
+
+    def exception(self) -> Exception | None:
+        return Exception(self._failure) if self._failure else None
+
+
+def flows(*lives: Query) -> running.Flows:
+    """One flow that has these lives, one after the other."""
+    plan = SimpleNamespace(flows=[SimpleNamespace(name="copy", place=Place("shop.py", 4))])
+    made = running.Flows(cast(Any, None), cast(Any, None), cast(Any, plan))
+    made.sinks = cast(Any, {"copy": SimpleNamespace(stop=None)})
+    first, *later = lives
+    made.queries = cast(Any, {"copy": first})
+    made._writers = cast(Any, {"copy": SimpleNamespace(start=lambda: later.pop(0))})
+    return made
+
+
+def watch(found: running.Flows) -> None:
+    """As the command does it."""
+    while found.running:
+        found.wait(60)
+
+
+@pytest.mark.parametrize("looks", range(6))
+def test_a_failure_is_told_whenever_it_comes(looks: int) -> None:
+    with pytest.raises(PipelineError, match="flow 'copy': ValueError: no"):
+        watch(flows(Query(looks, "ValueError: no")))
+
+
+@pytest.mark.parametrize("looks", range(6))
+def test_an_end_without_failure_is_an_end(looks: int) -> None:
+    watch(flows(Query(looks)))
+
+
+@pytest.mark.parametrize("looks", range(6))
+def test_a_query_that_began_too_slowly_for_spark_begins_again(looks: int) -> None:
+    second = Query(3)
+    watch(flows(Query(looks, "Python worker failed to connect back."), second))
+    assert not second.isActive
+    with pytest.raises(PipelineError, match="failed to connect back"):
+        watch(flows(*(Query(looks, "Python worker failed to connect back.") for _ in range(20))))
