@@ -30,6 +30,7 @@ class ApacheBroker:
             "zookeeper.connect": self._cluster.connect,
             "zookeeper.session.timeout.ms": 6000,
             "offsets.topic.num.partitions": 5,
+            "transaction.state.log.num.partitions": 5,
             "controlled.shutdown.retry.backoff.ms": 200,
         }
         properties = self.directory / "server.properties"
