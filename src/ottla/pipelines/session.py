@@ -47,23 +47,31 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    local = master.startswith("local")
-    if local:
+    if _is_local(master):
         # The workers run this Python, whatever is first on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
-    settings = {**_DEFAULTS, **(_LOCAL if local else {}), **quiet, **conf, **_FORCED}
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
+    for key, value in settings(master, conf).items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
     except Exception as error:
         raise PipelineError(f"Spark does not start on {master}: {first_line(error)}") from error
-    if ship and not local:
+    if ship and not _is_local(master):
+        # Executors of any cluster fetch it from the driver, and so does one that joins later.
         spark.sparkContext.addPyFile(package())
     return spark
+
+
+def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """All that Spark is told: ours, then the user's, then what nobody may change."""
+    quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
+    return {**_DEFAULTS, **(_LOCAL if _is_local(master) else {}), **quiet, **conf, **_FORCED}
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
 
 
 def _quiet_logs() -> dict[str, str]:

@@ -19,7 +19,7 @@ from ottla.pipelines.checkpoint import NOTE, offsets_of
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.exactly_once import marker_in
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.graph import Plan
+from ottla.pipelines.graph import Plan, reads
 from ottla.pipelines.project import Project
 from ottla.pipelines.running import connect, inputs_of, resolve
 
@@ -47,15 +47,16 @@ def status(project: Project, plan: Plan) -> list[Standing]:
     found = []
     with Client(options) as client:
         for flow in plan.queries:
-            found.append(_standing(client, project, flow))
+            found.append(_standing(client, project, plan, flow))
     return found
 
 
-def _standing(client: Client, project: Project, flow: Flow) -> Standing:
+def _standing(client: Client, project: Project, plan: Plan, flow: Flow) -> Standing:
     group_id = project.group_id(flow.name)
     committed = committed_offsets(client, group_id)
     markers = [each for each in (marker_in(entry.metadata) for entry in committed.values()) if each is not None]
-    own = {where: entry for where, entry in committed.items() if not (isinstance(flow.to, Sink) and where.topic == flow.to.topic)}
+    # A group keeps what was committed for topics that the flow read once, and the marker's place.
+    own = {where: entry for where, entry in committed.items() if _reads(plan, flow, where.topic)}
     lag: int | None = None
     if own:
         try:
@@ -75,6 +76,11 @@ def _standing(client: Client, project: Project, flow: Flow) -> Standing:
         sum(entry.offset for entry in own.values()),
         lag,
     )
+
+
+def _reads(plan: Plan, flow: Flow, topic: str) -> bool:
+    back = {other.to.topic for other in plan.read_back(flow) if isinstance(other.to, Sink)}
+    return topic in back or any(reads(source, topic) for source in plan.sources(flow))
 
 
 def _local(location: str) -> tuple[str | None, int | None]:

@@ -1,0 +1,113 @@
+"""What Spark is told and given, by master: this machine, a standalone cluster, YARN, Kubernetes (F77)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.pipelines import PipelineError, session
+from ottla.pipelines.project import override, read
+
+KUBERNETES = "k8s://https://10.0.0.1:6443"
+
+
+class Recorder:
+    """SparkSession.builder, which notes what it hears, and the session it makes."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, str] = {}
+        self.shipped: list[str] = []
+        self.failure: Exception | None = None
+        self.builder = self.sparkContext = self
+
+    def appName(self, name: str) -> Recorder:
+        self.heard["spark.app.name"] = name
+        return self
+
+    def master(self, master: str) -> Recorder:
+        self.heard["spark.master"] = master
+        return self
+
+    def config(self, key: str, value: str) -> Recorder:
+        self.heard[key] = value
+        return self
+
+    def getOrCreate(self) -> Recorder:
+        if self.failure is not None:
+            raise self.failure
+        return self
+
+    def addPyFile(self, file: str) -> None:
+        self.shipped.append(file)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    import pyspark.sql
+
+    found = Recorder()
+    monkeypatch.setattr(pyspark.sql, "SparkSession", found)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "as it was")
+    monkeypatch.setattr(session, "java_home", lambda: None)
+    return found
+
+
+def start(recorder: Recorder, tmp_path: Path, toml: str, **flags: Any) -> None:
+    tmp_path.joinpath("shop.toml").write_text(toml)
+    project = override(read(tmp_path / "shop.py"), **flags)
+    session.start(project.name, project.master, project.conf, ship=project.ship)
+
+
+@pytest.mark.parametrize(
+    ("master", "conf"),
+    [
+        ("spark://10.0.0.1:7077", {"spark.executor.memory": "2g"}),
+        ("yarn", {"spark.yarn.queue": "streams", "spark.archives": "hdfs:///e.tar.gz#e", "spark.pyspark.python": "e/bin/python"}),
+        (KUBERNETES, {"spark.kubernetes.container.image": "shop/spark:4.3", "spark.kubernetes.namespace": "shop"}),
+    ],
+)  # fmt: skip
+def test_a_cluster_gets_its_settings_and_the_package(
+    recorder: Recorder, tmp_path: Path, master: str, conf: dict[str, str]
+) -> None:
+    lines = "".join(f'"{key}" = "{value}"\n' for key, value in conf.items())
+    start(recorder, tmp_path, f'[spark]\nmaster = "{master}"\n[spark.conf]\n{lines}')
+    assert recorder.heard["spark.master"] == master
+    assert conf.items() <= recorder.heard.items()
+    # Executors elsewhere reach the driver by its own name, and the user's image decides about Python.
+    assert "spark.driver.host" not in recorder.heard
+    assert recorder.heard["spark.stage.maxConsecutiveAttempts"] == "1"
+    assert recorder.heard["spark.speculation"] == "false"
+    (package,) = recorder.shipped
+    # The sources alone, from the zip: what an executor without Ottla would import.
+    code = "import pyspark_ottla, ottla.pipelines.producing, ottla.pipelines.source_read as it; print(it.__file__)"
+    words = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {package!r}); {code}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.startswith(package), done.stderr
+
+
+def test_flags_go_before_the_file_and_ours_before_both(recorder: Recorder, tmp_path: Path) -> None:
+    toml = '[spark]\nmaster = "yarn"\nship = false\n[spark.conf]\n"spark.executor.memory" = "1g"\n'
+    conf = {"spark.executor.memory": "3g", "spark.stage.maxConsecutiveAttempts": "4"}
+    start(recorder, tmp_path, toml, master=KUBERNETES, conf=conf)
+    assert recorder.heard["spark.master"] == KUBERNETES
+    assert recorder.heard["spark.executor.memory"] == "3g"
+    assert recorder.heard["spark.stage.maxConsecutiveAttempts"] == "1"
+    assert recorder.shipped == []
+
+
+def test_this_machine_needs_no_package(recorder: Recorder, tmp_path: Path) -> None:
+    start(recorder, tmp_path, "")
+    assert recorder.heard["spark.master"] == "local[*]"
+    assert recorder.heard["spark.driver.host"] == "127.0.0.1"
+    assert recorder.shipped == []
+
+
+def test_a_cluster_that_cannot_be_had_is_one_line(recorder: Recorder, tmp_path: Path) -> None:
+    recorder.failure = RuntimeError("Could not load KUBERNETES classes.\n\tat org.apache.spark…")
+    with pytest.raises(PipelineError, match=r"^Spark does not start on yarn: Could not load KUBERNETES classes\.$"):
+        start(recorder, tmp_path, '[spark]\nmaster = "yarn"\n')
