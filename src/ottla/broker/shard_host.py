@@ -228,7 +228,10 @@ class ShardHost(Generic[S]):
     async def _create_internal_topic(self) -> None:
         for outcome in await self._broker.controller.create_topics([self._new_topic()]):
             if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                if str(outcome) != self._last_refusal:  # clients ask again and again
+                if outcome.code == ErrorCode.LEADER_NOT_AVAILABLE:
+                    # Another broker was faster, and this one has not heard of it yet; or the controller is changing.
+                    logger.info("%s is not here yet: %s", self._topic_name, outcome.detail)
+                elif str(outcome) != self._last_refusal:  # clients ask again and again
                     self._last_refusal = str(outcome)
                     logger.error("%s cannot be created: %s", self._topic_name, outcome)
                 raise KafkaError(

@@ -155,14 +155,14 @@ class WatchingHost(OfficeHost):
         if node is None or topic is None:
             return node is not None and name not in self._dying
         try:
-            stored = znodes.decode_topic(name, node.data)
+            topic_id, count = znodes.topic_outline(name, node.data)
         except StoreError as error:
             logger.error("somebody spoiled the node of a topic, which stays as it is known here: %s", error)
             return False
-        if stored.topic_id not in (None, topic.topic_id):
+        if topic_id not in (None, topic.topic_id):
             logger.error("somebody put another topic in the place of %s; delete it properly, then create it", name)
             return False
-        return len(stored.replicas) > len(topic.partitions)
+        return count > len(topic.partitions)
 
     async def _follow_topics(self, news: Collection[str], gone: Collection[str]) -> None:
         async with self._lock:

@@ -199,6 +199,17 @@ def decode_topic(topic: str, data: bytes) -> TopicNode:
         raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
+def topic_outline(topic: str, data: bytes) -> tuple[bytes | None, int]:
+    """(topic id, number of partitions) of a topic's node: of a large one, much sooner known than the rest."""
+    path = topic_path(topic)
+    fields = _decode(path, data)
+    try:
+        topic_id = fields.get("topic_id")
+        return uuid_bytes(topic_id) if topic_id else None, len(fields["partitions"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+
+
 def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
     return {int(partition): tuple(brokers) for partition, brokers in fields.items()}
 
