@@ -7,6 +7,7 @@ ones leave.
 1. The target's replicas stand first, in its order: the first of them is the preferred leader to be.
 2. A cancelled or replaced reassignment starts from the replicas the partition had before the first one.
 3. Each step grows the leader epoch, so that every replica hears of it.
+4. No step leaves the partition without a replica in sync.
 """
 
 from __future__ import annotations
@@ -50,16 +51,27 @@ def check_target(image: ClusterImage, partition: PartitionImage, wanted: Sequenc
 
 
 def begin(partition: PartitionImage, wanted: Sequence[int], may_lead: Collection[int]) -> PartitionImage:
-    """On the way to `wanted` (which may be where it is: then, or if all of it is in sync, the way is at its end at once)."""
+    """On the way to `wanted` (which may be where it is: then, or if all of it is in sync, the way is at its end at once).
+
+    KafkaError if that would take the last replicas in sync: those that stay may not have what was acknowledged.
+    """
     former = origin(partition)
     union = tuple(dict.fromkeys((*wanted, *former)))
+    dropped = [replica for replica in partition.replicas if replica not in union]
+    if dropped and not set(partition.isr) - set(dropped):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"only {list(partition.isr)} are in sync, which would not be replicas any more"
+        )
     moved = replace(
         bump(partition),
         replicas=union,
         adding=tuple(replica for replica in union if replica not in former),
         removing=tuple(replica for replica in union if replica not in wanted),
     )
-    return _without(moved, [replica for replica in partition.replicas if replica not in union], may_lead)
+    left = _without(moved, dropped, may_lead)
+    if left.leader == NO_LEADER != partition.leader:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "none of the replicas that stay can lead now")
+    return left
 
 
 def finished(partition: PartitionImage, may_lead: Collection[int]) -> PartitionImage | None:

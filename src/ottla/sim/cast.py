@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.sim.loop import SimLoop
 from ottla.sim.network import SimNetwork
-from ottla.sim.play import Actor, Play
+from ottla.sim.play import Play
 from ottla.sim.process import Process
 
 Maker = Callable[[int, Process], Any]
@@ -67,7 +67,7 @@ class Cast:
             self.failed.set_exception(error)
         process.die()
 
-    async def play_alone(self, name: str, make: Callable[[Process], Actor], act: Callable[[Any], Any], limit_s: float) -> Any:
+    async def play_alone(self, name: str, make: Callable[[Process], Any], act: Callable[[Any], Any], limit_s: float) -> Any:
         """One actor, to the end of what it does. TimeoutError if it takes longer."""
         process = Process(name)
         self.processes.append(process)

@@ -14,7 +14,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.coordinator.txn.state import IDLE
 from ottla.records.batch import read_batch_header
@@ -22,6 +22,7 @@ from ottla.records.record import read_records
 from ottla.sim.cast import Cast
 from ottla.sim.checkers import Violation, check_producers, require, stored_batches
 from ottla.sim.cluster_admin import GUESTS, Administrator, Guests, Visitor
+from ottla.sim.cluster_groups import ClusterGroups, Witness
 from ottla.sim.cluster_rules import ClusterRules, PartitionState
 from ottla.sim.disk import Fault
 from ottla.sim.group_play import properties as group_properties
@@ -31,8 +32,9 @@ from ottla.sim.network import NetworkSettings, SimNetwork
 from ottla.sim.node import Complaints, Node
 from ottla.sim.play import Actor, Habits, Play
 from ottla.sim.process import Process
-from ottla.sim.scene import Scene
+from ottla.sim.scene import OTHER, SOURCE, Scene
 from ottla.sim.trace import Trace
+from ottla.sim.workload import Shared, Topic
 
 FIRST_PORT: Final = 9090
 CHECK_S: Final = 0.2
@@ -40,6 +42,12 @@ CHECK_LOGS_EVERY: Final = 25
 SETTLE_S_MAX: Final = 120.0
 SENDS_MAX: Final = 2000
 CLOCK_STEP_MS: Final = 1_800_000
+
+
+class Player(NamedTuple):
+    """Somebody who only plays."""
+
+    run: Callable[[], Any]
 
 
 class ClusterWorld:
@@ -91,6 +99,7 @@ class ClusterWorld:
         self.rules = ClusterRules(self.nodes, self.tree, self.play)
         self.rules.lossy = self.lossy
         self.guests = Guests()
+        self.groups: ClusterGroups | None = None
         self._complaints = Complaints()
         self._nemesis: list[asyncio.Task[None]] = []
         self._checked = 0
@@ -179,6 +188,8 @@ class ClusterWorld:
         await self._alone("admin", lambda admin: self.scene.create_topics(admin, {}, replicas=self.replicas))
         self.scene.enter(watched=False)
         self._enter_administrators()
+        if self.has_groups:
+            self._enter_members()
         self._nemesis = [self.loop.create_task(self._misfortune()) for _ in range(rng.choice((1, 1, 2)))]
         await self._watch(rng.choice((15.0, 30.0, 50.0)))
         for task in self._nemesis:
@@ -196,6 +207,40 @@ class ClusterWorld:
                 if "compact" not in partition.log.config.cleanup_policy:
                     check_producers(node.disk, partition.log)
         self._complaints.check()
+
+    def _enter_members(self) -> None:
+        shared = Shared(random.Random(self.extras.random()), self.trace, 0)
+        for name in (SOURCE, OTHER):
+            known = self.play.topics[name]
+            shared.topics[name] = Topic(name, known.topic_id, {})
+            shared.topics[name].add_partitions(known.partitions, self.loop.time)
+        groups = self.groups = ClusterGroups(
+            self.extras,
+            shared,
+            self.common,
+            self.loop.time,
+            (SOURCE, OTHER),
+            [node.port for node in self.nodes],
+            Witness(self.nodes, self.rules),
+        )
+        count = sum(len(model.members) + 1 for model in groups.models)
+        for number in range(count):
+
+            def member(_: int, process: Process, number: int = number) -> Player:
+                client, act, pause_s = groups.clients(self.scene.view(process))[number]
+                return Player(lambda: client.run(act, pause_s=pause_s))
+
+            self.cast.keep(f"member-{number}", member)
+
+    async def _settle_groups(self) -> None:
+        """In the calm every group comes to rest, also without one of its members, and has the offsets it was told it has."""
+        groups = self.groups
+        if groups is None or self.lossy:
+            return
+        try:
+            await self.cast.play_alone("groups", self.scene.view, groups.settle, 400.0)
+        except TimeoutError as error:
+            raise Violation("settles", str(error)) from error
 
     def _enter_administrators(self) -> None:
         def administrator(number: int, process: Process) -> Actor:
@@ -503,6 +548,8 @@ class ClusterWorld:
         self.trace.add("settled")
         if not self.lossy:
             await self.scene.copy_the_rest()
+        await self._settle_groups()
+        end_s = self.loop.time()
         while why := self.rules.unsettled() or self._open_transactions():
             require(self.loop.time() < end_s + SETTLE_S_MAX, "settles", f"after the last copies: {why}")
             await self._step()

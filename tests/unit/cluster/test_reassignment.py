@@ -64,6 +64,23 @@ def test_cancelled_while_a_new_replica_leads() -> None:
     assert back.isr == (1, 2)
 
 
+@pytest.mark.parametrize("wanted", [(1, 2, 3), (1, 5)])
+def test_what_only_new_replicas_have_is_not_given_up(wanted: tuple[int, ...]) -> None:
+    """R18: the old ones fell behind on the way. Going back, or elsewhere, would take all that are in sync."""
+    moving = replace(begin(STILL, (4, 2, 6), ALL), isr=(4, 6), leader=4)
+    with pytest.raises(KafkaError) as refused:
+        begin(moving, wanted, ALL)
+    assert refused.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert begin(moving, (4, 1), ALL).isr == (4,)
+
+
+def test_it_is_not_cancelled_where_nobody_could_lead() -> None:
+    moving = replace(begin(STILL, (4, 2, 6), ALL), isr=(1, 4), leader=4)
+    with pytest.raises(KafkaError):
+        begin(moving, origin(moving), ALL - {1})
+    assert begin(replace(moving, leader=-1), origin(moving), ALL - {1}).isr == (1,), "without a leader it was before"
+
+
 def test_another_target_replaces_the_first() -> None:
     moving = replace(begin(STILL, (4, 5, 6), ALL), isr=(1, 2, 3, 4))
     other = begin(moving, (2, 5), ALL)
