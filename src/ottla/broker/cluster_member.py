@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _CONTROLLED_SHUTDOWN_VERSION_MAX: Final = 3
 _REPORT_AGAIN_S: Final = 1.0
+_TOUCH_PATIENCE_S: Final = 2.0
+"""How long a broker that is to stop waits for a store it has lost touch with."""
 
 
 class ClusterMember:
@@ -44,6 +46,8 @@ class ClusterMember:
         self.fetchers = ReplicaFetchers(broker)
         self.orders = ControllerOrders(broker, self.metadata_cache)
         self._reports: list[asyncio.Task[None]] = []
+        self._out_of_touch = asyncio.Event()
+        """The metadata store cannot be reached."""
         self.epoch_of_registration: Callable[[], int] = lambda: -1
         """Of whoever registers this broker, once that is known."""
         self.replication = Replication(
@@ -85,8 +89,10 @@ class ClusterMember:
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
+            self._out_of_touch.clear()
             self.isr_changes.resume()
         else:
+            self._out_of_touch.set()
             self.isr_changes.suspend()
 
     def directory_failed(self, data_dir: DataDir) -> None:
@@ -108,9 +114,28 @@ class ClusterMember:
 
     async def hand_over(self) -> None:
         """Before a stop: have the controller move the leaderships away, as often and as long as the settings say (F58, C07)."""
-        settings = self._broker.settings
-        if not settings.bool("controlled.shutdown.enable"):
+        if not self._broker.settings.bool("controlled.shutdown.enable"):
             return
+        waits = [asyncio.ensure_future(work) for work in (self._hand_over(), self._out_of_touch_for(_TOUCH_PATIENCE_S))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            if not waits[0].done():
+                # Nothing can be written, so no controller can move anything away.
+                logger.warning("stopping without handing leaderships over: the metadata store cannot be reached")
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _out_of_touch_for(self, seconds: float) -> None:
+        while True:
+            await self._out_of_touch.wait()
+            await asyncio.sleep(seconds)
+            if self._out_of_touch.is_set():
+                return
+
+    async def _hand_over(self) -> None:
+        settings = self._broker.settings
         tries = settings.int("controlled.shutdown.max.retries")
         for left in range(tries, -1, -1):
             remaining = await self._ask_to_leave()
