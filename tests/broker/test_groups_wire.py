@@ -225,6 +225,27 @@ def test_g02_errors_on_the_wire(play: Any) -> None:
     play(case, **NO_DELAY)
 
 
+@pytest.mark.parametrize("version", [2, 9, 10])
+def test_a_refused_commit_names_all_that_was_asked_also_what_is_unknown(play: Any, version: int) -> None:
+    """Found by the simulator: a topic was deleted while somebody who was no member committed to it and to another."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await find(stage)
+        request = commit_request(1, generation_id_or_member_epoch=3, member_id="nobody")
+        request.topics[0].topic_id = stage.broker.image.topics["t"].topic_id
+        request.topics[0].partitions.append(OffsetCommitRequestPartition(partition_index=7, committed_offset=1))
+        unknown = commit_request(1, topic="gone").topics[0]
+        unknown.topic_id = bytes(range(16))
+        request.topics.append(unknown)
+        answer = await connection.call("offset_commit", version, request)
+        found = [(each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions]
+        code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+        assert found == [(0, code), (7, code), (0, code)]
+
+    play(case)
+
+
 def test_g06_a_member_whose_connection_breaks_goes_by_its_session_only(play: Any) -> None:
     async def case(stage: Any) -> None:
         await find(stage)

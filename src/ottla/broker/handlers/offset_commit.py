@@ -8,6 +8,7 @@ topics are named by id.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from copy import copy
 from typing import Final
 
 from ottla.broker.context import RequestContext
@@ -31,19 +32,24 @@ _TOPIC_IDS_FROM: Final = 10
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     coordinators = context.broker.coordinators
     image = context.broker.image
-    nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else []
-    request.topics, refused = refuse_unknown(request.topics, image, _refused)
+    asked, nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else (request.topics, [])
+    known, refused = refuse_unknown(asked, image, _refused)
     refused += nameless
-    if refused and not request.topics:
-        return OffsetCommitResponse(topics=refused)
+    if refused:
+        if not known:
+            return OffsetCommitResponse(topics=refused)
+        request = copy(request)  # whoever refuses all of it names what was asked
+        request.topics = known
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[OffsetCommitResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
     decision = shard.offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 
-def _with_names(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:
-    """Give the topics, which came with ids, their names. Returned are the answers to those that have none."""
+def _with_names(
+    request: OffsetCommitRequest, image: ClusterImage
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """Give the topics, which came with ids, their names. Returned are those that have one, and the answers to the others."""
     refused: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -52,8 +58,7 @@ def _with_names(request: OffsetCommitRequest, image: ClusterImage) -> list[Offse
             kept.append(topic)
         else:
             refused.append(_refused(topic, [each.partition_index for each in topic.partitions], ErrorCode.UNKNOWN_TOPIC_ID))
-    request.topics = kept
-    return refused
+    return kept, refused
 
 
 def _refused(topic: OffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> OffsetCommitResponseTopic:

@@ -6,6 +6,7 @@ Shared by offset_commit, offset_delete and txn_offset_commit, whose messages hav
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any, Protocol, TypeVar
 
 from ottla.cluster.image import ClusterImage
@@ -39,6 +40,8 @@ def refuse_unknown(
         missing = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
         if missing:
             answers.append(refused(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            # The request stays as it came: should all of it be refused later, the answer names all of it.
+            topic = copy(topic)
             topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
         if topic.partitions:
             kept.append(topic)
