@@ -60,6 +60,8 @@ class Verifiable:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            if not line.startswith("{"):
+                continue
             event = json.loads(line)
             match event["name"]:
                 case "partitions_assigned":
@@ -80,7 +82,7 @@ class Verifiable:
     def close(self, how: int = signal.SIGTERM) -> None:
         if self.process.poll() is None:
             self.process.send_signal(how)
-            self.process.wait(30)
+            self.process.wait(120)
         for thread in self._threads:
             thread.join(60)
         for pipe in (self.process.stdout, self.process.stderr):
@@ -101,7 +103,7 @@ def verifiable(servers: str, group: str, ledger: Any) -> Iterator[Callable[..., 
     def start(name: str, topic: str, *args: str, protocol: str = "consumer") -> Verifiable:
         options = ["--group-protocol", protocol, *args]
         if protocol == "classic":
-            options += ["--session-timeout", "6000"]
+            options += ["--session-timeout", "10000"]
         started.append(Verifiable(servers, topic, group, name, ledger, *options))
         return started[-1]
 
@@ -116,7 +118,7 @@ def test_console_consumer_reads_as_a_member(servers: str, group: str, filled: Ca
         KAFKA_4,
         "ConsoleConsumer",
         *("--bootstrap-server", servers, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "30"),
-        *("--timeout-ms", "40000", "--command-property", "group.protocol=consumer"),
+        *("--timeout-ms", "120000", "--command-property", "group.protocol=consumer"),
         timeout=180,
     )
     assert sorted(read.stdout.split()) == sorted(f"{partition}:{number}" for partition in range(3) for number in range(10))
@@ -134,7 +136,7 @@ def test_a_pattern_of_javas(servers: str, group: str, filled: Callable[..., str]
         KAFKA_4,
         "ConsoleConsumer",
         *("--bootstrap-server", servers, "--include", f"{topic}.*", "--group", group, "--from-beginning"),
-        *("--max-messages", "10", "--timeout-ms", "40000", "--command-property", "group.protocol=consumer"),
+        *("--max-messages", "10", "--timeout-ms", "120000", "--command-property", "group.protocol=consumer"),
         timeout=180,
     )
     assert len(read.stdout.split()) == 10
