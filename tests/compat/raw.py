@@ -163,7 +163,7 @@ def read_records(records: memoryview) -> Iterator[tuple[int, bytes]]:
 class RawConnection:
     """Frames in, frames out. Closed by the broker or by a fault: ConnectionError."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 30) -> None:
+    def __init__(self, bootstrap: str, timeout_s: float = 90) -> None:
         host, port = bootstrap.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

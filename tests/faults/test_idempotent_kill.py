@@ -179,7 +179,7 @@ def read_all(bootstrap_servers: str, partition: int) -> list[int]:
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     numbers: list[int] = []
     while True:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         error = message.error()
         if error is not None:

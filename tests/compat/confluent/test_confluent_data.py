@@ -31,7 +31,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **conf
             raise KafkaException(error)
         delivered.append(message)
 
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 20_000, **config})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 60_000, **config})
     for record in records:
         producer.produce(topic, on_delivery=on_delivery, **{"partition": 0, **record})
     assert producer.flush(30) == 0

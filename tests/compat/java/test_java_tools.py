@@ -91,13 +91,13 @@ def test_console(tool: Callable[..., str], topic: str) -> None:
     properties_read = [word for name in printing for word in ("--property", f"{name}=true")]
     read = tool(
         "ConsoleConsumer", "--topic", topic, "--partition", "0", "--offset", "earliest", "--max-messages", "15",
-        "--timeout-ms", "20000", *properties_read,
+        "--timeout-ms", "120000", *properties_read,
     )  # fmt: skip
     assert [line for line in read.splitlines() if line.startswith("Offset:")] == [
         f"Offset:{n}\t{line}" for n, line in enumerate(sent)
     ]
     last = tool(
-        "ConsoleConsumer", "--topic", topic, "--partition", "0", "--offset", "14", "--max-messages", "1", "--timeout-ms", "20000"
+        "ConsoleConsumer", "--topic", topic, "--partition", "0", "--offset", "14", "--max-messages", "1", "--timeout-ms", "120000"
     )
     assert "value 2 zstd" in last
 
