@@ -233,7 +233,7 @@ def test_describe_cluster(admin: AdminClient) -> None:
 
 
 def test_produce_to_a_partition_that_is_not_there(bootstrap: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 3000})
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000})
     errors = []
     try:
         producer.produce(topic, b"x", partition=7, on_delivery=lambda error, _: errors.append(error.code()))
