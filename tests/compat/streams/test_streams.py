@@ -72,49 +72,57 @@ class Counts:
         self._consumer.close()
 
 
-def test_word_count_exactly_once(tmp_path: Path) -> None:
+def counted(servers: str, path: Path, blow: Callable[[], None], said_by_brokers: Callable[[], str]) -> None:
+    """The topics are there; a blow in the midst of it, and the application is killed and has a successor."""
     chance = random.Random(4)
     expected: Counter[str] = Counter()
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
+
+    def write(lines: int) -> None:
+        for number in range(lines):
+            words = chance.choices(WORDS, k=5)
+            expected.update(words)
+            producer.produce("lines", " ".join(words).encode(), partition=number % PARTITIONS)
+            producer.poll(0)
+
+    def said() -> str:
+        return "\n".join(log.read_text()[-2000:] for log in sorted(path.glob("*.log"))) + said_by_brokers()[-2000:]
+
+    counts = Counts(servers)
+    try:
+        with application(servers, path, "first") as first:
+            write(1000)
+            counts.read_until(lambda: counts.total > 500, said)
+            write(1000)
+            blow()
+            write(1000)
+            counts.read_until(lambda: counts.total > 7000, said)
+            first.kill()
+        with application(servers, path, "second") as second:
+            write(1000)
+            assert producer.flush(60) == 0
+            counts.read_until(lambda: counts.total >= expected.total(), said)
+            assert second.stdin is not None
+            second.stdin.close()
+            assert second.wait(60) == 0, said()
+    finally:
+        counts.close()
+    # Each word's counts are 1, 2, 3, ... to the end: nothing is missing, nothing twice, nothing out of order.
+    assert counts.seen == {word: list(range(1, expected[word] + 1)) for word in WORDS}
+    assert "ended in order" in (path / "second.log").read_text()
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    topics = admin.list_topics(timeout=60).topics
+    assert {"word-count-counts-changelog", "word-count-counts-repartition"} <= set(topics)
+
+
+def test_word_count_exactly_once(tmp_path: Path) -> None:
     with Broker(BROKER) as broker:
         for topic in ("lines", "counts"):
             broker.create_topic(topic, PARTITIONS)
-        servers = broker.bootstrap_servers
-        producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
 
-        def write(lines: int) -> None:
-            for number in range(lines):
-                words = chance.choices(WORDS, k=5)
-                expected.update(words)
-                producer.produce("lines", " ".join(words).encode(), partition=number % PARTITIONS)
-                producer.poll(0)
+        def blow() -> None:
+            broker.kill()
+            broker.start()
 
-        def said() -> str:
-            return "\n".join(log.read_text()[-2000:] for log in sorted(tmp_path.glob("*.log"))) + broker.log[-2000:]
-
-        counts = Counts(servers)
-        try:
-            with application(servers, tmp_path, "first") as first:
-                write(1000)
-                counts.read_until(lambda: counts.total > 500, said)
-                write(1000)
-                broker.kill()
-                broker.start()
-                write(1000)
-                counts.read_until(lambda: counts.total > 7000, said)
-                first.kill()
-            with application(servers, tmp_path, "second") as second:
-                write(1000)
-                assert producer.flush(60) == 0
-                counts.read_until(lambda: counts.total >= expected.total(), said)
-                assert second.stdin is not None
-                second.stdin.close()
-                assert second.wait(60) == 0, said()
-        finally:
-            counts.close()
-        # Each word's counts are 1, 2, 3, ... to the end: nothing is missing, nothing twice, nothing out of order.
-        assert counts.seen == {word: list(range(1, expected[word] + 1)) for word in WORDS}
-        assert "ended in order" in (tmp_path / "second.log").read_text()
-        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-        topics = admin.list_topics(timeout=60).topics
-        assert {"word-count-counts-changelog", "word-count-counts-repartition"} <= set(topics)
+        counted(broker.bootstrap_servers, tmp_path, blow, lambda: broker.log)
         assert "Traceback" not in broker.log, broker.log[-4000:]
