@@ -51,6 +51,26 @@ def test_a_file_that_does_not_load_is_one_line_with_its_place(tmp_path: Path, co
                                    "line 1 column 2 (char 1)"]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from ottla import pipelines as p\nx = p.source('a'\n", ":2: '(' was never closed"),
+        ("import os\nimport no_such_module\n", ":2: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("from ottla import pipelines as p\np.source('no topic')\n", ":2: 'no topic' is no topic name"),
+        ("import sys\nsys.exit(3)\n", ":2: SystemExit: 3"),
+        ("from ottla import pipelines as p\n", " declares no flow"),
+        (None, ": there is no such file"),
+    ],
+)
+def test_a_file_that_is_no_pipeline_says_why_in_one_line(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "bad.py"
+    if text is not None:
+        file.write_text(text)
+    code, stdout, stderr = ottla("run", file)
+    assert (code, stdout) == (1, "")
+    assert stderr.splitlines()[0] == f"error: {file}{said}"
+
+
 @pytest.mark.parametrize("command", ["run", "status"])
 def test_a_broker_that_is_away_is_said_before_spark_is_started(tmp_path: Path, command: str) -> None:
     file = tmp_path / "shop.py"

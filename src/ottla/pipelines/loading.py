@@ -20,7 +20,7 @@ def load(path: str | Path) -> list[Flow]:
     """The flows of the file, in the order they are declared. PipelineError for anything that stops it."""
     file = Path(path)
     if not file.is_file():
-        raise PipelineError(f"{file}: there is no such file")
+        raise PipelineError(f"{file}: {'this is no file' if file.exists() else 'there is no such file'}")
     name = _MODULE + "".join(letter if letter.isalnum() else "_" for letter in file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

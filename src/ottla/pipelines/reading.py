@@ -144,5 +144,5 @@ def first_line(error: BaseException) -> str:
     text = str(error).strip()
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if lines and lines[0].startswith("An error occurred while calling") and len(lines) > 1:
-        lines = lines[1:]
+        lines = [lines[1].removeprefix(": ")]
     return (lines[0] if lines else type(error).__name__)[:600]

@@ -38,8 +38,8 @@ _KNOWN = (
     "maxTriggerDelay",
     "minPartitions",
     "maxRecordsPerPartition",
+    # Spark's own, about its consumers: here nothing joins a group or waits for a consumer. They are taken and have no effect.
     "groupIdPrefix",
-    # Spark's own, about how its consumer fetches: nothing here waits for a consumer.
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",

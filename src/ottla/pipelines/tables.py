@@ -27,6 +27,7 @@ _CLASSES = {
     "iceberg": ("org.apache.iceberg.spark.SparkCatalog", "iceberg-spark-runtime, and a catalog in [spark.conf]"),
 }
 _SNAPSHOT = "ottla-batch"
+_UNFIT = ("NoSuchMethodError", "NoSuchFieldError", "AbstractMethodError", "IncompatibleClassChangeError", "NoClassDefFoundError")
 
 
 def check(spark: SparkSession, table: Table) -> None:
@@ -36,6 +37,18 @@ def check(spark: SparkSession, table: Table) -> None:
     name, hint = wanted if wanted is not None else (driver, "the database's jar: spark.jars in [spark.conf]")
     if name is not None and not _has_class(spark, name):
         raise PipelineError(f"{table.format} is not installed: Spark finds no {name}", table.place, hint=f"it needs {hint}")
+    if table.format == "iceberg":
+        try:
+            spark.catalog.tableExists(table.path)
+        except Exception as error:
+            raise _failed(spark, table, error) from error
+
+
+def _failed(spark: SparkSession, table: Table, error: BaseException, flow: str = "") -> PipelineError:
+    """Jars of Delta and Iceberg fit one release of Spark; with another one they fail somewhere inside."""
+    unfit = any(kind in str(error) for kind in _UNFIT) and table.format in _CLASSES
+    hint = f"these jars of {table.format} were made for another Spark than {spark.version}" if unfit else None
+    return PipelineError(f"{flow}table {table.path!r}: {first_line(error)}", table.place, hint=hint)
 
 
 def target(spark: SparkSession, flow: Flow, table: Table, group_id: str) -> Target:
@@ -51,7 +64,7 @@ def target(spark: SparkSession, flow: Flow, table: Table, group_id: str) -> Targ
         except Exception as error:
             if "ottla:" in str(error):
                 raise
-            raise PipelineError(f"flow {flow.name!r}, table {table.path!r}: {first_line(error)}", table.place) from error
+            raise _failed(spark, table, error, f"flow {flow.name!r}, ") from error
         return (int(counted.get["rows"]) if done else 0), 0
 
     def _write(frame: DataFrame, marker: Marker) -> bool:
