@@ -36,6 +36,7 @@ setup: .venv/.compiled ## a .venv with ottla (compiled) and all it needs
 	$(PY) setup.py -q build_ext --inplace
 	# Bytecode beside the sources, also where PYTHONDONTWRITEBYTECODE is set: a broker starts in half the time.
 	$(PY) -m compileall -q src
+	$(PY) tests/pipelines/bytecode.py
 	@touch $@
 
 .PHONY: demo
