@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.cleaner import Cleaner
+from ottla.broker.clock_watch import ClockWatch
 from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import INT64_MAX
@@ -40,6 +41,7 @@ class Housekeeping:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: set[asyncio.Task[None]] = set()
+        self._clock_watch = ClockWatch(broker.world.clock)
         self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
@@ -88,12 +90,11 @@ class Housekeeping:
 
     async def _retain(self) -> None:
         """Retention by time and size (F11), one partition at a time so that requests come in between."""
-        clock = self._broker.world.clock
         for partition in self._broker.partitions.online():
             if partition.is_offline:
                 continue
             try:
-                removed = partition.log.apply_retention(clock.now_ms())
+                removed = partition.log.apply_retention(self._clock_watch.now_ms())
             except OSError as error:
                 self._broker.partitions.directory_failed(partition.data_dir, error)
                 continue
@@ -108,16 +109,16 @@ class Housekeeping:
 
     async def _expire_producers(self) -> None:
         """Producers that have been silent for `producer.id.expiration.ms` are forgotten (I06)."""
-        clock = self._broker.world.clock
         for partition in self._broker.partitions.online():
             producers = partition.log.producers
             if len(producers):
-                producers.expire(clock.now_ms(), self._broker.settings.int("producer.id.expiration.ms"))
+                producers.expire(self._clock_watch.now_ms(), self._broker.settings.int("producer.id.expiration.ms"))
                 await asyncio.sleep(0)
 
     async def _remove(self) -> None:
         """Files of removed segments and directories of deleted partitions, when their delay is over."""
         broker = self._broker
+        self._clock_watch.now_ms()  # looked at often, so that a jump is noticed before retention goes by it
         now_ms = int(broker.world.clock.monotonic() * 1000)
         disk = broker.world.disk
         for partition in broker.partitions.online():
