@@ -9,6 +9,8 @@ Invariants
 2. A batch is called a duplicate only if it is known to be in the log.
 3. The first unstable offset is that of the first transaction that is open, or whose marker is not below the high watermark.
 4. The number of producers is bounded: beyond the limit those go first whose last batch is the oldest, as if they had expired.
+5. Of a transaction's first write here that came to nothing, what stays is where it began: what a producer sends behind it is not
+   taken before it, though a producer that is not known may begin anywhere.
 """
 
 from __future__ import annotations
@@ -48,6 +50,14 @@ def written(batch: BatchInfo) -> Written:
     last = (first + delta) & SEQUENCE_MAX if first >= 0 else NO_SEQUENCE
     # Not by its name: that costs more than the whole rest of an append's account (it is one for every batch).
     return tuple.__new__(Written, (first, last, offset, offset + delta, batch.max_timestamp))
+
+
+class Attempt(NamedTuple):
+    """The first write of a transaction to this partition, until it is in the log."""
+
+    epoch: int
+    lowest_sequence: int
+    bumps_epochs: bool
 
 
 class Producer:
@@ -143,7 +153,15 @@ class CompletedTxn:
 
 
 class ProducerStates:
-    __slots__ = ("_ongoing", "_producers", "_topic_partition", "_unreplicated", "first_unstable_offset", "producers_max")
+    __slots__ = (
+        "_attempts",
+        "_ongoing",
+        "_producers",
+        "_topic_partition",
+        "_unreplicated",
+        "first_unstable_offset",
+        "producers_max",
+    )
 
     def __init__(self, topic_partition: TopicPartition, producers_max: int = PRODUCERS_MAX) -> None:
         self._topic_partition = topic_partition
@@ -152,6 +170,8 @@ class ProducerStates:
         """First offset of each open transaction, ascending: the producer."""
         self._unreplicated: list[tuple[int, int]] = []
         """(first offset, offset of the marker) of transactions that are decided, but not yet below the high watermark."""
+        self._attempts: dict[int, Attempt] = {}
+        """By producer. Not of the log, and bounded."""
         self.first_unstable_offset = INT64_MAX
         self.producers_max = producers_max
 
@@ -190,6 +210,18 @@ class ProducerStates:
 
     # --- before a write
 
+    def attempt(self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool = False) -> None:
+        """A producer wants to begin a transaction here, and its coordinator is about to be asked whether it may."""
+        earlier = self._attempts.get(producer_id)
+        if earlier is None:
+            if len(self._attempts) >= self.producers_max:
+                del self._attempts[next(iter(self._attempts))]
+        elif epoch < earlier.epoch or (epoch == earlier.epoch and sequence >= earlier.lowest_sequence):
+            return
+        else:
+            bumps_epochs = earlier.bumps_epochs
+        self._attempts[producer_id] = Attempt(epoch, sequence, bumps_epochs)
+
     def check(self, batch: BatchInfo, *, verified: bool = False, bumps_epochs: bool = False) -> Written | None:
         """Whether a client's batch may be appended. What is returned is the batch as it is in the log already.
 
@@ -203,6 +235,7 @@ class ProducerStates:
             and batch.producer_epoch == producer.epoch
             and producer.txn_first_offset < 0
             and not batch.attributes & TRANSACTIONAL_BIT
+            and not self._attempts
         ):
             return None
         return self._check_closely(producer, batch, verified, bumps_epochs)
@@ -220,6 +253,9 @@ class ProducerStates:
             )
         if bumps_epochs and batch.is_transactional and first != 0 and (producer is None or not producer.batches):
             raise self._out_of_order(batch, 0)
+        attempt = self._attempts.get(batch.producer_id)
+        if attempt is not None and first > attempt.lowest_sequence:
+            raise self._out_of_order(batch, attempt.lowest_sequence)
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
             return None  # never seen or forgotten: any sequence may be the first (KIP-360)
         self._check_epoch(producer, batch.producer_epoch)
@@ -228,7 +264,7 @@ class ProducerStates:
                 raise self._out_of_order(batch, 0)
         elif first != producer.next_sequence:
             behind = (producer.next_sequence - first) & SEQUENCE_MAX
-            if batch.record_count <= behind <= producer.known_sequences:
+            if self._kept_sequences(producer) + batch.record_count <= behind <= producer.known_sequences:
                 raise KafkaError(
                     ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                     f"sequences {first} to {last} of producer {batch.producer_id} were appended to {self._topic_partition} "
@@ -241,6 +277,10 @@ class ProducerStates:
                 f"producer {batch.producer_id} has a transaction open in {self._topic_partition}, and this batch is not of it",
             )
         return None
+
+    def _kept_sequences(self, producer: Producer) -> int:
+        """How many its last batches have: of those a duplicate is known exactly."""
+        return (producer.next_sequence - producer.batches[0].first_sequence) & SEQUENCE_MAX if producer.batches else 0
 
     def check_coordinator(self, batch: BatchInfo) -> None:
         """Of a coordinator's own records, written in a client's name: they have no sequence."""
@@ -295,6 +335,8 @@ class ProducerStates:
             producer.begin_epoch(batch.producer_epoch)
         offset = batch.base_offset
         producer.add(written(batch))
+        if self._attempts and batch.attributes & TRANSACTIONAL_BIT:
+            self._attempts.pop(batch.producer_id, None)
         if batch.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
             producer.txn_first_offset = offset
             self._ongoing[offset] = producer.producer_id
@@ -313,6 +355,10 @@ class ProducerStates:
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = timestamp
         producer.txn_first_offset = NO_OFFSET
+        attempt = self._attempts.get(producer_id)
+        if attempt is not None and not (attempt.bumps_epochs and attempt.epoch == epoch):
+            # Otherwise it is of the next transaction, whose producer did not wait for this marker.
+            del self._attempts[producer_id]
         if first_offset < 0:
             return None
         self._ongoing.pop(first_offset, None)
@@ -363,6 +409,7 @@ class ProducerStates:
         self._producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._attempts.clear()
         self.first_unstable_offset = INT64_MAX
 
     def restore(self, producers: Iterable[Producer]) -> None:

@@ -48,13 +48,17 @@ def test_i01_each_of_the_last_five_batches_is_answered_with_its_own_offset_and_t
     assert partition.end == end
 
 
-def test_i01_other_bounds_over_known_sequences_are_no_duplicate_of_one_batch_but_are_in_the_log() -> None:
+def test_i01_other_bounds_over_the_last_batches_are_no_duplicate() -> None:
+    """Of the last five a duplicate is known exactly, and what is not one cannot follow."""
     partition = Partition()
     partition.send(0, 3)
     partition.send(3, 3)
-    assert refused(partition.send, 0, 6) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert refused(partition.send, 4, 2) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert refused(partition.send, 4, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "one of them is new"
+    for sequence, count in ((0, 6), (4, 2), (1, 1), (4, 3)):
+        assert refused(partition.send, sequence, count) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    for first in range(6, 21, 3):
+        partition.send(first, 3)
+    assert refused(partition.send, 4, 2) == ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "before the last five, in other bounds"
+    assert refused(partition.send, 4, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "one of them is of the last five"
 
 
 def test_i01_what_may_never_have_been_appended_is_not_called_a_duplicate() -> None:
@@ -157,6 +161,42 @@ def test_t10_the_first_batch_of_a_transaction_must_be_verified() -> None:
     partition.end_txn()
     assert refused(partition.send, 2, transactional=True) == ErrorCode.INVALID_TXN_STATE
     assert partition.send(1, transactional=True) is not None, "a duplicate is one, whatever became of the transaction"
+
+
+def test_t10_what_was_sent_behind_a_refused_first_write_is_not_taken_before_it() -> None:
+    """Five may be in flight: the coordinator could not be asked about the first, and could be about the second."""
+    partition = Partition()
+    states = partition.states
+    options = {"transactional": True, "verified": True}
+    states.attempt(7, 0, 4)
+    states.attempt(7, 0, 6)
+    assert refused(partition.send, 6, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.send(6, producer=8, **options) is None, "another's"
+    assert partition.send(4, 2, **options) is None, "nobody knows this producer: any sequence may be the first"
+    assert partition.send(6, **options) is None
+    partition.end_txn()
+    assert partition.send(7, **options) is None, "nothing of it is left"
+
+
+def test_t10_a_marker_ends_what_was_tried_in_its_transaction() -> None:
+    partition = Partition()
+    options = {"transactional": True, "verified": True}
+    partition.states.attempt(7, 0, 0)
+    partition.end_txn()
+    partition.states.attempt(7, 1, 3, bumps_epochs=True)
+    partition.end_txn(epoch=1, version=2)  # of the transaction before, whose end the next one has overtaken
+    assert refused(partition.send, 5, epoch=1, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    partition.states.attempt(7, 2, 0, bumps_epochs=True)
+    assert refused(partition.send, 1, epoch=2, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.send(0, epoch=2, **options) is None
+
+
+def test_what_was_tried_is_bounded() -> None:
+    partition = Partition(producers_max=3)
+    for producer in range(10, 15):
+        partition.states.attempt(producer, 0, 0)
+    assert partition.send(5, producer=10, transactional=True, verified=True) is None, "forgotten"
+    assert refused(partition.send, 5, producer=14, transactional=True, verified=True) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_batch_outside_of_the_open_transaction_is_refused() -> None:

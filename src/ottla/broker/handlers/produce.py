@@ -42,7 +42,7 @@ _TOPIC_IDS_FROM = 13
 _ZSTD = 4
 _ATTRIBUTES_LOW_BYTE = 22
 _BUMPS_EPOCHS_FROM = 12
-_PRODUCER = struct.Struct(">qh")
+_PRODUCER = struct.Struct(">qhi")
 
 _ASK_TIMES = 10
 """Whether a partition may be written to, while markers come in between."""
@@ -80,26 +80,29 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
             found = _transactional_producer(data.records)
             if found is None or name is None:
                 continue
-            if producer is not None and found != producer:
+            author, sequence = found
+            if producer is not None and author != producer:
                 raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "records of two producers in one transactional request")
-            producer = found
+            producer = author
             key = TopicPartition(name, data.index)
             partition = partitions.find(key)
             # What cannot be written anyway shall not become part of the transaction.
             if partition is None or not partition.is_leader or partition.is_offline:
                 continue
-            if not partition.log.producers.has_ongoing_transaction(*found):
+            producers = partition.log.producers
+            if not producers.has_ongoing_transaction(*author):
+                producers.attempt(*author, sequence, bumps_epochs=context.version >= _BUMPS_EPOCHS_FROM)
                 wanted.append(key)
                 asked_about.append(partition)
     if producer is None or not wanted:
         return {}
-    author = producer
+    producer_id, epoch = producer
 
     def ask(about: list[TopicPartition]) -> Refusals | Awaitable[Refusals]:
-        return context.broker.transactions.verify(transactional_id, *author, about, "produce", context.version)
+        return context.broker.transactions.verify(transactional_id, producer_id, epoch, about, "produce", context.version)
 
     answer = ask(wanted)
-    return answer if isinstance(answer, Mapping) else _guarded(ask, answer, asked_about, author.producer_id)
+    return answer if isinstance(answer, Mapping) else _guarded(ask, answer, asked_about, producer_id)
 
 
 async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Partition], producer_id: int) -> Refusals:
@@ -131,14 +134,14 @@ async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Parti
     return refusals
 
 
-def _transactional_producer(records: Part | None) -> ProducerIdAndEpoch | None:
-    """Who wrote a transactional batch; None of another, or of what is none."""
+def _transactional_producer(records: Part | None) -> tuple[ProducerIdAndEpoch, int] | None:
+    """Who wrote a transactional batch, and its first sequence; None of another, or of what is none."""
     if not isinstance(records, Buffer) or len(records) < RECORDS_AT:
         return None
     if not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
         return None
-    producer_id, epoch = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
-    return ProducerIdAndEpoch(producer_id, epoch) if producer_id > NO_PRODUCER_ID else None
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
+    return (ProducerIdAndEpoch(producer_id, epoch), sequence) if producer_id > NO_PRODUCER_ID else None
 
 
 async def _append_later(
