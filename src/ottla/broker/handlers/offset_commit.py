@@ -8,11 +8,11 @@ topics are named by id.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from copy import copy
+from functools import partial
 from typing import Final
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.unknown_partitions import merged, refuse_unknown
+from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.shard_host import Reply
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
@@ -32,24 +32,21 @@ _TOPIC_IDS_FROM: Final = 10
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     coordinators = context.broker.coordinators
     image = context.broker.image
-    asked, nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else (request.topics, [])
-    known, refused = refuse_unknown(asked, image, _refused)
-    refused += nameless
-    if refused:
-        if not known:
-            return OffsetCommitResponse(topics=refused)
-        request = copy(request)  # whoever refuses all of it names what was asked
-        request.topics = known
-    hosted, shard = coordinators.shard_for(request.group_id)
-    reply: Reply[OffsetCommitResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
-    decision = shard.offset_commit(request, context.version, reply, coordinators.now())
-    return coordinators.reply_of(hosted, reply, decision)
+    nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else []
+    unknown = [*refuse_unknown(request, image, _refused), *nameless]
+
+    def ask() -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+        hosted, shard = coordinators.shard_for(request.group_id)
+        reply: Reply[OffsetCommitResponse] = Reply()
+        return coordinators.reply_of(hosted, reply, shard.offset_commit(request, context.version, reply, coordinators.now()))
+
+    if not unknown:
+        return ask()
+    return answered(ask, unknown, partial(refuse, request)) if request.topics else OffsetCommitResponse(topics=unknown)
 
 
-def _with_names(
-    request: OffsetCommitRequest, image: ClusterImage
-) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """Give the topics, which came with ids, their names. Returned are those that have one, and the answers to the others."""
+def _with_names(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:
+    """Give the topics, which came with ids, their names. Those that have none are taken out; returned are the answers to them."""
     refused: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -58,7 +55,8 @@ def _with_names(
             kept.append(topic)
         else:
             refused.append(_refused(topic, [each.partition_index for each in topic.partitions], ErrorCode.UNKNOWN_TOPIC_ID))
-    return kept, refused
+    request.topics = kept
+    return refused
 
 
 def _refused(topic: OffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> OffsetCommitResponseTopic:

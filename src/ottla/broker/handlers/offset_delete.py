@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.context import RequestContext
-from ottla.broker.handlers.unknown_partitions import merged, refuse_unknown
+from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.shard_host import Reply
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -24,10 +24,19 @@ VERSIONS = (0, 0)
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     coordinators = context.broker.coordinators
-    hosted, shard = coordinators.shard_for(request.group_id)
-    request.topics, refused = refuse_unknown(request.topics, context.broker.image, _refused)
-    reply: Reply[OffsetDeleteResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
-    return coordinators.reply_of(hosted, reply, shard.offset_delete(request, reply, coordinators.now()))
+    unknown = refuse_unknown(request, context.broker.image, _refused)
+
+    def ask() -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+        hosted, shard = coordinators.shard_for(request.group_id)
+        reply: Reply[OffsetDeleteResponse] = Reply()
+        return coordinators.reply_of(hosted, reply, shard.offset_delete(request, reply, coordinators.now()))
+
+    return answered(ask, unknown, _of_the_group)
+
+
+def _of_the_group(error: KafkaError) -> OffsetDeleteResponse:
+    """What the group refuses it refuses as a whole: nothing is said of partitions then."""
+    raise error
 
 
 def _refused(topic: OffsetDeleteRequestTopic, partitions: list[int], code: ErrorCode) -> OffsetDeleteResponseTopic:

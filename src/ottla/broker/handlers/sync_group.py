@@ -6,6 +6,7 @@ A follower's reply waits for the leader; the leader's, and with it all, for the 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.shard_host import Reply
@@ -14,10 +15,15 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 
 VERSIONS = (0, 5)
 
+_PROTOCOL_FROM: Final = 5
+"""Since when a member says which protocol it takes the assignment to be of (KIP-559)."""
+
 
 def handle(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    if context.version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "SyncGroup has to name the protocol since version 5")
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[SyncGroupResponse] = Reply()

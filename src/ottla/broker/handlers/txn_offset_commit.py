@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.handlers.unknown_partitions import merged, refuse_unknown
+from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.shard_host import Reply
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit import (
@@ -35,30 +35,14 @@ def handle(
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    request.topics, refused = refuse_unknown(request.topics, context.broker.image, _refused)
+    unknown = refuse_unknown(request, context.broker.image, _refused)
     if not request.topics:
-        return TxnOffsetCommitResponse(topics=refused)
-    try:
-        answer = _commit(request, context, refused)
-    except KafkaError as error:
-        return _failed(request, error, context.version, refused)
-    return _awaited(answer, request, context, refused) if isinstance(answer, Awaitable) else answer
-
-
-async def _awaited(
-    answer: Awaitable[TxnOffsetCommitResponse],
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    refused: list[TxnOffsetCommitResponseTopic],
-) -> TxnOffsetCommitResponse:
-    try:
-        return await answer
-    except KafkaError as error:
-        return _failed(request, error, context.version, refused)
+        return TxnOffsetCommitResponse(topics=unknown)
+    return answered(lambda: _commit(request, context), unknown, lambda error: _failed(request, error, context.version))
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, context: RequestContext, refused: list[TxnOffsetCommitResponseTopic]
+    request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     broker = context.broker
     broker.coordinators.shard_for(request.group_id)
@@ -74,28 +58,25 @@ def _commit(
     if isinstance(verified, dict):
         if verified:
             raise verified[offsets]
-        return _append(request, context, refused)
-    return _after_verifying(verified, request, context, refused)
+        return _append(request, context)
+    return _after_verifying(verified, request, context)
 
 
 async def _after_verifying(
-    verified: Awaitable[dict[TopicPartition, KafkaError]],
-    request: TxnOffsetCommitRequest,
-    context: RequestContext,
-    refused: list[TxnOffsetCommitResponseTopic],
+    verified: Awaitable[dict[TopicPartition, KafkaError]], request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     for error in (await verified).values():
         raise error
-    answer = _append(request, context, refused)
+    answer = _append(request, context)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def _append(
-    request: TxnOffsetCommitRequest, context: RequestContext, refused: list[TxnOffsetCommitResponseTopic]
+    request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
-    reply: Reply[TxnOffsetCommitResponse] = Reply((lambda response: merged(response, refused)) if refused else None)
+    reply: Reply[TxnOffsetCommitResponse] = Reply()
     decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
@@ -107,13 +88,11 @@ def _refused(topic: TxnOffsetCommitRequestTopic, partitions: list[int], code: Er
     )
 
 
-def _failed(
-    request: TxnOffsetCommitRequest, error: KafkaError, version: int, refused: list[TxnOffsetCommitResponseTopic]
-) -> TxnOffsetCommitResponse:
+def _failed(request: TxnOffsetCommitRequest, error: KafkaError, version: int) -> TxnOffsetCommitResponse:
     code = error.code
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return merged(refuse(request, KafkaError(code, error.detail)), refused)
+    return refuse(request, KafkaError(code, error.detail))
 
 
 def refuse(request: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:

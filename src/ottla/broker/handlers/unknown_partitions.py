@@ -5,12 +5,11 @@ Shared by offset_commit, offset_delete and txn_offset_commit, whose messages hav
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
 from ottla.cluster.image import ClusterImage
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 
 
 class _Topic(Protocol):
@@ -19,39 +18,64 @@ class _Topic(Protocol):
     """Each has a `partition_index`."""
 
 
-class _Answers(Protocol):
+class _Message(Protocol):
     topics: list[Any]
 
 
 AskedT = TypeVar("AskedT", bound=_Topic)
 AnswerT = TypeVar("AnswerT", bound=_Topic)
-ResponseT = TypeVar("ResponseT", bound=_Answers)
+ResponseT = TypeVar("ResponseT", bound=_Message)
 
 
 def refuse_unknown(
-    topics: list[AskedT], image: ClusterImage, refused: Callable[[AskedT, list[int], ErrorCode], AnswerT]
-) -> tuple[list[AskedT], list[AnswerT]]:
-    """What of the request goes on, and the answers to the rest."""
+    request: _Message, image: ClusterImage, refused: Callable[[AskedT, list[int], ErrorCode], AnswerT]
+) -> list[AnswerT]:
+    """Take out of the request what does not exist. Returned are the answers to that."""
     kept: list[AskedT] = []
     answers: list[AnswerT] = []
-    for topic in topics:
+    for topic in request.topics:
         known = image.topics.get(topic.name)
         count = len(known.partitions) if known is not None else 0
         missing = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
         if missing:
             answers.append(refused(topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            # The request stays as it came: should all of it be refused later, the answer names all of it.
-            topic = copy(topic)
             topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
         if topic.partitions:
             kept.append(topic)
-    return kept, answers
+    request.topics = kept
+    return answers
 
 
-def merged(response: ResponseT, refused: list[AnswerT]) -> ResponseT:
+def answered(
+    ask: Callable[[], ResponseT | Awaitable[ResponseT]],
+    unknown: list[AnswerT],
+    failed: Callable[[KafkaError], ResponseT],
+) -> ResponseT | Awaitable[ResponseT]:
+    """The coordinator's answer, or what `failed` makes of its refusal; and what is said of the `unknown` partitions."""
+    try:
+        answer = ask()
+    except KafkaError as error:
+        return _merged(failed(error), unknown)
+    if isinstance(answer, Awaitable):
+        return _answered_later(answer, unknown, failed)
+    return _merged(answer, unknown)
+
+
+async def _answered_later(
+    answer: Awaitable[ResponseT], unknown: list[AnswerT], failed: Callable[[KafkaError], ResponseT]
+) -> ResponseT:
+    try:
+        return _merged(await answer, unknown)
+    except KafkaError as error:
+        return _merged(failed(error), unknown)
+
+
+def _merged(response: ResponseT, unknown: list[AnswerT]) -> ResponseT:
     """One answer for each topic."""
+    if not unknown:
+        return response
     by_name = {topic.name: topic for topic in response.topics}
-    for topic in refused:
+    for topic in unknown:
         if topic.name and topic.name in by_name:
             by_name[topic.name].partitions += topic.partitions
         else:
