@@ -1,0 +1,41 @@
+"""`ottla pipeline status`, from what a group holds: needs a broker, no Spark (F80)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.client.blocking import Client
+from ottla.client.offsets import commit_offsets
+from ottla.client.options import plain_options
+from ottla.client.transactions import CommittedOffset
+from ottla.pipelines import graph, loading, project, standing
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.testing import Broker
+
+TWO_STEPS = """
+from ottla import pipelines as p
+
+orders = p.source("standing.in", name="orders")
+first = p.sql(orders, to=p.sink("standing.middle"), name="first", query="SELECT * FROM orders")
+p.sql(first, to=p.sink("standing.out"), name="second", query="SELECT * FROM first")
+"""
+
+
+def test_status_counts_what_a_flow_reads_now(tmp_path: Path, ottla_broker: Broker) -> None:
+    """A group also keeps offsets of topics that its flow read once, and of the one it writes."""
+    topics = [f"standing.{name}" for name in ("in", "middle", "out", "before")]
+    for name in topics:
+        ottla_broker.create_topic(name, 1)
+    with Client(plain_options(ottla_broker.bootstrap_servers)) as client:
+        for group, read in (("standing.first", "standing.in"), ("standing.second", "standing.middle")):
+            offsets = {TopicPartition(name, 0): CommittedOffset(5 if name == read else 100) for name in topics}
+            commit_offsets(client, group, offsets, timeout_s=60)
+    file = tmp_path / "standing.py"
+    file.write_text(TWO_STEPS)
+    settings = project.override(project.read(file), bootstrap_servers=ottla_broker.bootstrap_servers)
+    found = standing.status(settings, graph.plan(loading.load(file)))
+    # The topics are empty: offsets beyond their ends are no lag.
+    assert [(each.flow, each.committed, each.lag) for each in found] == [("first", 5, 0), ("second", 5, 0)]

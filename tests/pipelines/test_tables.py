@@ -1,0 +1,29 @@
+"""What goes wrong with tables, in the words a user reads (F82). That they hold each batch once: `test_exactly_once`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ottla import pipelines as p
+from ottla.pipelines import tables
+
+SPARK = cast(Any, SimpleNamespace(version="4.3.0"))
+
+
+def test_jars_made_for_another_spark_are_said_to_be_so() -> None:
+    """As Delta 4.2 fails on Spark 4.3: deep inside, when the first batch is written."""
+    said = (
+        "An error occurred while calling o70.save.\n: java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'\n\tat a.b"
+    )
+    found = tables._failed(SPARK, p.table("/lake", "delta"), RuntimeError(said), "flow 'rows', ")
+    assert found.message == "flow 'rows', table '/lake': java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'"
+    assert found.hint == "these jars of delta were made for another Spark than 4.3.0"
+    assert found.place is not None
+    assert found.place.file == __file__
+
+
+def test_another_failure_has_no_hint() -> None:
+    found = tables._failed(SPARK, p.table("lake.t", "iceberg"), RuntimeError("[CATALOG_NOT_FOUND] no lake\nJVM stacktrace"))
+    assert (found.message, found.hint) == ("table 'lake.t': [CATALOG_NOT_FOUND] no lake", None)
+    assert tables._failed(SPARK, p.table("/t"), RuntimeError("NoClassDefFoundError: x")).hint is None
