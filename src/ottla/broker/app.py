@@ -188,6 +188,8 @@ class Broker:
             on_directory_failed=self.cluster.directory_failed if self.is_in_cluster else None,
             flush_now=lambda partition: self.housekeeping.flush_now(partition),
         )
+        # Before anything is appended: a transaction that is ended at once may want its markers flushed.
+        self.housekeeping = Housekeeping(self)
         self.partitions.remove_leftovers(leftovers)
         self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
@@ -201,7 +203,6 @@ class Broker:
         else:
             await self._start_controller()
             self.partitions.set_strays_aside()
-        self.housekeeping = Housekeeping(self)
         self.housekeeping.start()
         self._undo.append(self.housekeeping.stop)
         self.moves = ReplicaMoves(self)
