@@ -13,9 +13,7 @@ SPARK = cast(Any, SimpleNamespace(version="4.3.0"))
 
 def test_jars_made_for_another_spark_are_said_to_be_so() -> None:
     """As Delta 4.2 fails on Spark 4.3: deep inside, when the first batch is written."""
-    said = (
-        "An error occurred while calling o70.save.\n: java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'\n\tat a.b"
-    )
+    said = "An error occurred while calling o70.save.\n: java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'\n\tat a.b"
     found = tables._failed(SPARK, p.table("/lake", "delta"), RuntimeError(said), "flow 'rows', ")
     assert found.message == "flow 'rows', table '/lake': java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'"
     assert found.hint == "these jars of delta were made for another Spark than 4.3.0"
