@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +45,7 @@ _MULTI_BYTES_MAX: Final = 500_000
 
 _ATTEMPTS_MAX: Final = 10
 """A request the ensemble cannot stand (too large for its settings) would be made for ever."""
+_PROBE_S: Final = 1.0
 
 
 class ZooKeeperStore:
@@ -90,7 +92,10 @@ class ZooKeeperStore:
                 client.chroot = chroot
         except (KazooTimeoutError, KazooException, OSError) as error:
             await asyncio.to_thread(_shut, client)
-            why = "no answer" if isinstance(error, KazooTimeoutError) else str(error) or type(error).__name__
+            if isinstance(error, KazooTimeoutError):
+                why = "; ".join(await asyncio.gather(*(asyncio.to_thread(_why_not, host) for host in hosts)))
+            else:
+                why = str(error) or type(error).__name__
             raise StoreUnavailable(
                 f"ZooKeeper cannot be reached at zookeeper.connect={connect} within {connection_timeout_ms} ms: {why}"
             ) from error
@@ -327,6 +332,20 @@ def _parse(connect: str) -> tuple[list[str], str]:
     if "//" in chroot or any(part in (".", "..") for part in path.split("/")):
         raise StoreError(f"zookeeper.connect={connect!r}: {chroot!r} is no path of ZooKeeper")
     return checked, chroot
+
+
+def _why_not(address: str) -> str:
+    """What somebody who tries by hand would find."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PROBE_S):
+            return f"{address} takes connections, but does not answer as ZooKeeper does"
+    except socket.gaierror:
+        return f"there is no host {host}"
+    except TimeoutError:
+        return f"{address} does not answer"
+    except OSError as error:
+        return f"{address}: {(error.strerror or str(error)).lower()}"
 
 
 def _shut(client: KazooClient) -> None:

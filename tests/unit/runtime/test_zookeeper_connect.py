@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 
 import pytest
@@ -48,3 +49,20 @@ def test_addresses_as_kafka_reads_them(text: str, hosts: list[str], chroot: str)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(StoreError, match=r"zookeeper\.connect"):
         _parse(text)
+
+
+def _reason(address: str) -> str:
+    async def run() -> str:
+        with pytest.raises(StoreUnavailable) as caught:
+            await ZooKeeperStore.open(address, session_timeout_ms=6000, connection_timeout_ms=300)
+        return str(caught.value)
+
+    return asyncio.run(run())
+
+
+def test_the_reason_is_what_one_would_find_by_hand() -> None:
+    assert "there is no host nowhere.invalid" in _reason("nowhere.invalid:2181")
+    assert "127.0.0.1:1: connection refused" in _reason("127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        assert f"127.0.0.1:{port} takes connections, but does not answer as ZooKeeper does" in _reason(f"127.0.0.1:{port}/x")
