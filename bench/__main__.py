@@ -60,13 +60,22 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
         if "log" in parts:
             figures |= measure.log_growth(server, scale)
     finally:
-        server.close()
+        close(server)
     keep = {"start": ("start",), "memory": ("rss_idle", "rss_load")}
     for part, keys in keep.items():
         if part not in parts:
             for key in keys:
                 figures.pop(key, None)
     return figures
+
+
+def close(server: Server) -> None:
+    """To its end, also if somebody is impatient: a broker left behind would keep its port, its memory and its gigabytes."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        server.close()
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def main() -> None:
@@ -105,6 +114,7 @@ def main() -> None:
     # An end by signal is an exit like others: brokers stop, directories go, and what was measured until then is shown.
     for end in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(end, lambda got, _: sys.exit(128 + got))
+    interrupted = False
     shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     try:
         with tempfile.TemporaryDirectory(dir=shared_memory, prefix="ottla-bench-") as scratch:
@@ -119,9 +129,12 @@ def main() -> None:
                     report.write(rounds, about, options.out)
                     console.print(f", {time.perf_counter() - started:.0f} s")
     except KeyboardInterrupt:
-        console.print(" interrupted: what follows is of the rounds that ended")
+        interrupted = True
+        console.print(f"\ninterrupted: {broker} is stopped and its data removed; what follows is of the rounds that ended")
     finally:
         report.table(rounds, console)
+    if interrupted:
+        sys.exit(130)
     console.print(f"written: {options.out}/result.json, result.svg, result.md")
 
 

@@ -1,6 +1,7 @@
 """What one request costs inside the broker, without the kernel's sockets and the event loop: a look while working on the path.
 
     python -m bench.inside            # µs of CPU for one request, by kind; the lowest of several looks
+    python -m bench.inside fetch      # only those
     python -m bench.inside profile    # the same under cProfile: who spends it (functions compiled by mypyc do not show)
 
 The broker is real, its log is written; the connection is real too, its transport takes what it is given and drops it.
@@ -8,6 +9,7 @@ The broker is real, its log is written; the connection is real too, its transpor
 
 from __future__ import annotations
 
+import asyncio
 import cProfile
 import pstats
 import sys
@@ -30,10 +32,12 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.registry import API_BY_KEY
 from ottla.records.record import build_batch
 from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.types import TopicPartition
 
 CONNECTIONS = 100
 PARTITIONS = 6
 REQUESTS = 20_000
+POLLS = 100
 LOOKS = 5
 _PRODUCE, _FETCH = 0, 1
 
@@ -79,9 +83,18 @@ def produce_frame(
     return bytearray(b"".join(encode_request(API_BY_KEY[_PRODUCE], version, 7, "bench", request)))  # type: ignore[arg-type]
 
 
-def fetch_frame(partition: int, version: int) -> bytearray:
-    asked = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=100)
-    request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=[asked])])
+def fetch_frame(
+    partition: int, version: int, offset: int = 0, max_wait_ms: int = 0, session_id: int = 0, session_epoch: int = -1
+) -> bytearray:
+    asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=100)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchTopic(topic="t", partitions=[asked])],
+    )
     return bytearray(b"".join(encode_request(API_BY_KEY[_FETCH], version, 7, "bench", request)))  # type: ignore[arg-type]
 
 
@@ -91,10 +104,11 @@ class Inside:
         self.sinks = [Sink() for _ in range(CONNECTIONS)]
         self.connections = []
         use = ListenerUse("bench")
-        for sink in self.sinks:
+        for sink in [*self.sinks, Sink()]:
             connection = Connection(broker.server, use)
             connection.connection_made(sink)  # type: ignore[arg-type]
             self.connections.append(connection)
+        self.spare = self.connections.pop()
 
     def spend(self, frames: list[bytearray]) -> float:
         """Send them in turn; the CPU of one in µs. What it costs to put a request into the buffer is taken off."""
@@ -110,6 +124,39 @@ class Inside:
             shared[HEAD_ROOM : HEAD_ROOM + size] = frame
             connection.buffer_updated(size)
         return (time.thread_time_ns() - between - (between - begun)) / requests / 1000
+
+    def send(self, connection: Connection, frame: bytearray) -> None:
+        size, shared = len(frame), self.broker.server.memory.shared
+        connection.get_buffer(65536)
+        shared[HEAD_ROOM : HEAD_ROOM + size] = frame
+        connection.buffer_updated(size)
+
+    async def poll(self, *, session: bool) -> float:
+        """Consumers who wait at the end of a log, and get the record that comes: the CPU of one such fetch in µs, the record's
+        own (one for seventeen fetches) and the turns of the loop included."""
+        ends = [self.broker.partitions.get(TopicPartition("t", at)).log.log_end_offset for at in range(PARTITIONS)]
+        ids = [0] * CONNECTIONS
+        for at, connection in enumerate(self.connections) if session else ():
+            self.send(connection, fetch_frame(at % PARTITIONS, 12, ends[at % PARTITIONS], session_epoch=0))
+            ids[at] = int.from_bytes(self.sinks[at].last[15:19], "big")
+        produces = [produce_frame(at, 1, 9) for at in range(PARTITIONS)]
+        rounds = [
+            [
+                fetch_frame(at % PARTITIONS, 12, ends[at % PARTITIONS] + turn, 60_000, ids[at], turn + 1 if session else -1)
+                for at in range(CONNECTIONS)
+            ]
+            for turn in range(POLLS)
+        ]
+        begun = time.thread_time_ns()
+        for frames in rounds:
+            for connection, frame in zip(self.connections, frames, strict=True):
+                self.send(connection, frame)
+            assert not self.connections[0].idle
+            for produce in produces:
+                self.send(self.spare, produce)
+            while not self.connections[-1].idle:
+                await asyncio.sleep(0)
+        return (time.thread_time_ns() - begun) / POLLS / CONNECTIONS / 1000
 
 
 class Idempotent:
@@ -146,6 +193,8 @@ async def main(wanted: str) -> None:
                 "fetch v12": lambda: [fetch_frame(at, 12) for at in parts],
             }
             for kind, made in kinds.items():
+                if wanted not in ("", "profile") and wanted not in kind:
+                    continue
                 if wanted == "profile":
                     profile = cProfile.Profile(time.thread_time)
                     frames = made()
@@ -155,6 +204,9 @@ async def main(wanted: str) -> None:
                 else:
                     least = min(inside.spend(made()) for _ in range(LOOKS))
                     print(f"{kind:24} {least:6.2f} µs   ({len(inside.sinks[0].last)} bytes back)")
+            for session in (False, True) if "waits".startswith(wanted) or wanted == "fetch" else ():
+                costs = [await inside.poll(session=session) for _ in range(LOOKS)]
+                print(f"{'fetch v12 that waits':24} {min(costs):6.2f} µs   ({'in a session' if session else 'without session'})")
         finally:
             await broker.stop()
             if isinstance(world.workers, ThreadWorkers):

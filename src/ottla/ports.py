@@ -112,9 +112,10 @@ class Disk(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class FileRange:
-    """Bytes of a file that go to a socket without being read here."""
+    """Bytes of a file that go to a socket without being read here. Never changed; not frozen, because that makes it slow to make,
+    and every fetch makes one."""
 
     file: File
     position: int
