@@ -110,7 +110,7 @@ def deposed_says_success() -> list[Patch]:
     original = produce._Wait.settled
 
     def settled(self: Any) -> bool:
-        if self.open and (not self.partition.is_leader or self.partition.leader_epoch != self.leader_epoch):
+        if self.open and (not self.partition.is_leader or self.partition.reign != self.reign):
             return bool(self._close(ErrorCode.NONE))
         return bool(original(self))
 
