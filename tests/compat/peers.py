@@ -403,7 +403,7 @@ class ZooKeeper(Service):
     def command(self) -> list[str]:
         config = self.dir / "zoo.cfg"
         config.write_text(
-            f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=2000\n"
+            f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=1000\n"
             "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\nmaxClientCnxns=0\n"
         )
         return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), jvm=BROKER_JVM)
