@@ -10,7 +10,8 @@ PY := .venv/bin/python
 HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
 # The sources alone, and the tests that run on them: of what is compiled, and those that change the product while they run.
 PURE := rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
-INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/sim/test_planted.py
+INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/unit/replication \
+	tests/broker/test_fetch_quick.py tests/broker/test_produce_quick.py tests/broker/test_flush_first.py tests/sim/test_planted.py
 PYTEST := $(PY) -m pytest -q
 # Three workers for two cores, for most tests of real processes wait; each file stays on one worker, so that a module's broker is
 # started once; in the order of the folders: sorted by number of tests, the files with few and long ones would be left to the end.
