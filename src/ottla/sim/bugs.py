@@ -51,10 +51,15 @@ def bug(summary: str, *, world: str, seeds_max: int) -> Callable[[Callable[[], l
     return add
 
 
+def _owner(owner: Any, attribute: str) -> Any:
+    """Who has the name: of a class, perhaps one that it inherits from."""
+    return next((each for each in getattr(owner, "__mro__", ()) if attribute in each.__dict__), owner)
+
+
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """The product has this bug inside the block."""
-    patches = BUGS[name].patches()
+    patches = [(_owner(owner, attribute), attribute, instead) for owner, attribute, instead in BUGS[name].patches()]
     before = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
     try:
         for owner, attribute, instead in patches:

@@ -11,6 +11,7 @@ from ottla.broker.coordinators import Coordinators
 from ottla.broker.transactions import Transactions
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.shard import Decision
+from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.transaction import VERSION_1, Transaction
 from ottla.sim.bugs import Patch, bug
@@ -158,16 +159,7 @@ def no_timeout() -> list[Patch]:
 
 @bug("an old epoch may add partitions, and end what it has added", world="transactions", seeds_max=60)
 def zombie_not_fenced() -> list[Patch]:
-    original = TransactionShard._end_v1
-
-    def of(self: TransactionShard, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
-        return self._get(transactional_id)
-
-    def end_v1(self: TransactionShard, transaction: Transaction, request: Any, *rest: Any) -> Decision:
-        request.producer_epoch = transaction.producer_epoch
-        return original(self, transaction, request, *rest)
-
-    return [(TransactionShard, "_of", of), (TransactionShard, "_end_v1", end_v1)]
+    return [(txn_shard, "_check_producer", lambda transaction, producer_id, producer_epoch: None)]
 
 
 @bug("a transaction is complete before its markers are written", world="transactions", seeds_max=40)
