@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from cluster_kit import WAIT_S, Cluster, clusters, until
@@ -118,14 +119,25 @@ def test_a_wrong_zookeeper_is_said_in_one_line(cluster: Callable[..., Cluster], 
 
 
 def test_data_of_another_cluster_are_refused(cluster: Callable[..., Cluster]) -> None:
+    """And nothing of them is touched."""
     one, other = cluster(1), cluster(1)
+    one.create_topic("t", partitions=1, replicas=1)
+    one.produce("t", [b"mine"] * 10)
     assert one.brokers[1].stop() == 0
     stranger = one.brokers[1]
+    before = _files(stranger.data)
     stranger.start(wait=False, zookeeper_connect=other.connect, broker_id="1")
     assert stranger.process is not None
     assert stranger.process.wait(WAIT_S) == 1
     assert "belong to the cluster" in stranger.output().splitlines()[-1]
     stranger.process = None
+    assert _files(stranger.data) == before
+    stranger.start()
+    assert one.produce("t", [b"mine again"]) == [(0, 10)]
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def test_a_broker_that_stops_hands_its_leaderships_over(cluster: Callable[..., Cluster]) -> None:
