@@ -280,3 +280,17 @@ def markers_not_sent() -> list[Patch]:
 @bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
 def pending_not_settled() -> list[Patch]:
     return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
+
+
+# --- fences
+
+
+@bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=20)
+def order_epoch_not_looked_at() -> list[Patch]:
+    original = ControllerOrders._refusal
+
+    def refusal(self: ControllerOrders, key: Any, state: Any, topic_id: bytes) -> ErrorCode:
+        found = original(self, key, state, topic_id)
+        return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
+
+    return [(ControllerOrders, "_refusal", refusal)]

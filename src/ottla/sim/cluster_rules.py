@@ -49,6 +49,8 @@ class Known:
     marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """High watermark of a leader: broker, life, epoch."""
     acknowledged_end: int = 0
+    epochs: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The last leader epoch that a broker knew: broker, life."""
 
 
 @lru_cache(maxsize=1000)
@@ -175,9 +177,12 @@ class ClusterRules:
             "high-watermark",
             f"{name} on {node.host}: {log.log_start_offset}, {log.high_watermark}, {log.log_end_offset}",
         )
+        epoch = partition.leader_epoch
+        last = known.epochs.get((node.number, node.lives), epoch)
+        require(epoch >= last, "epochs", f"{name} on {node.host}: its leader epoch went back from {last} to {epoch} (R08)")
+        known.epochs[node.number, node.lives] = epoch
         if not partition.is_leader:
             return
-        epoch = partition.leader_epoch
         leader = known.leaders.setdefault(epoch, node.number)
         require(
             leader == node.number, "one-leader", f"{name}: epoch {epoch} belongs to broker {leader}, and {node.host} leads in it"
@@ -314,6 +319,9 @@ class ClusterRules:
                 return f"{node.host} knows the topics {sorted(image.topics)}, there are {sorted(topics)}"
             if set(image.brokers) != set(self._by_id):
                 return f"{node.host} knows the brokers {sorted(image.brokers)}"
+            office = self._tree.get("/controller")
+            if office is None or json.loads(office.data)["brokerid"] != image.controller_id:
+                return f"{node.host} takes broker {image.controller_id} for the controller"
             for topic in image.topics.values():
                 for number, told in enumerate(topic.partitions):
                     state = self.state((topic.name, number))

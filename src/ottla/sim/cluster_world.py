@@ -11,6 +11,7 @@ away until the cluster has noticed.
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,7 +71,8 @@ class ClusterWorld:
         self.has_groups = extras.random() < 0.3
         self.disks_fail = extras.random() < 0.3
         self.dirs = extras.choice((1, 2, 3)) if extras.random() < 0.4 or self.disks_fail else 1
-        if extras.random() < 0.3:
+        self.has_late_mail = extras.random() < 0.3
+        if self.has_late_mail:
             # Late mail: what was asked arrives long after whoever asked has given up, and asked again.
             network = replace(network, spike_chance=extras.choice((0.01, 0.03)), spike_s_max=extras.choice((8.0, 15.0)))
         self.network = SimNetwork(random.Random(f"network {seed}"), network)
@@ -322,6 +324,7 @@ class ClusterWorld:
             self._store_down,
             self._leave_stale_one,
             *([self._break_disk] * 3 if self.disks_fail else ()),
+            *([self._hold_mail] * 4 if self.has_late_mail else ()),
         )
         while True:
             await asyncio.sleep(rng.choice((0.5, 2.0, 5.0)) * (0.5 + rng.random()))
@@ -475,6 +478,28 @@ class ClusterWorld:
             self.network.unblock(*cut)
         self.trace.add(f"healed {lonely} and {rest}")
 
+    async def _hold_mail(self) -> None:
+        """What one broker sends another is held up so long that it is sent again, and then comes late, behind what was sent
+        since: orders of the controller above all, with things to order meanwhile (C02, R08)."""
+        rng, nodes = self.rng, [node for node in self.nodes if node.serves]
+        if len(nodes) < 2:
+            return
+        office = self.tree.get("/controller")
+        controller = json.loads(office.data)["brokerid"] if office is not None and rng.random() < 0.7 else -1
+        source = next((node for node in nodes if node.number == controller), rng.choice(nodes))
+        target = rng.choice([node for node in nodes if node is not source])
+        held = self.network.hold_mail(source.host, target.host)
+        self.trace.add(f"what {source.host} sends {target.host} is held up on {len(held)} connections")
+        for _ in range(rng.choice((2, 3))):
+            others = [node for node in self.nodes if node.serves and node is not target and not node.cut_from_store]
+            if others:
+                other = rng.choice(others)
+                self.trace.add(f"{other.host} loses its session")
+                self.tree.lose_sessions_of(other.host)
+            await asyncio.sleep(rng.choice((0.5, 3.5)))
+        self.trace.add(f"{target.host} gets it late")
+        self.network.let_go(held)
+
     async def _cut_store(self) -> None:
         node = self._pick()
         if node is None or node.cut_from_store:
@@ -520,6 +545,7 @@ class ClusterWorld:
         self.play.calm = True
         self.cast.dismiss()
         self.network.heal()
+        self.network.let_go([each for each in self.network.transports if each.held is not None])
         self.network.settings = replace(self.network.settings, spike_chance=0.0)
         mended = set(self._sick)
         self._sick.clear()

@@ -112,6 +112,20 @@ class SimNetwork:
         for source, target in list(self._blocked):
             self.unblock(source, target)
 
+    def hold_mail(self, source: str, target: str) -> list[SimTransport]:
+        """What one host sends another on connections that are open now stays on its way until it is let go. Whoever sent it may
+        have given up by then, closed the connection, and sent it again on another."""
+        held = [t for t in self.transports if t.host == source and t.peer is not None and t.peer.host == target and t.client_side]
+        for transport in held:
+            transport.held = transport.held or []
+        return held
+
+    def let_go(self, held: list[SimTransport]) -> None:
+        for transport in held:
+            letters, transport.held = transport.held or [], None
+            for peer, callback, arguments in letters:
+                transport.later(peer, callback, *arguments)
+
     @property
     def blocked(self) -> list[tuple[str, str]]:
         return list(self._blocked)
@@ -248,6 +262,8 @@ class SimTransport(asyncio.Transport):
         self._closing = False
         self._sent_end = False
         self.lost = False
+        self.held: list[tuple[SimTransport, Callable[..., None], tuple[Any, ...]]] | None = None
+        """What is held up on its way; None: nothing is."""
 
     # -- life
 
@@ -311,6 +327,9 @@ class SimTransport(asyncio.Transport):
 
     def later(self, peer: SimTransport, callback: Callable[..., None], *args: Any) -> None:
         """Call at the peer after the latency, never before what was sent earlier."""
+        if self.held is not None:
+            self.held.append((peer, callback, args))
+            return
         if self._network.hold(self, peer, callback, args):
             return
         when = max(self._last_arrival_s, self._loop.time() + self._network.latency_s())
