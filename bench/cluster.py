@@ -159,7 +159,7 @@ def until(condition: Callable[[], bool], what: str) -> float:
 
 
 def create(cluster: Cluster, topic: str, assignment: list[list[int]]) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "socket.timeout.ms": int(WAIT_S * 1000)})
     new = NewTopic(topic, len(assignment), replica_assignment=assignment)
     admin.create_topics([new], operation_timeout=WAIT_S, request_timeout=WAIT_S)[topic].result(WAIT_S)
 
