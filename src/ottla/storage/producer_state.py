@@ -212,6 +212,9 @@ class ProducerStates:
 
     def attempt(self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool = False) -> None:
         """A producer wants to begin a transaction here, and its coordinator is about to be asked whether it may."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            return  # of a former instance, which will be refused: it must not be in the way of the present one
         earlier = self._attempts.get(producer_id)
         if earlier is None:
             if len(self._attempts) >= self.producers_max:

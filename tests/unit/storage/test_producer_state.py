@@ -191,6 +191,14 @@ def test_t10_a_marker_ends_what_was_tried_in_its_transaction() -> None:
     assert partition.send(0, epoch=2, **options) is None
 
 
+def test_t10_what_a_former_instance_tries_is_not_in_the_way_of_the_present_one() -> None:
+    partition = Partition()
+    options = {"transactional": True, "verified": True}
+    partition.send(0, 3, epoch=1, **options)
+    partition.states.attempt(7, 0, 0)
+    assert partition.send(3, epoch=1, **options) is None
+
+
 def test_what_was_tried_is_bounded() -> None:
     partition = Partition(producers_max=3)
     for producer in range(10, 15):
