@@ -536,7 +536,7 @@ def test_r08_r10_a_follower_of_another_epoch_or_history_counts_for_nothing(tmp_p
         await cluster.produce(1, b"a", b"b")
         client = await cluster.client(1)
 
-        async def fetch(offset: int, epoch: int, last_epoch: int, replica: int = 2) -> Any:
+        async def fetch(offset: int, epoch: int, last_epoch: int, replica: int = 2, life: int = 7) -> Any:
             asked = FetchPartition(
                 partition=0,
                 fetch_offset=offset,
@@ -548,7 +548,7 @@ def test_r08_r10_a_follower_of_another_epoch_or_history_counts_for_nothing(tmp_p
             request = FetchRequest(
                 max_wait_ms=0,
                 min_bytes=1,
-                replica_state=ReplicaState(replica_id=replica, replica_epoch=7),
+                replica_state=ReplicaState(replica_id=replica, replica_epoch=life),
                 topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[asked])],
             )
             return (await client.call("fetch", 17, request)).responses[0].partitions[0]
@@ -565,6 +565,10 @@ def test_r08_r10_a_follower_of_another_epoch_or_history_counts_for_nothing(tmp_p
         assert (await fetch(2, 4, 4)).error_code == 0
         assert leadership.followers[2].log_end_offset == 2
         assert leadership.followers[2].broker_epoch == 7
+        # Restarted with an empty log; then comes what its former life had sent (C03).
+        assert (await fetch(0, 4, -1, life=8)).error_code == 0
+        assert (await fetch(2, 4, 4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leadership.followers[2].log_end_offset == 0
 
     play(tmp_path, case, brokers=(1,))
 

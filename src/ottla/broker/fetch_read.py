@@ -125,7 +125,7 @@ class FetchRead:
                 continue
             try:
                 partition.check_leader(wanted.current_leader_epoch)
-                partition.check_follower(self._replica_id)
+                partition.check_follower(self._replica_id, self._replica_epoch)
                 if wanted.last_fetched_epoch >= 0 and partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset):
                     continue
             except KafkaError:
@@ -183,7 +183,7 @@ class FetchRead:
                 preferred: int | None = None
                 if is_follower:
                     # Nobody becomes a follower by saying so (CVE-2018-1288).
-                    partition.check_follower(self._replica_id)
+                    partition.check_follower(self._replica_id, self._replica_epoch)
                     keys.append(partition)
                     end_offset = log.log_end_offset
                     if partition.leader_throttled and partition.holds_back(self._replica_id):

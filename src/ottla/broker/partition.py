@@ -430,15 +430,22 @@ class Partition:
 
     # Followers of this leader
 
-    def check_follower(self, replica_id: int) -> None:
-        """That a replica is one of this partition's. It may know of a reassignment before this leader does."""
+    def check_follower(self, replica_id: int, broker_epoch: int = -1) -> None:
+        """That a replica is one of this partition's, in its present life. It may know of a reassignment before its leader does."""
         leadership = self.leadership
         if leadership is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no followers")
-        if replica_id not in leadership.followers:
+        follower = leadership.followers.get(replica_id)
+        if follower is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"broker {replica_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}",
+            )
+        if 0 <= broker_epoch < follower.broker_epoch:
+            # What comes from a former life says nothing of what the present one has (KIP-903).
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {replica_id} was restarted since: epoch {broker_epoch}, not {follower.broker_epoch}",
             )
 
     def follower_fetched(self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int) -> None:
