@@ -431,7 +431,7 @@ class Partition:
     # Followers of this leader
 
     def check_follower(self, replica_id: int, broker_epoch: int = -1) -> None:
-        """That a replica is one of this partition's, in its present life. It may know of a reassignment before its leader does."""
+        """That a replica is one of this partition's, in its present life. It may hear of a reassignment before its leader."""
         leadership = self.leadership
         if leadership is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no followers")
