@@ -8,8 +8,14 @@ import gc
 import pytest
 
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.sim.checkers import stored_batches
@@ -76,6 +82,16 @@ class Stage(ClusterWorld):
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=3000)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await self.ask("delete_topics", 6, request, lambda found: found.responses[0].error_code, unknown)
+
+    async def reassign(self, name, replicas):
+        partition = ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = ReassignableTopic(name=name, partitions=[partition])
+        request = AlterPartitionReassignmentsRequest(timeout_ms=3000, topics=[topic])
+
+        def code_of(found):
+            return found.error_code or found.responses[0].partitions[0].error_code
+
+        await self.ask("alter_partition_reassignments", 0, request, code_of, ErrorCode.NONE)
 
     async def produce(self, node, name, value, acks):
         topic_id = next(each.topic_id for each in node.broker.partitions if each.topic_partition.topic == name)
@@ -149,6 +165,43 @@ def test_a_topic_that_was_made_again_takes_the_place_of_the_former_on_a_broker_t
         assert now.topic_id != former.topic_id
 
     Stage(script).run()
+
+
+@pytest.mark.parametrize("then", ["moved", "deleted"])
+def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
+    """It was sent again and carried out, and then the replica was sent away; the first copy comes behind all that (seed 24)."""
+
+    async def script(stage):
+        controller = await _controller(stage)
+        first, second = (node for node in stage.nodes if node is not controller)
+        await stage.create("t", [first.number, second.number])
+        await stage.settled()
+        orders, late = second.broker.cluster.orders, []
+        obey = orders.obey
+
+        def listen(version, request):
+            late.append((version, request))
+            return obey(version, request)
+
+        orders.obey = listen
+        stage.tree.lose_sessions_of(first.host)  # somebody else leads then, which is an order to all
+        await stage.until(lambda: late and stage.rules.state(("t", 0)).leader == second.number, "an order")
+        await stage.settled()
+        if then == "moved":
+            await stage.reassign("t", [first.number, controller.number])
+        else:
+            await stage.delete("t")
+        await stage.until(lambda: not stage.has(second, "t"), "the replica is gone")
+        for version, request in late:
+            if isinstance(request, LeaderAndIsrRequest):
+                await second.spawn(_obeyed(obey, version, request))
+        assert not stage.has(second, "t")
+
+    Stage(script).run()
+
+
+async def _obeyed(obey, version, request):
+    await obey(version, request)
 
 
 def test_a_follower_that_was_cut_hears_the_high_watermark_again():

@@ -48,6 +48,9 @@ logger = logging.getLogger(__name__)
 _NO_BROKER_EPOCH: Final = -1
 _EPOCH_DURING_DELETE: Final = -2
 _NO_EPOCH: Final = -1
+_NEVER_AGAIN: Final = 1 << 31
+"""Higher than any leader epoch."""
+_STOPPED_MAX: Final = 10_000
 _ERRORS_BY_TOPIC_ID_FROM: Final = 5
 
 Errors = dict[TopicPartition, ErrorCode]
@@ -66,8 +69,9 @@ class ControllerOrders:
         """Nothing of the whole picture was told yet in this registration."""
         self._unconfirmed: dict[TopicPartition, bytes] = {}
         """Replicas of an earlier registration that no order of this one has named; with the id of their topic."""
-        self._stopped_epochs: dict[TopicPartition, int] = {}
-        """Leader epochs of replicas that were let go: an order from before must not bring them back."""
+        self._stopped: dict[TopicPartition, tuple[bytes, int]] = {}
+        """Of replicas that were let go or deleted, the last ones: topic id and leader epoch. An order from before must not bring
+        them back."""
 
     async def obey(self, version: int, request: object) -> object:
         """Carry out an order of whichever kind; the response. Nobody who goes away undoes half of it."""
@@ -135,7 +139,8 @@ class ControllerOrders:
                 return ErrorCode.INCONSISTENT_TOPIC_ID
             known_epoch = partition.leader_epoch
         else:
-            known_epoch = self._stopped_epochs.get(key, _NO_EPOCH)
+            stopped_id, stopped_epoch = self._stopped.get(key, (ZERO_UUID, _NO_EPOCH))
+            known_epoch = stopped_epoch if stopped_id == topic_id else _NO_EPOCH
         if state.leader_epoch < known_epoch or (partition is not None and state.leader_epoch == known_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if self._broker.broker_id not in state.replicas:
@@ -154,7 +159,7 @@ class ControllerOrders:
             if partition is None:
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
-            self._stopped_epochs.pop(key, None)
+            self._stopped.pop(key, None)
             if not partition.is_leader:
                 fetchers.follow(partition)
 
@@ -177,12 +182,12 @@ class ControllerOrders:
                         continue
                     errors[key] = ErrorCode.NONE
                     fetchers.stop([key])
+                    if partition is not None:
+                        self._remember(key, partition.topic_id, known_epoch, epoch)
                     if state.delete_partition:
                         partitions.remove(key)
-                        self._stopped_epochs.pop(key, None)
                     elif partition is not None:
                         partitions.let_go(key)
-                        self._stopped_epochs[key] = max(known_epoch, epoch)
             fetchers.close_idle()
             broker.roles_changed()
             return StopReplicaResponse(
@@ -191,6 +196,14 @@ class ControllerOrders:
                     for key, code in errors.items()
                 ]
             )
+
+    def _remember(self, key: TopicPartition, topic_id: bytes, known_epoch: int, epoch: int) -> None:
+        if epoch == _EPOCH_DURING_DELETE and topic_id != ZERO_UUID:
+            epoch = _NEVER_AGAIN
+        self._stopped.pop(key, None)
+        self._stopped[key] = topic_id, max(known_epoch, epoch)
+        if len(self._stopped) > _STOPPED_MAX:
+            del self._stopped[next(iter(self._stopped))]
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         async with self._lock:
@@ -216,7 +229,7 @@ class ControllerOrders:
             told = topic.partitions if topic is not None and topic.topic_id in (topic_id, ZERO_UUID) else ()
             if key.partition >= len(told) or self._broker.broker_id not in told[key.partition].replicas:
                 logger.warning("%s is not to be kept here any more: this was decided while nobody heard of this broker", key)
-                self._stopped_epochs[key] = partition.leader_epoch if told else _NO_EPOCH
+                self._remember(key, topic_id, partition.leader_epoch, _NO_EPOCH)
                 self._let_go(key)
         if unconfirmed:
             self._broker.fetchers.close_idle()
