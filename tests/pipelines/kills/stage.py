@@ -73,7 +73,7 @@ master = "local[2,4]"
 "spark.default.parallelism" = 2
 """
 # Time that a start of Spark may take on a machine with too much to do, and everything else with it.
-PATIENCE_S = float(os.environ.get("OTTLA_TEST_PATIENCE_S", "240"))
+PATIENCE_S = float(os.environ.get("OTTLA_TEST_PATIENCE_S", "480"))
 
 
 class AnyBroker(Protocol):

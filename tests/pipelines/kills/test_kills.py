@@ -73,7 +73,7 @@ def play(stage: Stage, blows: tuple[str, ...]) -> None:
         stage.strike(name)
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_a_driver_a_worker_and_the_broker_are_killed(tmp_path: Path) -> None:
     with on_ottla(tmp_path) as stage:
         play(stage, NORMAL)
