@@ -44,10 +44,10 @@ class Coordinators(ShardHost["GroupShard"]):
             self._expiry.cancel()
         super().close()
 
-    def caller(self, context: RequestContext) -> Caller:
-        return Caller(
-            context.version, context.client_id or "", f"/{context.client_host}", uuid_text(self._broker.world.random.bytes(16))
-        )
+    def caller(self, context: RequestContext, member_id: str) -> Caller:
+        """Of a request that names a member, or needs a name for one."""
+        new_id = uuid_text(self._broker.world.random.bytes(16)) if not member_id else ""
+        return Caller(context.version, context.client_id or "", f"/{context.client_host}", new_id)
 
     # What is particular to groups
 

@@ -20,5 +20,5 @@ def handle(
     coordinators = context.broker.coordinators
     hosted, shard = coordinators.shard_for(request.group_id)
     reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
-    decision = shard.consumer_group_heartbeat(request, coordinators.caller(context), reply, coordinators.now())
+    decision = shard.consumer_group_heartbeat(request, coordinators.caller(context, request.member_id), reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)

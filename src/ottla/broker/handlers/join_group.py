@@ -32,7 +32,7 @@ def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupRespo
     except KafkaError as error:
         return in_this_version(refuse(request, error))
     reply: Reply[JoinGroupResponse] = Reply(in_this_version, lambda error: refuse(request, error))
-    decision = shard.join_group(request, coordinators.caller(context), reply, coordinators.now())
+    decision = shard.join_group(request, coordinators.caller(context, request.member_id), reply, coordinators.now())
     return coordinators.reply_of(hosted, reply, decision)
 
 

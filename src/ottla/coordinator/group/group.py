@@ -57,7 +57,7 @@ class Caller:
     client_id: str
     client_host: str
     new_id: str
-    """A fresh uuid in text, for a member that has no id yet."""
+    """A fresh uuid in text, for a member that has no id yet; empty where the request names one."""
 
 
 class Topic(Protocol):
