@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -16,6 +18,8 @@ with warnings.catch_warnings():
     # Importing kafka-python uses importlib.resources in a way that Python 3.11 frowns on.
     warnings.simplefilter("ignore")
     import kafka  # noqa: F401
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 _numbers = itertools.count()
 
@@ -44,7 +48,7 @@ def make_topic(servers: str, txn_subject: Subject) -> Callable[..., str]:
     def create(partitions: int = 1) -> str:
         topic = f"t{next(_numbers)}-{os.getpid()}"
         admin = AdminClient({"bootstrap.servers": servers})
-        admin.create_topics([NewTopic(topic, partitions, txn_subject.replicas)])[topic].result(20)
+        admin.create_topics([NewTopic(topic, partitions, txn_subject.replicas)])[topic].result(60)
         return topic
 
     return create
@@ -68,7 +72,7 @@ def read(servers: str) -> Read:
         values: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
         ends = 0
         while ends < partitions:
-            message = consumer.poll(20)
+            message = consumer.poll(60)
             assert message is not None, f"neither a record nor the end of {topic}"
             error = message.error()
             if error is None:
@@ -90,6 +94,6 @@ def fill(servers: str) -> Callable[[str, int], None]:
         producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         for number in range(count):
             producer.produce(topic, b"%d" % number)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
 
     return write

@@ -11,6 +11,7 @@ Owns the bookkeeping, and its invariants. Never decides when something happens: 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -362,14 +363,15 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and any(self.votes_for.get(name, 0) == size for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; most votes win, the earlier vote if equal (G03)."""
+        """Each member votes for the first of its protocols that all support; most votes win (G03). Of equals the first in the
+        order of Java's hash map, which is what decides with Kafka."""
         size = len(self.members)
         candidates = {name for name, count in self.votes_for.items() if count == size}
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next(name for name, _ in member.protocols if name in candidates)
             votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return votes.popitem()[0] if len(votes) == 1 else max(_in_java_order(votes), key=votes.__getitem__)
 
     def next_generation(self, wall_ms: int) -> None:
         self.generation += 1
@@ -497,3 +499,19 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
             return None
         position += size
     return topics
+
+
+def _in_java_order(names: Collection[str]) -> list[str]:
+    """As a HashMap to which the names were added goes over them."""
+    buckets = 16
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        units = name.encode("utf-16-be", "surrogatepass")
+        code = 0
+        for at in range(0, len(units), 2):
+            code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+        return (code ^ code >> 16) & (buckets - 1)
+
+    return sorted(names, key=bucket)

@@ -629,3 +629,11 @@ def test_a_group_with_unreadable_subscriptions_may_be_subscribed_to_anything(hos
     assert host.group().is_subscribed_to("whatever")
     host.stable(group="h", protocol_type="connect", protocols={"x": b"?"})
     assert not host.group("h").is_subscribed_to("whatever")
+
+
+def test_g03_equal_votes_are_decided_as_by_javas_hash_map() -> None:
+    """Apache Kafka 4.3 was asked: of these two it takes sticky, whoever comes first."""
+    from ottla.coordinator.group.classic_group import _in_java_order
+
+    assert _in_java_order(["range", "sticky"]) == _in_java_order(["sticky", "range"]) == ["sticky", "range"]
+    assert sorted(_in_java_order([str(number) for number in range(40)])) == sorted(str(number) for number in range(40))
