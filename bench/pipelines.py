@@ -45,8 +45,8 @@ START_ATTEMPTS = 5
 PIPELINE = """
 from ottla import pipelines as p
 
-rows = p.source("{topic}", p.bytes(), name="rows", columns=("key",), options={options!r})
-p.sql(rows, to=p.sink("{out}", key="key", value=p.bytes(), compression="none"), name="copy", query="SELECT key, value FROM rows")
+records = p.source("{topic}", p.bytes(), name="records", columns=("key",), options={options!r})
+p.sql(records, to=p.sink("{out}", key="key", value=p.bytes(), compression="none"), name="copy", query="SELECT key, value FROM records")
 """
 
 
@@ -163,13 +163,13 @@ class Copies:
             cpu, began = cpu_seconds(), time.perf_counter()
             copy = self._ours if source == "ottla" else self._connectors
             progress = copy(scratch, topic, out, {} if batch_rows is None else {"maxOffsetsPerTrigger": str(batch_rows)})
-            taken = time.perf_counter() - began
+            taken, spent = time.perf_counter() - began, cpu_seconds() - cpu
         worked = [entry["durationMs"]["addBatch"] for entry in progress if entry["numInputRows"]]
         self.durations_ms = [entry["durationMs"]["triggerExecution"] for entry in progress if entry["numInputRows"]]
         found = self._records(out)
         assert found == count, f"{source} copied {found} of {count} records"
         self.admin.delete_topics([out])[out].result(30)
-        return Run(sum(worked) / 1000, taken - sum(worked) / 1000, cpu_seconds() - cpu)
+        return Run(sum(worked) / 1000, taken - sum(worked) / 1000, spent)
 
     def _ours(self, scratch: str, topic: str, out: str, options: dict[str, str]) -> list[Any]:
         from ottla.pipelines import graph, loading, project, running
