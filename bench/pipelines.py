@@ -46,7 +46,8 @@ PIPELINE = """
 from ottla import pipelines as p
 
 records = p.source("{topic}", p.bytes(), name="records", columns=("key",), options={options!r})
-p.sql(records, to=p.sink("{out}", key="key", value=p.bytes(), compression="none"), name="copy", query="SELECT key, value FROM records")
+to = p.sink("{out}", key="key", value=p.bytes(), compression="none")
+p.sql(records, to=to, name="copy", query="SELECT key, value FROM records")
 """
 
 
