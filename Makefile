@@ -47,8 +47,8 @@ demo: setup ## the main job, live: orders stream in, a pipeline on Spark sums th
 .PHONY: check
 check: setup ## ruff, mypy --strict, import-linter
 	@echo "check: ruff, mypy --strict, import-linter"
-	$(PY) -m ruff check src tests bench examples setup.py
-	$(PY) -m ruff format --check -q src tests bench examples setup.py
+	$(PY) -m ruff check --no-cache src tests bench examples setup.py
+	$(PY) -m ruff format --check --no-cache -q src tests bench examples setup.py
 	$(PY) -m mypy
 	.venv/bin/lint-imports
 

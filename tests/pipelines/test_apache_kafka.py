@@ -18,8 +18,9 @@ from peers import KAFKA_4, ApacheKafka, run_tool
 from ottla.pipelines import PipelineError
 
 if TYPE_CHECKING:
-    from conftest import Shop
     from pyspark.sql import SparkSession
+
+    from conftest import Shop
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

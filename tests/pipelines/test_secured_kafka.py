@@ -22,8 +22,9 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import PipelineError, running
 
 if TYPE_CHECKING:
-    from conftest import Shop
     from pyspark.sql import SparkSession
+
+    from conftest import Shop
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
