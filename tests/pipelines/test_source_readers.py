@@ -10,6 +10,7 @@ import json
 import logging
 import pickle
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,10 @@ def test_f79_only_committed_records_are_read_unless_told(broker: Broker, topic: 
     assert end[topic]["0"] == 6
     assert values(reader, reader.partitions(start, end)) == [b"first", b"second"]
     producer.commit_transaction(30)
-    ((start, end),) = micro_batches(reader, end)
+    deadline = time.monotonic() + 60  # the markers are written after the answer
+    while not (found := list(micro_batches(reader, end))) and time.monotonic() < deadline:
+        pass
+    ((start, end),) = found
     assert values(reader, reader.partitions(start, end)) == [b"open"]
 
 

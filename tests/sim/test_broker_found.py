@@ -129,11 +129,11 @@ def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew():
         source = partition.log.dir
         target = next(found for found in broker.partitions.online_dirs() if found.path != source.rpartition("/")[0])
         copying = asyncio.ensure_future(broker.moves.move(partition, target))
-        while not (copying.done() and target.futures and target.futures[key].log_end_offset == 6):
+        while not (copying.done() and target.futures and target.futures[key].log_end_offset >= 4):
             await asyncio.sleep(0.001)
         copy = target.futures[key].dir
         assert len(target.futures[key].segments) > 2
-        await host.kill()  # before the copy takes over
+        await host.kill()  # while most is copied, and before the copy takes over
         host.disk.find(f"{copy}/{0:020d}.log").data.clear()
         broker = await host.start()
         await asyncio.sleep(30)
