@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.inter_broker import PeerUnavailable
-from ottla.broker.shard_host import java_hash
+from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.protocol.messages.fetch import (
@@ -140,7 +140,7 @@ class ReplicaFetchers:
         await asyncio.gather(*(fetcher.task for fetcher in fetchers if fetcher.task is not None), return_exceptions=True)
 
     def _number(self, key: TopicPartition) -> int:
-        return (31 * java_hash(key.topic) + key.partition) % self._broker.settings.int("num.replica.fetchers")
+        return (31 * positive_hash(key.topic) + key.partition) % self._broker.settings.int("num.replica.fetchers")
 
 
 class _Fetcher:

@@ -17,10 +17,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.broker.shard_timers import ShardTimers
+from ottla.coordinator.java_hash import positive_hash
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, Shard, TimerKey
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, scan_batches
@@ -178,12 +178,12 @@ class ShardHost(Generic[S]):
     # Finding
 
     def partition_for(self, key: str) -> int:
-        return java_hash(key) % self._partition_count
+        return positive_hash(key) % self._partition_count
 
     def shard_for(self, key: str) -> tuple[HostedShard[S], S]:
         """Where a group or a transactional id is coordinated. KafkaError if that is not here, or not yet."""
         count = self._partition_count
-        hosted = self._hosted.get(java_hash(key) % count) if count else None
+        hosted = self._hosted.get(positive_hash(key) % count) if count else None
         if hosted is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {key}")
         shard = hosted.shard
@@ -526,19 +526,3 @@ def _as_coordinator_error(error: KafkaError) -> KafkaError:
     if error.code in _AS_THEY_ARE:
         return error
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.detail)
-
-
-@lru_cache(maxsize=16_384)
-def java_hash(text: str) -> int:
-    """Java's String.hashCode, made positive as Kafka does it: the sign bit is dropped."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    code = 0
-    for at in range(0, len(units), 2):
-        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return _positive(code)
-
-
-def _positive(code: int) -> int:
-    signed = code - (1 << 32) if code & 0x80000000 else code
-    # Kafka's Utils.abs: the smallest int has no positive counterpart and counts as 0.
-    return 0 if signed == -(1 << 31) else abs(signed)

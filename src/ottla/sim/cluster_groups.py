@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.shard_host import java_hash
 from ottla.client.connection import ClientConnection
+from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -45,7 +45,7 @@ class Witness:
         numbers = [number for topic, number in self._rules.partitions() if topic == OFFSETS_TOPIC]
         if not numbers:
             return None
-        number = java_hash(group_id) % len(numbers)
+        number = positive_hash(group_id) % len(numbers)
         state = self._rules.state((OFFSETS_TOPIC, number))
         node = self._by_id.get(state.leader) if state is not None else None
         if state is None or node is None or node.broker is None:

@@ -14,7 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.shard_host import java_hash
+from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -160,7 +160,7 @@ class Groups:
     def number_of(self, group_id: str) -> int:
         assert self.broker is not None
         topic = self.broker.image.topics.get(OFFSETS_TOPIC)
-        return -1 if topic is None else java_hash(group_id) % len(topic.partitions)
+        return -1 if topic is None else positive_hash(group_id) % len(topic.partitions)
 
     def position(self, group_id: str) -> int:
         """Where the log of a group's coordinator ends."""

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from ottla.broker.coordinators import Coordinators, group_config, uuid_text
-from ottla.broker.shard_host import Reply, java_hash
+from ottla.broker.shard_host import Reply
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.offsets import tombstone
+from ottla.coordinator.java_hash import positive_hash
 from ottla.coordinator.shard import CoordinatorRecord, Decision
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
@@ -33,7 +34,7 @@ from ottla.records.record import build_batch
     ],
 )
 def test_f37_the_hash_is_javas(text: str, code: int) -> None:
-    assert java_hash(text) == code
+    assert positive_hash(text) == code
 
 
 def test_a_uuid_is_of_version_4_and_in_javas_form() -> None:

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.group import NO_MEMBER, GroupType
+from ottla.coordinator.java_hash import string_hash
 from ottla.coordinator.shard import CoordinatorRecord, Token
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import (
@@ -508,10 +509,7 @@ def _in_java_order(names: Collection[str]) -> list[str]:
         buckets *= 2
 
     def bucket(name: str) -> int:
-        units = name.encode("utf-16-be", "surrogatepass")
-        code = 0
-        for at in range(0, len(units), 2):
-            code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+        code = string_hash(name)
         return (code ^ code >> 16) & (buckets - 1)
 
     return sorted(names, key=bucket)
