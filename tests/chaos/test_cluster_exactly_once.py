@@ -20,7 +20,6 @@ sys.path.append(str(Path(__file__).parents[1] / "cluster"))
 from cluster_kit import Cluster, on_hosts, until
 from test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, copied_through, pause
 from test_replicas import until_equal
-from zookeeper import available
 
 BROKERS: list[str | int] = [1, 2, 3]
 SETTINGS = {
@@ -36,8 +35,6 @@ SETTINGS = {
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Cluster]:
-    if not available():
-        pytest.skip("no Java, or not the jars of Apache Kafka 3.9 (~/.cache/ottla/kafka-3.9.2)")
     with on_hosts(tmp_path, **{name: str(value) for name, value in SETTINGS.items()}) as found:
         for topic in (SOURCE, SINK):
             found.create_topic(topic, PARTITIONS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 
 from cluster_kit import Cluster, until
-from zookeeper import JARS, free_port
+from zookeeper import KAFKA_3, kafka_jars
+
+from ottla.runtime.free_ports import free_port
 
 
 class ApacheBroker:
@@ -41,7 +43,7 @@ class ApacheBroker:
             "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
             "log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n\n"
         )
-        jars = ":".join(str(jar) for jar in sorted(JARS.glob("*.jar")) if "slf4j-simple" not in jar.name)
+        jars = ":".join(str(jar) for jar in sorted(kafka_jars(KAFKA_3).glob("*.jar")) if "slf4j-simple" not in jar.name)
         with (self.directory / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [

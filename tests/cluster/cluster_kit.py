@@ -24,11 +24,12 @@ from ottla.client.pipeline import Pipeline
 from ottla.ports import FileRange
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.registry import API_BY_NAME
+from ottla.runtime.free_ports import free_port
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from network import Network
-from zookeeper import ZooKeeper, free_port
+from zookeeper import ZooKeeper
 
 WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)

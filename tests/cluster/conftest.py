@@ -12,19 +12,18 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from cluster_kit import Cluster, clusters
-from zookeeper import ZooKeeper, available
+from zookeeper import ZooKeeper, served
 
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeper]:
-    if not available():
-        pytest.skip("no Java, or not the jars of Apache Kafka 3.9 (~/.cache/ottla/kafka-3.9.2)")
-    server = ZooKeeper()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
+    yield from served()
+
+
+@pytest.fixture
+def own_zookeeper() -> Iterator[ZooKeeper]:
+    """One for a test that ends or stops it."""
+    yield from served()
 
 
 @pytest.fixture

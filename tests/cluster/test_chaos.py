@@ -43,6 +43,11 @@ class Transactions:
         self._stop.set()
         self._thread.join()
 
+    def go_on(self) -> None:
+        """Until one more is committed."""
+        before = len(self.committed)
+        until(lambda: len(self.committed) > before, "transactions go on")
+
     def _run(self) -> None:
         try:
             number = 0

@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from cluster_kit import WAIT_S, until
 from confluent_kafka import Consumer, Producer
-from zookeeper import available
+from zookeeper import KAFKA_3, kafka_jars
 
-pytestmark = pytest.mark.skipif(not available(), reason="no Java, or not the jars of Apache Kafka 3.9")
+
+@pytest.fixture(autouse=True, scope="module")
+def _zookeeper_can_be_found() -> None:
+    kafka_jars(KAFKA_3)
 
 
 class Up:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import WAIT_S, Cluster, until
-from zookeeper import JARS
+from zookeeper import kafka_jars
 
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -26,12 +26,9 @@ TOOLS = {
 
 
 def tool(name: str, *arguments: str, version: str = "3.9.2") -> str:
-    folder = JARS.with_name(f"kafka-{version}")
-    if not folder.is_dir():
-        pytest.skip(f"no jars of Apache Kafka {version}")
     # 3.9 brings a logger of its own beside the one for the tests.
     unwanted = "slf4j-simple" if version.startswith("3") else "reload4j"
-    jars = ":".join(str(jar) for jar in sorted(folder.glob("*.jar")) if unwanted not in jar.name)
+    jars = ":".join(str(jar) for jar in sorted(kafka_jars(version).glob("*.jar")) if unwanted not in jar.name)
     command = ["java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars, TOOLS[name], *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,6 @@ from typing import Any
 
 from cluster_kit import BrokerProcess, Cluster, until
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from zookeeper import free_port
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -23,6 +22,7 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
+from ottla.runtime.free_ports import free_port
 
 
 def log_bytes(cluster: Cluster, number: int, topic: str, partition: int = 0) -> bytes:

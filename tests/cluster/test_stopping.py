@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,6 @@ from zookeeper import ZooKeeper
 
 STOPS_WITHIN_S = 90.0
 """A few seconds on a machine that has time for it; all tries of a controlled shutdown would take more than two minutes."""
-
-
-@pytest.fixture
-def own_zookeeper() -> Iterator[ZooKeeper]:
-    server = ZooKeeper()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 @pytest.mark.parametrize("away", ["killed", "hanging"])

@@ -13,22 +13,10 @@ import pytest
 from cluster_kit import BrokerProcess, Cluster, clusters, until
 from test_chaos import PARTITIONS, Transactions, check
 from test_replicas import Load
-from zookeeper import ZooKeeper, available
+from zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.slow
 PATIENT = {"message.timeout.ms": 0}
-
-
-@pytest.fixture
-def own_zookeeper() -> Iterator[ZooKeeper]:
-    if not available():
-        pytest.skip("no Java, or not the jars of Apache Kafka 3.9 (~/.cache/ottla/kafka-3.9.2)")
-    server = ZooKeeper()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
 
 
 def in_sync(three: Cluster) -> bool:
@@ -42,8 +30,7 @@ def make_topics(three: Cluster) -> None:
 
 def going_on(load: Load, transactions: Transactions) -> None:
     load.more()
-    before = len(transactions.committed)
-    until(lambda: len(transactions.committed) > before, "transactions go on")
+    transactions.go_on()
 
 
 def test_c10_zookeeper_is_away_for_a_minute(own_zookeeper: ZooKeeper, tmp_path: Path) -> None:

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-JARS = Path.home() / ".cache/ottla/kafka-3.9.2"
+from ottla.runtime.free_ports import free_port
 
-
-def available() -> bool:
-    return JARS.is_dir() and shutil.which("java") is not None
-
-
-# Below the ports that the system gives to outgoing connections: one of those could take a port between our look at it and the
-# bind of the server it is for, or while that server is down.
-_PORTS = range(15_000, 32_000)
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe:
-            # As the servers do it: a port with old connections in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                if port not in _given:
-                    _given.add(port)
-                    return port
+sys.path.append(str(Path(__file__).parents[1] / "compat"))
+from peers import KAFKA_3, kafka_jars
 
 
 class ZooKeeper:
@@ -59,7 +40,11 @@ class ZooKeeper:
 
     def start(self) -> None:
         assert self._process is None
-        jars = [str(jar) for jar in sorted(JARS.glob("*.jar")) if "slf4j-simple" not in jar.name and "kafka" not in jar.name]
+        jars = [
+            str(jar)
+            for jar in sorted(kafka_jars(KAFKA_3).glob("*.jar"))
+            if "slf4j-simple" not in jar.name and "kafka" not in jar.name
+        ]
         with (self.directory / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [
@@ -115,3 +100,13 @@ class ZooKeeper:
     def close(self) -> None:
         self.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def served() -> Iterator[ZooKeeper]:
+    """A server, as long as a fixture wants it."""
+    server = ZooKeeper()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()

@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -32,6 +31,8 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from ottla.runtime.free_ports import free_port
 
 KAFKA_4 = "4.3.0"
 KAFKA_3 = "3.9.2"  # the last with ZooKeeper, whose jars stand in the same folder
@@ -269,28 +270,8 @@ def kcat() -> str:
 # --- processes -----------------------------------------------------------------------------------------------------------
 
 
-# Below the ports that the system gives to outgoing connections: one of those could take a port between our look at it and the
-# bind of the server it is for, or while that server is down.
-PORTS = range(15_000, 32_000)
-_given: set[int] = set()
-
-
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, and that this process was not given before."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            # As the servers do it: a port with old connections in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in _given:
-            _given.add(port)
-            found.append(port)
-    return found
+    return [free_port() for _ in range(count)]
 
 
 class Running:

@@ -80,8 +80,9 @@ def up(
 
     Each is a process of its own. The data stays in --data-dir: the same command brings the same cluster back.
     """
-    from ottla.cli.cluster_processes import LocalCluster, free_port, require_free
+    from ottla.cli.cluster_processes import LocalCluster, require_free
     from ottla.cli.zookeeper_jars import find, server_command
+    from ottla.runtime.free_ports import free_port
 
     overrides = parse_pairs(set_, "--set")
     rack_names = [rack.strip() for rack in racks.split(",")] if racks is not None else []

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -24,12 +23,11 @@ from pathlib import Path
 from typing import IO
 
 from ottla.cli.failure import Failure
+from ottla.runtime.free_ports import is_free
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-_PORTS = range(15_000, 32_000)
-"""Below those that systems give to outgoing connections."""
 # Ends ZooKeeper some time after this process is gone: the brokers need it to say that they leave.
 _GUARD = 'read -r _; sleep 15; kill "$1" 2>/dev/null'
 
@@ -229,26 +227,8 @@ class LocalCluster:
 
 
 def require_free(port: int, whose: str, option: str) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise Failure(f"port {port}, for {whose}, is taken", f"choose another with {option}") from None
-
-
-def free_port() -> int:
-    """One that no outgoing connection can be given before, or between two lives of, the server it is for."""
-    while True:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe:
-            # As servers do it: a port with old connections in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+    if not is_free(port):
+        raise Failure(f"port {port}, for {whose}, is taken", f"choose another with {option}")
 
 
 def _answers_ruok(port: int) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import site
@@ -25,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_PORTS = range(15_000, 32_000)
+from ottla.runtime.free_ports import free_port
+
 _PORT_TRIES = 100
 _STOP_TIMEOUT_S = 30.0
 _PORT_TAKEN = "another program uses that port"
@@ -107,8 +107,11 @@ class Broker:
         settings = {"log.dirs": str(self.data_dir), **self.settings}
         if self._listeners:
             settings["listeners"] = ",".join(self._listeners)
-        else:
-            settings.setdefault("listeners", f"PLAINTEXT://127.0.0.1:{_free_port()}")
+        elif "listeners" not in settings:
+            try:
+                settings["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
+            except OSError as error:
+                raise BrokerFailed(error.strerror) from error
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         # -P: the directory the tests run in must not lend its modules to the broker.
         command = [sys.executable, "-P", "-m", "ottla", "serve", "--supervisor-fd", str(theirs.fileno()), *words]
@@ -229,19 +232,6 @@ def _text(value: Value) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     return ",".join(value)
-
-
-def _free_port() -> int:
-    for port in random.sample(_PORTS, _PORT_TRIES):
-        with socket.socket() as probe:
-            # As the broker does it: a port with old connections in TIME_WAIT is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise BrokerFailed(f"no free port found between {_PORTS.start} and {_PORTS.stop - 1}")
 
 
 def _environment() -> dict[str, str]:
