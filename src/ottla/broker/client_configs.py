@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from ottla.broker.tree import each
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity, entity_of, entity_path
-from ottla.ports import BadVersion, Change, Create, MetadataStore, NodeExists, NoNode, SetData, StoreError
+from ottla.ports import BadVersion, Change, Create, MetadataStore, Node, NodeExists, NoNode, SetData, StoreError
 
 logger = logging.getLogger(__name__)
-
-_CHANGE: Final = f"{znodes.CONFIG_CHANGES}/config_change_"
 
 
 async def load_client_configs(store: MetadataStore) -> ClientConfigs:
@@ -38,14 +35,15 @@ async def load_client_configs(store: MetadataStore) -> ClientConfigs:
 
 async def load_client_config(store: MetadataStore, path: str) -> Mapping[str, str]:
     """`path`: below /config. Empty where nothing is set."""
-    node = await store.get(f"/config/{path}")
-    # Above what is set for a client id of a user there may be a node with nothing in it.
-    return _decoded(path, node.data) if node is not None and node.data else {}
+    return _decoded(path, await store.get(f"/config/{path}"))
 
 
-def _decoded(path: str, data: bytes) -> dict[str, str]:
+def _decoded(path: str, node: Node | None) -> dict[str, str]:
+    if node is None or not node.data:
+        # Above what is set for a client id of a user there may be a node with nothing in it.
+        return {}
     try:
-        return znodes.decode_config(f"/config/{path}", data)
+        return znodes.decode_config(f"/config/{path}", node.data)
     except StoreError as error:
         logger.error("%s; it counts as nothing set", error)
         return {}
@@ -57,10 +55,10 @@ async def alter_client_config(
     """Have `plan` say what is to be set in place of what is. What it raises is raised."""
     path = entity_path(one)
     full_path = f"/config/{path}"
-    notice = Create(_CHANGE, znodes.encode_config_change(path), sequential=True)
+    notice = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(path), sequential=True)
     while True:
         node = await store.get(full_path)
-        present = _decoded(path, node.data) if node is not None and node.data else {}
+        present = _decoded(path, node)
         config = plan(present)
         if validate_only or config == present:
             return config

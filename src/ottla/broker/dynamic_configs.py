@@ -29,7 +29,7 @@ from ottla.ports import BadVersion, Create, Delete, MetadataStore, NodeExists, N
 
 logger = logging.getLogger(__name__)
 
-_PREFIX: Final = "config_change_"
+_PREFIX: Final = znodes.CONFIG_CHANGE.rpartition("/")[2]
 _NOTICES_KEPT: Final = 1000
 """Older notices are removed by whoever sees them, beyond so many: a broker that was away reads everything anyway."""
 
@@ -202,7 +202,7 @@ class DynamicConfigs:
         name = asked.resource_name or znodes.DEFAULT_ENTITY
         entity = f"topics/{name}" if is_topic else f"brokers/{name}"
         path = znodes.topic_config_path(name) if is_topic else znodes.broker_config_path(asked.resource_name)
-        notice = Create(f"{znodes.CONFIG_CHANGES}/{_PREFIX}", znodes.encode_config_change(entity), sequential=True)
+        notice = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(entity), sequential=True)
         while True:
             node = await self._store.get(path)
             present = znodes.decode_config(path, node.data) if node is not None else {}
