@@ -6,8 +6,8 @@ What a controller decides is tested elsewhere: here it does as it is told, so th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -412,13 +412,20 @@ def test_r12_a_write_that_waits_hears_when_too_few_are_left(tmp_path: Path) -> N
     play(tmp_path, case, min_insync_replicas="2", replica_lag_time_max_ms="1500")
 
 
+@asynccontextmanager
+async def waiting_write(cluster: Cluster) -> AsyncIterator[asyncio.Future[Any]]:
+    """An acks=all write to the leader, 1, while 3 hears nothing."""
+    await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+    await cluster.produce(1, b"x")
+    with deaf(cluster, 3):
+        waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
+        await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+        yield waiting
+
+
 def test_r12_a_write_that_waits_outlives_a_new_epoch_of_its_leader(tmp_path: Path) -> None:
     async def case(cluster: Cluster) -> None:
-        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
-        await cluster.produce(1, b"x")
-        with deaf(cluster, 3):
-            waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
-            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+        async with waiting_write(cluster) as waiting:
             await cluster.order(T0, State(1, [1, 2, 3], 1, 1))
             assert not waiting.done()
         answer = await waiting
@@ -429,11 +436,7 @@ def test_r12_a_write_that_waits_outlives_a_new_epoch_of_its_leader(tmp_path: Pat
 
 def test_r12_a_write_that_waits_hears_that_its_leader_was_replaced(tmp_path: Path) -> None:
     async def case(cluster: Cluster) -> None:
-        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
-        await cluster.produce(1, b"x")
-        with deaf(cluster, 3):
-            waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
-            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+        async with waiting_write(cluster) as waiting:
             await cluster.order(T0, State(2, [1, 2, 3], 1, 1))
             assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 
@@ -21,14 +20,6 @@ from ottla.records.record import build_batch
 from ottla.sim.checkers import stored_batches
 from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.machine import START_MS
-
-
-@pytest.fixture(autouse=True)
-def _collect():
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 class Stage(ClusterWorld):

@@ -3,23 +3,12 @@ this file on the sources alone, and where the product is compiled it is skipped.
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from ottla.sim.bugs import BUGS, IS_COMPILED
 from ottla.sim.run import find_bug, main, run_seed
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="bugs are planted in the sources: PYTHONPATH=build/pure, as in `make test`")
-
-
-@pytest.fixture(autouse=True)
-def _collect():
-    """The runs make cycles of tasks and loops; collected between tests, never in the middle of a run."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 def _parameters():

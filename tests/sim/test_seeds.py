@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -12,15 +11,6 @@ import pytest
 from ottla.sim.run import run_seed
 
 SEEDS_AT_ONCE = 10
-
-
-@pytest.fixture(autouse=True)
-def _collect():
-    """The runs make cycles of tasks and loops; collected between tests, never in the middle of a run."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
 
 
 @pytest.mark.parametrize("first", range(1, 41, SEEDS_AT_ONCE))

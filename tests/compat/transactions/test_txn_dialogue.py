@@ -8,12 +8,11 @@ contradicts itself, comes back from the dead. The transcripts are compared. Some
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import pytest
-from subject import running
+from dialogues import Transcripts, both, check
 from txn_chance import converse_at_random
 from txn_speaker import Speaker, ready
 
@@ -208,26 +207,9 @@ async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list
     return transcripts
 
 
-Transcripts = dict[str, dict[str, list[str]]]
-
-
-def both(seeds: Iterable[int]) -> Transcripts:
-    found = {}
-    for name in ("ottla", "kafka-4.3.0"):
-        with running(name) as subject:
-            found[name] = asyncio.run(converse(subject.host, subject.port, seeds))
-    return found
-
-
 @pytest.fixture(scope="module")
 def transcripts() -> Transcripts:
-    return both(SEEDS)
-
-
-def check(transcripts: Transcripts, dialogue: str) -> None:
-    ours, theirs = transcripts["ottla"][dialogue], transcripts["kafka-4.3.0"][dialogue]
-    assert len(ours) > 5
-    assert ours == theirs, "\n".join(difflib.unified_diff(theirs, ours, "kafka", "ottla", lineterm=""))
+    return both(converse, SEEDS)
 
 
 @pytest.mark.parametrize("dialogue", [*(each.__name__ for each in WRITTEN), *(f"seed {seed}" for seed in SEEDS)])
@@ -238,6 +220,6 @@ def test_the_same_answers(transcripts: Transcripts, dialogue: str) -> None:
 @pytest.mark.slow
 def test_the_same_answers_to_hundreds_of_dialogues() -> None:
     seeds = range(1_000, 1_300)
-    transcripts = both(seeds)
+    transcripts = both(converse, seeds)
     for seed in seeds:
         check(transcripts, f"seed {seed}")

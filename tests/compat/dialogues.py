@@ -1,0 +1,29 @@
+"""The same dialogues with Ottla and with Apache Kafka: held, written down, compared."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from subject import running
+
+Transcripts = dict[str, dict[str, list[str]]]
+"""By broker and dialogue."""
+Converse = Callable[[str, int, Iterable[int]], Coroutine[Any, Any, dict[str, list[str]]]]
+"""Holds the dialogues of these seeds with a host and port."""
+
+
+def both(converse: Converse, seeds: Iterable[int]) -> Transcripts:
+    found = {}
+    for name in ("ottla", "kafka-4.3.0"):
+        with running(name) as subject:
+            found[name] = asyncio.run(converse(subject.host, subject.port, seeds))
+    return found
+
+
+def check(transcripts: Transcripts, dialogue: str) -> None:
+    ours, theirs = transcripts["ottla"][dialogue], transcripts["kafka-4.3.0"][dialogue]
+    assert len(ours) > 5
+    assert ours == theirs, "\n".join(difflib.unified_diff(theirs, ours, "kafka", "ottla", lineterm=""))
