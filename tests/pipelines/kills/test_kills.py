@@ -73,14 +73,14 @@ def play(stage: Stage, blows: tuple[str, ...]) -> None:
         stage.strike(name)
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_a_driver_a_worker_and_the_broker_are_killed(tmp_path: Path) -> None:
     with on_ottla(tmp_path) as stage:
         play(stage, NORMAL)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_more_than_twenty_rounds(tmp_path: Path) -> None:
     with on_ottla(tmp_path) as stage:
         play(stage, SLOW)
@@ -88,7 +88,7 @@ def test_more_than_twenty_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.java
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 def test_more_than_twenty_rounds_on_apache_kafka(tmp_path: Path) -> None:
     """The sink needs nothing of our broker."""
     with on_kafka(tmp_path) as stage:
