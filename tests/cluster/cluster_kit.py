@@ -29,7 +29,7 @@ from ottla.runtime.free_ports import free_port
 sys.path.insert(0, str(Path(__file__).parent))
 
 from network import Network
-from zookeeper import ZooKeeper
+from zookeeper import ZooKeeper, ends_with_us
 
 WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
@@ -96,7 +96,7 @@ class BrokerProcess:
         network = self.cluster.network
         with self.log_path.open("ab") as output, network.inside(self.number) if network else contextlib.nullcontext():
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ottla", "serve", "--config", str(path)],
+                ends_with_us([sys.executable, "-m", "ottla", "serve", "--config", str(path)]),
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

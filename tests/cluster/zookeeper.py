@@ -16,7 +16,7 @@ from pathlib import Path
 from ottla.runtime.free_ports import free_port
 
 sys.path.append(str(Path(__file__).parents[1] / "compat"))
-from peers import KAFKA_3, kafka_jars
+from peers import KAFKA_3, ends_with_us, kafka_jars
 
 
 class ZooKeeper:
@@ -46,7 +46,7 @@ class ZooKeeper:
             if "slf4j-simple" not in jar.name and "kafka" not in jar.name
         ]
         with (self.directory / "output.log").open("ab") as output:
-            self._process = subprocess.Popen(
+            command = ends_with_us(
                 [
                     "java",
                     "-Xmx128m",
@@ -59,10 +59,9 @@ class ZooKeeper:
                     ":".join(jars),
                     "org.apache.zookeeper.server.ZooKeeperServerMain",
                     str(self.directory / "zoo.cfg"),
-                ],
-                stdout=output,
-                stderr=output,
+                ]
             )
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
         self._await()
 
     def _await(self) -> None:

@@ -5,7 +5,7 @@ Never does: skip. A counterpart that cannot be had raises `MissingCounterpart`, 
 
 1. A folder of jars in the cache is complete: it is filled under another name and renamed.
 2. What is in the cache needs no network.
-3. Every process started here ends with its context manager, also when the test fails.
+3. Every process started here ends with its context manager, also when the test fails; and with this process, however that ends.
 """
 
 from __future__ import annotations
@@ -274,6 +274,17 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
+def ends_with_us(command: Sequence[str]) -> list[str]:
+    """The same command, in the same process, which the kernel kills when the thread that starts it is gone: a test run that is
+    killed leaves nothing behind."""
+    return [
+        program("setpriv", "it is part of util-linux (Debian: `apt-get install util-linux`)"),
+        "--pdeathsig",
+        "KILL",
+        *command,
+    ]
+
+
 class Running:
     """Something that is started by `with`, and closed at its end, also when its start fails."""
 
@@ -330,7 +341,7 @@ class Service(Running):
         with open(self.dir / "output.log", "ab") as log:
             # A session of its own, so that an interrupt at the terminal reaches pytest alone and stop() stays in order.
             self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                ends_with_us(self.command()), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
             )
 
     def await_ready(self) -> None:

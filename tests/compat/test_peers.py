@@ -1,0 +1,49 @@
+"""The kit of the tests itself: what it starts does not outlive it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+STARTS_ONE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from peers import Service
+
+class Sleeper(Service):
+    def command(self):
+        return ["sleep", "1000"]
+
+    def is_ready(self):
+        return True
+
+service = Sleeper(sys.argv[2])
+service.start()
+print(service.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def test_a_service_ends_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTS_ONE, str(Path(__file__).parent), str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        pid = int(run.stdout.readline())
+        assert is_alive(pid)
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    deadline = time.monotonic() + 60
+    while is_alive(pid):
+        assert time.monotonic() < deadline, "it runs on"
+        time.sleep(0.02)
