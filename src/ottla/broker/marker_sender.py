@@ -2,6 +2,8 @@
 
 Owns what is to be sent to each broker: one request at a time, and all that comes meanwhile goes with the next one, so that a
 thousand transactions cost a few requests. Never tries again by itself: it says what was not written, and the coordinator decides.
+
+A request has one marker of a producer at most: Apache Kafka answers by producer id, in no order, and in one for each.
 """
 
 from __future__ import annotations
@@ -68,34 +70,48 @@ class MarkerSender:
     async def _run(self, leader: int) -> None:
         try:
             while waiting := self._waiting.get(leader):
-                errands, rest = waiting[:_MARKERS_MAX], waiting[_MARKERS_MAX:]
-                self._waiting[leader] = rest
+                errands, self._waiting[leader] = _next(waiting)
                 await self._send(leader, errands)
         finally:
             self._tasks.pop(leader, None)
 
-    async def _send(self, leader: int, errands: list[_Errand]) -> None:
-        codes: list[dict[TopicPartition, int]] = [
-            dict.fromkeys(errand.partitions, int(ErrorCode.NETWORK_EXCEPTION)) for errand in errands
-        ]
+    async def _send(self, leader: int, errands: dict[int, _Errand]) -> None:
+        codes = {
+            producer_id: dict.fromkeys(errand.partitions, int(ErrorCode.NETWORK_EXCEPTION))
+            for producer_id, errand in errands.items()
+        }
         try:
             response: WriteTxnMarkersResponse = await self._broker.inter_broker.call(
                 leader,
                 "markers",
                 "write_txn_markers",
-                WriteTxnMarkersRequest(markers=[_written(errand) for errand in errands]),
+                WriteTxnMarkersRequest(markers=[_written(errand) for errand in errands.values()]),
                 timeout_ms=self._broker.settings.int("request.timeout.ms") + 5_000,
             )
         except PeerUnavailable as error:
             logger.info("markers are not written: %s", error)
         else:
-            # One producer may have the ends of two transactions in one request: answers come in the order of questions.
-            for found, result in zip(codes, response.markers, strict=False):
+            for result in response.markers:
+                found = codes.get(result.producer_id, {})
                 for topic in result.topics:
                     for partition in topic.partitions:
-                        found[TopicPartition(topic.name, partition.partition_index)] = partition.error_code
-        for errand, found in zip(errands, codes, strict=True):
-            errand.answered(found)
+                        key = TopicPartition(topic.name, partition.partition_index)
+                        if key in found:
+                            found[key] = partition.error_code
+        for producer_id, errand in errands.items():
+            errand.answered(codes[producer_id])
+
+
+def _next(waiting: list[_Errand]) -> tuple[dict[int, _Errand], list[_Errand]]:
+    """What goes with the next request, by producer id; and what has to wait for another one."""
+    chosen: dict[int, _Errand] = {}
+    rest: list[_Errand] = []
+    for errand in waiting:
+        if len(chosen) < _MARKERS_MAX and errand.marker.producer_id not in chosen:
+            chosen[errand.marker.producer_id] = errand
+        else:
+            rest.append(errand)
+    return chosen, rest
 
 
 def _written(errand: _Errand) -> WritableTxnMarker:
