@@ -152,8 +152,9 @@ class ClusterHost(WatchingHost):
             # What no broker has been told yet, least of all by this controller: everything, and that some topics are to go.
             self.image = ClusterImage(self._cluster_id, topics=doomed)
             await self._perform(Decision(changes, image), created=created)
+            told = self._last_told()
         for topic in doomed.values():
-            self._errand(self._finish_deletion([topic]))
+            self._errand(self._finish_deletion([topic], told))
         self._look.set()
 
     async def _give_up(self) -> None:
@@ -189,14 +190,7 @@ class ClusterHost(WatchingHost):
         """For each topic asked for, in order: the topic, or a KafkaError. Elsewhere than at the controller: asked of it."""
         if self._controller is None and forward:
             return await self._forward_topics(asked)
-        outcomes = await super().create_topics(asked, validate_only=validate_only)
-        await self._delivered(outcomes)
-        return outcomes
-
-    async def create_partitions(self, asked: Any, *, validate_only: bool = False) -> list[TopicOutcome]:
-        outcomes = await super().create_partitions(asked, validate_only=validate_only)
-        await self._delivered(outcomes)
-        return outcomes
+        return await super().create_topics(asked, validate_only=validate_only)
 
     async def _forward_topics(self, asked: Sequence[NewTopic]) -> list[TopicOutcome]:
         try:

@@ -7,6 +7,7 @@ Owns: who has been told what. Never decides what to tell.
    order twice does no harm: epochs tell the second one apart.
 3. The controller's own broker is told by a direct call, in the same order.
 4. What waits is bounded: a broker that falls too far behind is told everything anew instead (`on_lag`).
+5. Whoever waits until a broker has heard an order waits for that order and no other, and not for one that cannot be reached.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ from ottla.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 _PAUSE_S: Final = 0.1
+_AWAY_TRIES: Final = 5
+"""So many in vain, one after the other, and nobody waits for that broker any more; the order is still repeated."""
 _WAITING_MAX: Final = 1000
 
 Send = Callable[[BrokerImage, str, int, object], Awaitable[Any]]
 """Sends (api name, version, request) to a broker and gives its response; PeerUnavailable if there is none."""
 Answered = Callable[[BrokerImage, str, Any, Any], None]
+Heard = asyncio.Future[bool]
+"""Whether a broker has answered all orders of one time; False: it is away, and will be told when it is back."""
 
 
 class _Channel:
@@ -39,40 +44,52 @@ class _Channel:
         self.broker = broker
         self._send = send
         self._on_answer = on_answer
-        self._queue: deque[tuple[str, object, asyncio.Future[None] | None]] = deque()
+        self._queue: deque[tuple[str, object, Heard | None]] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._vain = 0
+        """Tries since the last answer."""
 
-    def put(self, orders: BrokerOrders) -> asyncio.Future[None]:
+    def put(self, orders: BrokerOrders) -> Heard:
         return self.put_all(orders.requests())
 
-    def put_all(self, requests: Sequence[tuple[str, object]]) -> asyncio.Future[None]:
-        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def put_all(self, requests: Sequence[tuple[str, object]]) -> Heard:
+        heard: Heard = asyncio.get_running_loop().create_future()
         for index, (name, request) in enumerate(requests):
-            self._queue.append((name, request, delivered if index == len(requests) - 1 else None))
+            self._queue.append((name, request, heard if index == len(requests) - 1 else None))
+        if self._vain >= _AWAY_TRIES:
+            heard.set_result(False)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        return delivered
+        return heard
 
     async def _run(self) -> None:
         while self._queue:
-            name, request, delivered = self._queue[0]
+            name, request, heard = self._queue[0]
             try:
                 response = await self._send(self.broker, name, VERSIONS[name], request)
-            except PeerUnavailable as error:
-                logger.debug("order %s to broker %d: %s", name, self.broker.id, error)
+            except Exception as error:
+                if isinstance(error, PeerUnavailable):
+                    logger.debug("order %s to broker %d: %s", name, self.broker.id, error)
+                else:
+                    logger.exception("order %s to broker %d failed", name, self.broker.id)
+                self._vain += 1
+                if self._vain == _AWAY_TRIES:
+                    self._nobody_waits()
                 await asyncio.sleep(_PAUSE_S)
                 continue
-            except Exception:
-                logger.exception("order %s to broker %d failed", name, self.broker.id)
-                await asyncio.sleep(_PAUSE_S)
-                continue
+            self._vain = 0
             self._queue.popleft()
             if response.error_code != ErrorCode.NONE:
                 logger.warning("broker %d refuses %s: %s", self.broker.id, name, ErrorCode(response.error_code).name)
             self._on_answer(self.broker, name, request, response)
-            if delivered is not None and not delivered.done():
-                delivered.set_result(None)
+            if heard is not None and not heard.done():
+                heard.set_result(True)
         self._task = None
+
+    def _nobody_waits(self) -> None:
+        for _, _, heard in self._queue:
+            if heard is not None and not heard.done():
+                heard.set_result(False)
 
     @property
     def lags(self) -> bool:
@@ -83,18 +100,18 @@ class _Channel:
         picture as a whole does not show what is no longer in it."""
         kept = self._queue.popleft()
         dropped, self._queue = self._queue, deque([kept])
-        for name, request, delivered in dropped:
+        for name, request, heard in dropped:
             if name == "stop_replica":
-                self._queue.append((name, request, delivered))
-            elif delivered is not None and not delivered.done():
-                delivered.cancel()
+                self._queue.append((name, request, heard))
+            elif heard is not None and not heard.done():
+                heard.cancel()
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        for _, _, delivered in self._queue:
-            if delivered is not None and not delivered.done():
-                delivered.cancel()
+        for _, _, heard in self._queue:
+            if heard is not None and not heard.done():
+                heard.cancel()
         self._queue.clear()
 
 
@@ -106,19 +123,20 @@ class ControllerChannels:
         self._on_lag = on_lag
         self._channels: dict[int, _Channel] = {}
 
-    def give(self, orders: Iterable[BrokerOrders]) -> dict[int, asyncio.Future[None]]:
-        """Put the orders on their way. For each broker, a future that is done when it has answered them all."""
-        delivered: dict[int, asyncio.Future[None]] = {}
+    def give(self, orders: Iterable[BrokerOrders]) -> dict[int, Heard]:
+        """Put the orders on their way. For each broker, a future that is done when it has answered them all or is away, and
+        cancelled when it is gone."""
+        heard: dict[int, Heard] = {}
         for each in orders:
             channel = self._channel(each.broker)
             if channel.lags:
                 logger.warning("broker %d answers no orders: it will be told everything anew", each.broker.id)
                 channel.skip()
                 for anew in self._on_lag(each.broker.id):
-                    delivered[each.broker.id] = channel.put(anew)
+                    heard[each.broker.id] = channel.put(anew)
             else:
-                delivered[each.broker.id] = channel.put(each)
-        return delivered
+                heard[each.broker.id] = channel.put(each)
+        return heard
 
     def give_one(self, broker: BrokerImage, api_name: str, request: object) -> None:
         self._channel(broker).put_all([(api_name, request)])

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from ottla.broker.client_configs import alter_client_config, load_client_configs
@@ -177,28 +177,48 @@ class ControllerHost:
     def unclean_allowed(self, topic: TopicImage) -> bool:
         return TopicSettings.resolve(self.settings, topic.config).bool("unclean.leader.election.enable")
 
-    @to_its_end
     async def create_topics(
         self, asked: Sequence[NewTopic], *, validate_only: bool = False, forward: bool = True
     ) -> list[TopicOutcome]:
         """For each topic asked for, in order: the topic, usable now, or a KafkaError. `forward`: where this broker is not the
         controller, ask the one that is."""
-        async with self._lock:
-            decision, outcomes = self._office().create_topics(self.image, self.settings, asked, self._random)
-            return outcomes if validate_only else await self._perform_for(decision, outcomes)
 
-    @to_its_end
+        def decide(controller: Controller) -> tuple[Decision, list[TopicOutcome]]:
+            return controller.create_topics(self.image, self.settings, asked, self._random)
+
+        return await self._change_topics(decide, validate_only=validate_only)
+
     async def delete_topics(self, asked: Sequence[str | bytes]) -> list[TopicOutcome]:
         """For each topic, by name or id, in order: the topic that is gone now, or a KafkaError."""
-        async with self._lock:
-            decision, outcomes = self._office().delete_topics(self.image, self.settings, asked)
-            return await self._perform_for(decision, outcomes)
+        return await self._change_topics(lambda controller: controller.delete_topics(self.image, self.settings, asked))
+
+    async def create_partitions(self, asked: Sequence[NewPartitions], *, validate_only: bool = False) -> list[TopicOutcome]:
+        return await self._change_topics(
+            lambda controller: controller.create_partitions(self.image, asked), validate_only=validate_only
+        )
 
     @to_its_end
-    async def create_partitions(self, asked: Sequence[NewPartitions], *, validate_only: bool = False) -> list[TopicOutcome]:
+    async def _change_topics(
+        self, decide: Callable[[Controller], tuple[Decision, list[TopicOutcome]]], *, validate_only: bool = False
+    ) -> list[TopicOutcome]:
         async with self._lock:
-            decision, outcomes = self._office().create_partitions(self.image, asked)
-            return outcomes if validate_only else await self._perform_for(decision, outcomes)
+            decision, outcomes = decide(self._office())
+            if validate_only or decision.empty:
+                return outcomes
+            try:
+                await self._perform(decision)
+            except StoreError as error:
+                return failed_outcomes(outcomes, error)
+            told = self._last_told()
+        await self._heard_by_all(told)
+        return outcomes
+
+    def _last_told(self) -> Collection[asyncio.Future[bool]]:
+        """Who has still to hear of what was performed last. Asked before the lock is given back: the next change tells others."""
+        return ()
+
+    async def _heard_by_all(self, told: Collection[asyncio.Future[bool]]) -> None:
+        """Until a client that hears of success finds it so wherever it looks."""
 
     @to_its_end
     async def alter_configs(self, asked: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
@@ -226,16 +246,6 @@ class ControllerHost:
                 raise failure_of(error) from error
             if not validate_only:
                 self._client_configs = with_client_config(self._client_configs, one, config)
-
-    async def _perform_for(self, decision: Decision, outcomes: list[TopicOutcome]) -> list[TopicOutcome]:
-        if decision.empty:
-            return outcomes
-        try:
-            await self._perform(decision)
-        except StoreError as error:
-            failure = failure_of(error)
-            return [outcome if isinstance(outcome, KafkaError) else failure for outcome in outcomes]
-        return outcomes
 
     async def allocate_producer_id_block(self) -> range:
         """A thousand producer ids that nobody had or will have."""
@@ -290,6 +300,12 @@ class ControllerHost:
     def _office(self) -> Controller:
         assert self._controller is not None, "start first"
         return self._controller
+
+
+def failed_outcomes(outcomes: Iterable[TopicOutcome], error: StoreError) -> list[TopicOutcome]:
+    """Of a request whose changes could not be written."""
+    failure = failure_of(error)
+    return [outcome if isinstance(outcome, KafkaError) else failure for outcome in outcomes]
 
 
 def failure_of(error: StoreError) -> KafkaError:

@@ -5,7 +5,9 @@ Never decides: the rules are `cluster`'s. Never looks at the tree: `tree_events`
 
 1. Every write carries the check of /controller_epoch's version: after another took office nothing of this one is written (C02).
 2. Whatever is written reaches the brokers as orders; the image they follow from is the one that was written.
-3. If a write fails half-way, or the tree is not what the image says, the office is given up: the next term reads everything anew.
+3. A client is answered when every broker has heard the orders that follow from what it asked for, be there others meanwhile; who
+   cannot be reached is not waited for, and nobody for ever.
+4. If a write fails half-way, or the tree is not what the image says, the office is given up: the next term reads everything anew.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.broker.controller_channels import ControllerChannels, Send
+from ottla.broker.controller_channels import ControllerChannels, Heard, Send
 from ottla.broker.controller_host import ControllerHost
 from ottla.cluster import znodes
 from ottla.cluster.broker_changes import settled, with_offline
-from ottla.cluster.controller import Controller, Decision, TopicOutcome
+from ottla.cluster.controller import Controller, Decision
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from ottla.cluster.orders import BrokerOrders, orders_between, stop_replica
 from ottla.cluster.settings import BrokerSettings
@@ -42,8 +44,8 @@ from ottla.protocol.messages.stop_replica import StopReplicaTopicState
 
 logger = logging.getLogger(__name__)
 
-DELIVERY_S: Final = 5.0
-"""How long a reply waits for the brokers it concerns; one that hangs must not hold up clients for ever."""
+HEARD_S: Final = 10.0
+"""How long a reply waits for brokers that are in touch and do not answer: one that hangs must not hold up clients for ever."""
 
 
 class OfficeHost(ControllerHost):
@@ -60,8 +62,8 @@ class OfficeHost(ControllerHost):
     ) -> None:
         super().__init__(store, settings, broker_id, endpoints, clock, random, lambda _: None)
         self._channels = ControllerChannels(send, self._answered, self._everything_for)
-        self._delivery: dict[int, asyncio.Future[None]] = {}
-        """Of the last orders given, by broker."""
+        self._told: dict[int, Heard] = {}
+        """Whether the last orders were heard, by broker."""
         self._errands: set[asyncio.Task[None]] = set()
 
     @property
@@ -101,7 +103,7 @@ class OfficeHost(ControllerHost):
             listener=self.settings.listeners().inter_broker,
             created=created,
         )
-        self._delivery = self._channels.give(orders)
+        self._told = self._channels.give(orders)
 
     async def _write(self, changes: Sequence[Change]) -> None:
         done = 0
@@ -130,12 +132,12 @@ class OfficeHost(ControllerHost):
                 renewed.append(change)
         return renewed
 
-    async def _delivered(self, outcomes: Iterable[TopicOutcome]) -> None:
-        """Until those who lead know it, and this broker too: then a client that hears of success finds it so."""
-        leaders = {partition.leader for topic in outcomes if isinstance(topic, TopicImage) for partition in topic.partitions}
-        waiting = [self._delivery[number] for number in {*leaders, self._broker_id} if leaders and number in self._delivery]
-        if waiting:
-            await asyncio.wait(waiting, timeout=DELIVERY_S)
+    def _last_told(self) -> Collection[Heard]:
+        return self._told.values()
+
+    async def _heard_by_all(self, told: Collection[Heard]) -> None:
+        if told:
+            await asyncio.wait(told, timeout=HEARD_S)
 
     def _everything_for(self, number: int) -> list[BrokerOrders]:
         others = {other: each for other, each in self.image.brokers.items() if other != number}

@@ -17,8 +17,9 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-from ottla.broker.controller_host import failure_of, to_its_end
-from ottla.broker.office import DELIVERY_S, OfficeHost
+from ottla.broker.controller_channels import Heard
+from ottla.broker.controller_host import failed_outcomes, to_its_end
+from ottla.broker.office import OfficeHost
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders
 from ottla.broker.tree import Loaded, each, load_brokers, load_topics
 from ottla.cluster import znodes
@@ -206,9 +207,9 @@ class WatchingHost(OfficeHost):
             try:
                 await self._let_topics_go(doomed, marks)
             except StoreError as error:
-                failure = failure_of(error)
-                return [outcome if isinstance(outcome, KafkaError) else failure for outcome in outcomes]
-        await self._finish_deletion(doomed)
+                return failed_outcomes(outcomes, error)
+            told = self._last_told()
+        await self._finish_deletion(doomed, told)
         return outcomes
 
     async def _let_topics_go(self, doomed: Sequence[TopicImage], marks: Sequence[Change]) -> None:
@@ -232,15 +233,11 @@ class WatchingHost(OfficeHost):
             if doomed:
                 logger.info("topics that others marked for deletion: %s", ", ".join(kept))
                 await self._let_topics_go(doomed, ())
-        if doomed:
-            self._errand(self._finish_deletion(doomed))
+                self._errand(self._finish_deletion(doomed, self._last_told()))
 
-    async def _finish_deletion(self, doomed: Sequence[TopicImage]) -> None:
+    async def _finish_deletion(self, doomed: Sequence[TopicImage], told: Collection[Heard]) -> None:
         """When the replicas are gone from those who live (who does not will learn it at its return), the nodes go too."""
-        holders = {replica for topic in doomed for partition in topic.partitions for replica in partition.replicas}
-        waiting = [self._delivery[number] for number in holders if number in self._delivery]
-        if waiting:
-            await asyncio.wait(waiting, timeout=DELIVERY_S)
+        await self._heard_by_all(told)
         async with self._lock:
             if self._controller is None:
                 return  # the next controller finds the mark

@@ -14,7 +14,7 @@ from ottla.broker.broker_requests import alter_partitions, controlled_shutdown
 from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.isr_changes import IsrWish
-from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewTopic, ResourceType
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewPartitions, NewTopic, ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create
 from ottla.types import TopicPartition
@@ -123,6 +123,39 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
         assert await alter_partitions(host, 1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
+
+    in_world(test)
+
+
+def test_a_topic_is_there_for_everybody_when_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F61: the answer waits for the orders of that request, also to who leads nothing, and whatever else is ordered meanwhile."""
+
+    def names(request: Any) -> set[str]:
+        return {topic.topic_name for topic in getattr(request, "topic_states", ())}
+
+    async def test(world: World) -> None:
+        await world.add(1, 2, 3)
+        await all_here(world, 1, 2, 3)
+        host = world.controller().host
+        await make(world, "t", (1, 2, 3))
+        held = asyncio.Event()
+        send = world.send
+
+        async def slow(broker: Any, api_name: str, version: int, request: Any) -> object:
+            if broker.id == 3 and "new" in names(request):
+                await held.wait()
+            return await send(broker, api_name, version, request)
+
+        host._channels.close()  # they are made anew, with the slow way
+        monkeypatch.setattr(host._channels, "_send", slow)
+        asked = asyncio.ensure_future(make(world, "new", (1, 2)))
+        await until(lambda: any(number == 1 and names(request) == {"new"} for number, _, request in world.orders))
+        another = asyncio.ensure_future(host.create_partitions([NewPartitions("t", 2)]))
+        await until(lambda: any(number == 1 and names(request) == {"t"} for number, _, request in world.orders[-2:]))
+        assert not asked.done()
+        held.set()
+        await asyncio.gather(asked, another)
+        assert any(number == 3 and names(request) == {"new"} for number, _, request in world.orders)
 
     in_world(test)
 

@@ -65,6 +65,7 @@ def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) 
             StopReplicaRequest(controller_epoch=1),
         )
         brokers.deaf.add(2)
+        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
         first = brokers.channels.give([both, news(TWO, 1)])
         second = brokers.channels.give([news(ONE, 2), news(TWO, 2)])
         await asyncio.gather(first[1], second[1])
@@ -87,6 +88,7 @@ def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: p
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
+        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
         former = brokers.channels.give([news(TWO, 1)])[2]
         again = brokers.channels.give([news(BrokerImage(2, 21, None, ()), 2)])[2]
         assert former.cancelled()
@@ -97,9 +99,27 @@ def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: p
     run(test, monkeypatch)
 
 
+def test_nobody_waits_for_one_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its orders wait, and reach it when it is back; who asked goes on."""
+
+    async def test(brokers: Brokers) -> None:
+        brokers.deaf.add(2)
+        first = brokers.channels.give([news(ONE, 1), news(TWO, 1)])
+        assert [await first[1], await first[2]] == [True, False]
+        assert await brokers.channels.give([news(TWO, 2)])[2] is False
+        brokers.deaf.clear()
+        while len(brokers.heard) < 3:
+            await asyncio.sleep(0.001)
+        assert brokers.heard[1:] == [(2, "update_metadata", 1), (2, "update_metadata", 2)]
+        assert await brokers.channels.give([news(TWO, 3)])[2] is True
+
+    run(test, monkeypatch)
+
+
 def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
+        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
         waiting = brokers.channels.give([news(TWO, 1)])[2]
         brokers.channels.forget(2)
         assert waiting.cancelled()
