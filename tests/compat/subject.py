@@ -48,9 +48,11 @@ def broker_count() -> int:
 
 @contextmanager
 def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None = None, **settings: object) -> Iterator[Subject]:
-    """The chosen broker, or a cluster of them, with these settings (Kafka's names, `_` for `.`), stopped at the end."""
+    """The chosen broker, or a cluster of them, with these settings (Kafka's names, `_` for `.`), stopped at the end.
+
+    Who names its directories wants to look into them, and gets one."""
     name = name or chosen()
-    brokers = brokers or broker_count()
+    brokers = brokers or (1 if "log_dirs" in settings else broker_count())
     if brokers > 1 and name == "ottla":
         with OttlaCluster(brokers, **({"group.initial.rebalance.delay.ms": 0} | settings)) as ours:
             yield Subject(name, ours.bootstrap_servers, lambda: ours.broker_logs, min(3, brokers))
