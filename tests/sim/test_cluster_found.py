@@ -231,3 +231,30 @@ async def _controller(stage):
 
     await stage.until(known, "a controller")
     return found[0]
+
+
+@pytest.mark.parametrize("what", ["moved", "deleted"])
+def test_what_a_controller_wrote_and_did_not_tell_its_successor_tells(what):
+    """It died before the order was heard, and nothing in the tree says that it was owed (seeds 1005, 1107)."""
+
+    async def script(stage):
+        controller = await _controller(stage)
+        first, last = (node for node in stage.nodes if node is not controller)
+        await stage.create("t", [first.number, last.number])
+        await stage.settled()
+        stage.network.block(controller.host, last.host)
+        if what == "moved":
+            await stage.reassign("t", [first.number, controller.number])
+            moved = [first.number, controller.number]
+            await stage.until(lambda: list(stage.rules.state(("t", 0)).replicas) == moved, "it has moved")
+        else:
+            await stage.delete("t")
+            await stage.until(lambda: stage.tree.get("/brokers/topics/t") is None, "the topic is gone")
+        assert stage.has(last, "t")
+        controller.kill()
+        stage.network.heal()
+        await stage.until(lambda: not stage.has(last, "t"), "its successor has told it")
+        await controller.start()
+        await stage.settled()
+
+    Stage(script).run()

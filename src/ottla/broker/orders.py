@@ -8,6 +8,8 @@ partition that is over, changes nothing. Has partitions take their roles, fetche
 3. The answer goes out when the order is carried out.
 4. After each registration the controller tells everything. A broker that lived on while its session was over may have replicas of
    before: of topics that are gone, or made again under their name, or that are no longer its to keep. They make way.
+5. A new controller of ours tells everything too, and says so: its predecessor may have died between the last write and the order
+   to forget a topic or to let a replica go. The first such picture of a controller counts, not one that comes late.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.role_changes import Role
 from ottla.cluster.image import PartitionImage, TopicImage
+from ottla.cluster.orders import FULL_PICTURE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import StoreError
 from ottla.protocol.messages.leader_and_isr import (
@@ -67,6 +70,8 @@ class ControllerOrders:
         """The broker epoch of the last order."""
         self._first = True
         """Nothing of the whole picture was told yet in this registration."""
+        self._is_new_controller = False
+        """It has not told everything yet."""
         self._unconfirmed: dict[TopicPartition, bytes] = {}
         """Replicas of an earlier registration that no order of this one has named; with the id of their topic."""
         self._stopped: dict[TopicPartition, tuple[bytes, int]] = {}
@@ -208,14 +213,19 @@ class ControllerOrders:
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            is_whole = self._is_new_controller and request.type == FULL_PICTURE
             try:
-                await self._cache.update(request, whole=self._first)
+                await self._cache.update(request, whole=self._first or is_whole)
             except StoreError as error:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"settings cannot be read: {error}") from error
-            if self._first:
-                # The first one tells of every topic there is.
-                self._first = False
+            if is_whole:
+                self._is_new_controller = False
+                self._unconfirmed |= {each.topic_partition: each.topic_id for each in self._broker.partitions}
+            if is_whole or self._first:
+                # It tells of every topic there is.
                 self._let_strangers_go()
+            if self._first:
+                self._first = False
                 self._broker.partitions.set_deleted_aside(self._cache.image)
             return UpdateMetadataResponse()
 
@@ -247,7 +257,9 @@ class ControllerOrders:
             raise KafkaError(
                 ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch}, {self.controller_epoch} is known"
             )
-        self.controller_epoch = controller_epoch
+        if controller_epoch > self.controller_epoch:
+            self.controller_epoch = controller_epoch
+            self._is_new_controller = True
         if broker_epoch > self._registration:
             self._registration = broker_epoch
             self._first = True

@@ -3,7 +3,8 @@
 Pure: compares two images and builds the requests of Kafka's inter-broker protocol. Topics that the two images share are not
 looked at, and what all brokers are told is built once.
 
-1. A broker that is new (or back in a new life, with another epoch) is told everything: its replicas, and the whole cluster.
+1. A broker that is new (or back in a new life, with another epoch) is told everything: its replicas, and the whole cluster; and
+   that this is all.
 2. Others are told what changed: LeaderAndIsr goes to the replicas of a partition whose leader epoch changed, UpdateMetadata to
    everybody, StopReplica to those who are no replica any more.
 3. Every order carries the epoch of the broker's life it is meant for (KIP-380).
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -38,10 +39,13 @@ from ottla.wire.codec import encode
 VERSIONS: Final = {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}
 """What Kafka 3.9 speaks between its brokers on ZooKeeper."""
 
+FULL_PICTURE: Final = 2
+"""Type of an UpdateMetadata that tells of every topic there is (KIP-866)."""
 DELETED: Final = -2
 """Leader and leader epoch of a partition whose topic is being deleted."""
 _BROKER_EPOCH_FROM: Final = 5
 _KRAFT_FROM: Final = 8
+"""Whether the controller is one of KRaft, and whether the picture is whole."""
 _CONTENTS_KEPT: Final = 2
 """Newcomers are told everything, the others what is new."""
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -75,7 +79,8 @@ class UpdateMetadataEncodings:
                 and (known.controller_id, known.controller_epoch) == (request.controller_id, request.controller_epoch)
             ):
                 return body
-        body = encode(request, version)
+        # Before version 8 there is no way to say that this is all.
+        body = encode(request if version >= _KRAFT_FROM else replace(request, type=0), version)
         self._recent.append((request, version, body))
         return body
 
@@ -170,6 +175,7 @@ def orders_between(
                 broker_epoch=broker.epoch,
                 topic_states=topics,
                 live_brokers=live,
+                type=FULL_PICTURE if topics is everything else 0,
             )
         if content.stop_replica:
             orders.stop_replica = stop_replica(after, broker, controller_epoch, content.stop_replica.values())

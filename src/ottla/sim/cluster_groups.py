@@ -88,6 +88,7 @@ class ClusterMember(Member):
             raise ConnectionError(f"{api}: no answer") from error
         after = self._witness.coordinator(self.model.group_id)
         if api not in ("find_coordinator", "offset_commit") and (before is None or before != after or after[0] != self._port):
+            self._go_elsewhere()  # what it said was perhaps just that
             raise ConnectionError(f"{api}: answered by one that may not be the coordinator")
         return response
 
