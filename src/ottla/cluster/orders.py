@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -79,8 +80,11 @@ class UpdateMetadataEncodings:
                 and (known.controller_id, known.controller_epoch) == (request.controller_id, request.controller_epoch)
             ):
                 return body
-        # Before version 8 there is no way to say that this is all.
-        body = encode(request if version >= _KRAFT_FROM else replace(request, type=0), version)
+        said = request
+        if version < _KRAFT_FROM and request.type:
+            said = copy(request)
+            said.type = 0  # there was no word for it
+        body = encode(said, version)
         self._recent.append((request, version, body))
         return body
 
