@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.broker.acl_entities import AclEntities
 from ottla.broker.controller_channels import Send
 from ottla.broker.controller_host import failure_of
 from ottla.broker.dynamic_configs import DynamicConfigs
@@ -75,6 +76,7 @@ class ClusterHost(WatchingHost):
         self.configs = DynamicConfigs(
             store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=on_group_configs
         )
+        self.acl_entities = AclEntities(store)
         self.election = Election(
             store,
             broker_id,
@@ -108,6 +110,7 @@ class ClusterHost(WatchingHost):
         await patiently(lambda: ensure_base_paths(self._store))
         self._cluster_id = await patiently(lambda: find_cluster_id(self._store, self._random, None))
         await self.configs.start()
+        await self.acl_entities.start()
         self._brokers_configured(self.configs.brokers)
         self._watch_tree()
         await self.election.start()
@@ -122,6 +125,7 @@ class ClusterHost(WatchingHost):
             await asyncio.wait(self._tasks)
         await self.election.stop()
         await self.configs.stop()
+        await self.acl_entities.stop()
 
     def _registration(self) -> bytes:
         broker = BrokerImage(self._broker_id, -1, self.settings.optional_str("broker.rack"), self._endpoints)

@@ -1,0 +1,19 @@
+"""CreateAcls: refused for each entry, as there is no authorizer."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+VERSIONS = (0, 3)
+
+
+def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
+    return refuse(request, KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker"))
+
+
+def refuse(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=error.code, error_message=error.detail) for _ in request.creations]
+    )

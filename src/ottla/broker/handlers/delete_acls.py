@@ -1,0 +1,19 @@
+"""DeleteAcls: refused for each filter, as there is no authorizer."""
+
+from __future__ import annotations
+
+from ottla.broker.context import RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+VERSIONS = (0, 3)
+
+
+def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
+    return refuse(request, KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker"))
+
+
+def refuse(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=error.code, error_message=error.detail) for _ in request.filters]
+    )

@@ -1,0 +1,88 @@
+"""Access control entries as the metadata tree has them (F59): what a node or a notice says.
+
+Pure. Owns the names of resources, patterns, operations and permissions in /kafka-acl, /kafka-acl-extended and the notices of
+their changes, as Kafka's AclAuthorizer writes them. Never decides who may do what: nothing is asked of these entries yet.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.ports import StoreError
+
+ACLS: Final = "/kafka-acl"
+"""Of resources by their name, or all of a kind ("*")."""
+ACLS_EXTENDED: Final = "/kafka-acl-extended"
+"""Below it, by the kind of pattern: prefixed."""
+ACL_CHANGES: Final = "/kafka-acl-changes"
+ACL_CHANGES_EXTENDED: Final = "/kafka-acl-extended-changes"
+CHANGE_PREFIX: Final = "acl_changes_"
+
+LITERAL: Final = "LITERAL"
+_RESOURCES: Final = {
+    "TOPIC": "Topic",
+    "GROUP": "Group",
+    "CLUSTER": "Cluster",
+    "TRANSACTIONAL_ID": "TransactionalId",
+    "DELEGATION_TOKEN": "DelegationToken",
+    "USER": "User",
+}
+"""Kinds of resources: as a notice names them, and as the path to their entries does."""
+
+
+class Resource(NamedTuple):
+    kind: str
+    """As in the path."""
+    name: str
+    pattern: str = LITERAL
+
+
+@dataclass(frozen=True, slots=True)
+class AclEntry:
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+
+Acls = Mapping[Resource, frozenset[AclEntry]]
+
+
+def acl_path(resource: Resource) -> str:
+    return f"{acl_root(resource.pattern)}/{resource.kind}/{resource.name}"
+
+
+def acl_root(pattern: str) -> str:
+    return ACLS if pattern == LITERAL else f"{ACLS_EXTENDED}/{pattern.lower()}"
+
+
+def decode_acls(path: str, data: bytes) -> frozenset[AclEntry]:
+    """StoreError if it cannot be understood."""
+    try:
+        fields = json.loads(data)
+        return frozenset(
+            AclEntry(each["principal"], each["host"], each["operation"], each["permissionType"]) for each in fields["acls"]
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+
+
+def decode_acl_change(data: bytes) -> Resource | None:
+    """Whose entries a notice is about, in either form; None if it says nothing that is known."""
+    try:
+        text = data.decode()
+        if not text.startswith("{"):
+            kind, _, name = text.partition(":")
+            return _resource(kind, name, LITERAL)
+        fields = json.loads(text)
+        return _resource(fields["resourceType"], fields["name"], fields["patternType"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _resource(kind: str, name: str, pattern: str) -> Resource | None:
+    known = _RESOURCES.get(kind.upper()) or next((each for each in _RESOURCES.values() if each.upper() == kind.upper()), None)
+    return Resource(known, name, pattern.upper()) if known and name else None
