@@ -15,10 +15,11 @@ Converse = Callable[[str, int, Iterable[int]], Coroutine[Any, Any, dict[str, lis
 """Holds the dialogues of these seeds with a host and port."""
 
 
-def both(converse: Converse, seeds: Iterable[int]) -> Transcripts:
+def both(converse: Converse, seeds: Iterable[int], brokers: int = 1, **settings: object) -> Transcripts:
+    """As many brokers of ours, and one of Apache Kafka."""
     found = {}
     for name in ("ottla", "kafka-4.3.0"):
-        with running(name) as subject:
+        with running(name, brokers=brokers if name == "ottla" else 1, **settings) as subject:
             found[name] = asyncio.run(converse(subject.host, subject.port, seeds))
     return found
 

@@ -10,7 +10,7 @@ import asyncio
 import random
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,17 +105,22 @@ class Party:
         self.admin = await self.connect()
         topic = CreatableTopic(name=self.topic, num_partitions=2, replication_factor=1)
         await self.ask("create_topics", 5, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+        await self.until(self._is_ready)
+
+    async def _is_ready(self) -> bool:
+        asked = ListOffsetsTopic(name=self.topic, partitions=[ListOffsetsPartition(partition_index=1, timestamp=-1)])
+        known = await self.ask("list_offsets", 7, ListOffsetsRequest(replica_id=-1, topics=[asked]))
+        found = await self.ask("find_coordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group]))
+        offsets = await self.ask(
+            "offset_fetch", 8, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=None)])
+        )
+        return not (known.topics[0].partitions[0].error_code or found.coordinators[0].error_code or offsets.groups[0].error_code)
+
+    async def until(self, condition: Callable[..., Awaitable[bool]], *args: object) -> None:
+        """The broker comes to it in its own time."""
         deadline = time.monotonic() + PATIENCE_S
-        while True:
-            asked = ListOffsetsTopic(name=self.topic, partitions=[ListOffsetsPartition(partition_index=1, timestamp=-1)])
-            known = await self.ask("list_offsets", 7, ListOffsetsRequest(replica_id=-1, topics=[asked]))
-            found = await self.ask("find_coordinator", 4, FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group]))
-            offsets = await self.ask(
-                "offset_fetch", 8, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group, topics=None)])
-            )
-            if not (known.topics[0].partitions[0].error_code or found.coordinators[0].error_code or offsets.groups[0].error_code):
-                return
-            assert time.monotonic() < deadline, "the broker does not become ready"
+        while not await condition(*args):
+            assert time.monotonic() < deadline, "it does not happen"
             await asyncio.sleep(0.1)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """Both are told the same: what Apache Kafka 4.3 answers to the members of a group, Ottla answers too.
 
-The members speak the bare classic protocol and say what a seed decides (`group_chance`); the transcripts are compared.
+The members speak the bare protocol, the classic one (`group_chance`) or the new one (`consumer_chance`), and say what a seed
+decides; the transcripts are compared.
 """
 
 from __future__ import annotations
@@ -8,42 +9,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+import consumer_chance
+import group_chance
 import pytest
 from dialogues import Transcripts, both, check
-from group_chance import converse_at_random
 
 pytestmark = pytest.mark.java
 
 SEEDS = range(12)
+KINDS = {"classic": group_chance.converse_at_random, "consumer": consumer_chance.converse_at_random}
 
 
 async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list[str]]:
     transcripts: dict[str, list[str]] = {}
     gate = asyncio.Semaphore(8)
 
-    async def hold(seed: int) -> None:
+    async def hold(kind: str, seed: int) -> None:
         async with gate:
-            transcripts[f"seed {seed}"] = await converse_at_random(host, port, seed)
+            transcripts[f"{kind} {seed}"] = await KINDS[kind](host, port, seed)
 
     async with asyncio.TaskGroup() as tasks:
         for seed in seeds:
-            tasks.create_task(hold(seed))
+            for kind in KINDS:
+                tasks.create_task(hold(kind, seed))
     return transcripts
 
 
 @pytest.fixture(scope="module")
 def transcripts() -> Transcripts:
-    return both(converse, SEEDS)
+    return both(converse, SEEDS, **consumer_chance.SETTINGS)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_same_answers(transcripts: Transcripts, seed: int) -> None:
-    check(transcripts, f"seed {seed}")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_answers(transcripts: Transcripts, kind: str, seed: int) -> None:
+    check(transcripts, f"{kind} {seed}")
 
 
 @pytest.mark.slow
-def test_the_same_answers_to_hundreds_of_dialogues() -> None:
-    seeds = range(1_000, 1_400)
-    transcripts = both(converse, seeds)
+@pytest.mark.parametrize("first", [1_000, 1_100, 1_200, 1_300])
+def test_the_same_answers_to_hundreds_of_dialogues(first: int) -> None:
+    seeds = range(first, first + 100)
+    transcripts = both(converse, seeds, **consumer_chance.SETTINGS)
     for seed in seeds:
-        check(transcripts, f"seed {seed}")
+        for kind in KINDS:
+            check(transcripts, f"{kind} {seed}")

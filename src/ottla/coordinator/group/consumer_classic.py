@@ -47,23 +47,26 @@ class ClassicMembers:
     # JoinGroup
 
     def join_group(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
+        config = self._consumer.groups.config
+        if not config.session_timeout_min_ms <= request.session_timeout_ms <= config.session_timeout_max_ms:
+            refusal = JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+            return replied(token, refusal)
         try:
             return self._join(group, request, caller, token, now)
         except KafkaError as error:
-            return replied(token, JoinGroupResponse(error_code=error.code, member_id=request.member_id))
+            return replied(token, JoinGroupResponse(error_code=error.code))
 
     def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         consumer = self._consumer
         config = consumer.groups.config
-        if not config.session_timeout_min_ms <= request.session_timeout_ms <= config.session_timeout_max_ms:
-            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
         is_unknown = request.member_id == NO_MEMBER
         member_id = caller.new_id if is_unknown else request.member_id
         consumer.check_room(group, member_id)
         protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
-        subscription = _subscription(group, member_id, request.protocol_type, protocols)
+        _check_protocols(group, member_id, request.protocol_type, protocols)
         if is_unknown and request.group_instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_FROM:
             return replied(token, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        subscription = _subscription(member_id, protocols)
         before, replaced = self._member_for(group, request.group_instance_id, member_id, is_unknown)
         # Version 0 has one timeout for both.
         rebalance_timeout_ms = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
@@ -184,22 +187,29 @@ class ClassicMembers:
         return decision.reply(token, LeaveGroupResponse(members=answers))
 
 
-def _subscription(group: ConsumerGroup, member_id: str, protocol_type: str, protocols: Protocols) -> ConsumerProtocolSubscription:
-    """What the member subscribes to by its first protocol. KafkaError if it has none in common with the other classic members."""
+def _check_protocols(group: ConsumerGroup, member_id: str, protocol_type: str, protocols: Protocols) -> None:
+    """KafkaError if it has none in common with the other classic members."""
     classics = [
         {name for name, _ in other.classic.protocols}
         for other_id, other in group.members.items()
         if other.classic is not None and other_id != member_id
     ]
-    if protocol_type == CONSUMER_PROTOCOL and any(all(name in names for names in classics) for name, _ in protocols):
-        try:
-            return read_subscription(protocols[0][1])
-        except MalformedInput:
-            # Classic groups pass such bytes on; here somebody has to understand them.
-            pass
-    raise KafkaError(
-        ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member_id} offers no protocol that the other classic members of the group know"
-    )
+    if protocol_type != CONSUMER_PROTOCOL or not any(all(name in names for names in classics) for name, _ in protocols):
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"{member_id} offers no protocol that the other classic members of the group know",
+        )
+
+
+def _subscription(member_id: str, protocols: Protocols) -> ConsumerProtocolSubscription:
+    """What the member subscribes to by its first protocol. Classic groups pass any bytes on; here somebody has to understand
+    them."""
+    try:
+        return read_subscription(protocols[0][1])
+    except MalformedInput as malformed:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member_id} says nothing that a consumer says: {malformed}"
+        ) from None
 
 
 def _classic_member(

@@ -201,7 +201,8 @@ def test_a_new_classic_member_joins_a_new_group(host: Any) -> None:
     [
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": {"sticky": says()}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocols": {"range": b"\0"}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": {"range": b"\0"}}, ErrorCode.MEMBER_ID_REQUIRED),  # what it says is read when it has an id
+        ({"protocols": {"range": b"\0"}, "member_id": "x"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": {}}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"session_ms": 5}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"member_id": "x", "instance": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
