@@ -35,6 +35,8 @@ HOT_MODULES = [
     "src/ottla/records/control.py",
     "src/ottla/records/partitioner.py",
     "src/ottla/records/record.py",
+    "src/ottla/records/key_map.py",
+    "src/ottla/records/offset_set.py",
     "src/ottla/records/own.py",
     "src/ottla/records/validate.py",
     "src/ottla/records/walk.py",

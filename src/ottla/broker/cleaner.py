@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SLICE_S: Final = 0.001
-STEP_BYTES: Final = 32 << 10
+STEP_BYTES: Final = 64 << 10
 """The smallest piece of a slice; some hundred microseconds of compiled code."""
 STEPS_MAX: Final = 64
 """Of a stretch, all slices together; some ten milliseconds. To ask the loop costs two threads that wake up."""

@@ -1,210 +1,109 @@
-"""What compaction does once per record: remember the last offset of each key, and leave out what a later record replaced.
+"""What compaction does once per record: put its key into the table, and leave it out if a later record replaced it.
 
-Owns: the table of keys, and the two walks over the records of a batch (unpacked, as `bytes`). Never sees a file or a batch
-header, never decides how far a log may be cleaned. Compiled by mypyc.
+Owns: the two walks over the records of a batch (unpacked, as `bytes`). Never sees a file or a batch header, never decides how far
+a log may be cleaned. Compiled by mypyc.
 
 Invariants
-1. The table's memory is fixed when it is made (`SLOT_BYTES` a slot, its pages taken when first used): a key costs no object.
-2. Both walks can stop after some bytes and go on later: whoever runs them shares the interpreter with the broker.
-3. Records that stay are copied as ranges of bytes, as long as possible; none becomes an object.
-4. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
-
-A key is known by 87 bits: the interpreter's own keyed hash of 64 bits, which nobody outside can aim at, and 23 bits of another.
-Five million keys share a slot by mistake once in ten trillion tables; Kafka's MD5 is wider still, and five times slower.
+1. Both walks can stop after some bytes and go on later: whoever runs them shares the interpreter with the broker.
+2. Records that stay are copied as ranges of bytes, as long as possible; none becomes an object, nor does its key.
+3. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
 """
 
 from __future__ import annotations
 
-from typing import Final
-from zlib import crc32
-
-from librt.strings import read_i32_le
-from librt.vecs import vec
-from mypy_extensions import i64
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import MalformedInput
+from ottla.records.key_map import KeyMap
 from ottla.records.walk import varint_at, varlong_at, varlong_end
 from ottla.wire.varint import write_unsigned_varint, write_unsigned_varlong
 
-SLOT_BYTES: Final = 16
-SLOTS_MIN: Final = 1024
-
-_PAGE_BITS: Final = 12
-_PAGE_SLOTS: Final = 1 << _PAGE_BITS
-_PAGE_MASK: Final = _PAGE_SLOTS - 1
-
-_TAG_SHIFT: Final = 40
-_TAG_MASK: Final = (1 << 23) - 1
-_OFFSET_MASK: Final = (1 << _TAG_SHIFT) - 1
-OFFSET_RANGE: Final = _OFFSET_MASK - 1
-"""How many offsets one table can tell apart."""
-
-_MIX_BYTES_MAX: Final = 256
-_MIX: Final = 0x2C1B3C6D
-"""Odd, and below 2^31: the product with 32 bits is an int64."""
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 DELTA_MAX: Final = 1 << 61
 """Timestamp deltas beyond are nobody's, and are not rebased."""
 NO_DELTA: Final = -(2**63)
 
 
-def _check_of(key: bytes) -> i64:
-    """32 bits of a key that its hash does not know of: four bytes at a time where that is quicker than a call, else a CRC."""
-    size: i64 = len(key)
-    if size > _MIX_BYTES_MAX:
-        crc: i64 = crc32(key)
-        return crc
-    check: i64 = 0x811C9DC5 ^ size
-    word: i64 = 0
-    at: i64 = 0
-    while at + 4 <= size:
-        word = i64(read_i32_le(key, at))
-        check = ((check ^ (word & 0xFFFFFFFF)) * _MIX) & 0xFFFFFFFF
-        check = check ^ (check >> 15)
-        at += 4
-    while at < size:
-        check = ((check ^ key[at]) * _MIX) & 0xFFFFFFFF
-        check = check ^ (check >> 15)
-        at += 1
-    return check
+class Put:
+    """One batch on its way into the table of keys."""
 
+    __slots__ = ("_base_offset", "_data", "_start_offset", "position", "records")
 
-_NO_PAGE: Final = vec[i64]()
-
-
-class KeyMap:
-    """The last offset of each key in a range of a log. Open addressing; a slot is two words: the hash, then tag and offset."""
-
-    __slots__ = ("_base_offset", "_mask", "_pages", "entries_max", "latest_offset", "size", "slots")
-
-    def __init__(self, slots: int, entries_max: int, base_offset: int) -> None:
-        """`slots` is a power of two, at least SLOTS_MIN; offsets lie in [base_offset, base_offset + OFFSET_RANGE)."""
-        assert slots >= SLOTS_MIN
-        assert slots & (slots - 1) == 0
-        assert entries_max < slots
-        page_count = (slots + _PAGE_SLOTS - 1) >> _PAGE_BITS
-        self._pages = vec[vec[i64]]([_NO_PAGE] * page_count)
-        self._mask: i64 = slots - 1
+    def __init__(self, data: bytes, base_offset: int, start_offset: int) -> None:
+        """Records before `start_offset` are passed over."""
+        self._data = data
         self._base_offset: i64 = base_offset
-        self.slots = slots
-        self.entries_max: i64 = entries_max
-        self.size: i64 = 0
-        self.latest_offset: i64 = base_offset - 1
-        """Up to here (inclusive) every record was put in: later ones are not judged. Whoever puts may move it over gaps."""
+        self._start_offset: i64 = start_offset
+        self.position: i64 = 0
+        self.records: i64 = 0
 
-    def put(self, key: bytes, offset: i64) -> bool:
-        """Note that `key` has a record at `offset`, the largest so far. False: the table is full, and nothing was noted."""
-        h: i64 = hash(key)
-        check: i64 = _check_of(key)
-        tag: i64 = check & _TAG_MASK
-        step: i64 = check >> 7 | 1
-        mask: i64 = self._mask
-        slot: i64 = h & mask
-        pages = self._pages
-        at: i64 = 0
-        word: i64 = 0
-        other: i64 = 0
-        while True:
-            page = pages[slot >> _PAGE_BITS]
-            if len(page) == 0:
-                page = vec[i64]([0] * (_PAGE_SLOTS * 2))
-                pages[slot >> _PAGE_BITS] = page
-            at = (slot & _PAGE_MASK) * 2
-            word = page[at + 1]
-            if word == 0:
-                if self.size >= self.entries_max or offset - self._base_offset >= OFFSET_RANGE:
-                    return False
-                page[at] = h
-                self.size += 1
-                break
-            if word >> _TAG_SHIFT == tag:
-                other = page[at]
-                if other == h:
-                    if offset - self._base_offset >= OFFSET_RANGE:
+    @property
+    def is_done(self) -> bool:
+        return self.position == len(self._data)
+
+    def advance(self, keys: KeyMap, limit_bytes: i64) -> bool:
+        """Put the keys of records until `limit_bytes` are behind. False: the table is full."""
+        data = self._data
+        base_offset: i64 = self._base_offset
+        start_offset: i64 = self._start_offset
+        position: i64 = self.position
+        end: i64 = len(data)
+        stop: i64 = position + limit_bytes
+        if stop > end:
+            stop = end
+        record_end: i64 = 0
+        packed: i64 = 0
+        offset: i64 = 0
+        n: i64 = 0
+        key_end: i64 = 0
+        records: i64 = 0
+        try:
+            while position < stop:
+                # as in `walk`: varints of one byte are read in place, most of them are
+                n = data[position]
+                if n < 128:
+                    position += 1
+                else:
+                    packed = varint_at(data, position)
+                    n = packed >> 3
+                    position += packed & 7
+                record_end = position + (n >> 1)
+                if n & 1 != 0 or record_end > end:
+                    raise MalformedInput("a record's length is impossible")
+                position += 1
+                if data[position] < 128:
+                    position += 1
+                else:
+                    position = varlong_end(data, position)
+                packed = varint_at(data, position)
+                offset = base_offset + (packed >> 4)
+                position += packed & 7
+                n = data[position]
+                if n < 128:
+                    position += 1
+                else:
+                    packed = varint_at(data, position)
+                    n = packed >> 3
+                    position += packed & 7
+                records += 1
+                if n & 1 == 0:
+                    key_end = position + (n >> 1)
+                    if key_end >= record_end:
+                        raise MalformedInput("a key is longer than its record")
+                    if offset >= start_offset and not keys.put_at(data, position, key_end, offset):
                         return False
-                    break
-            slot = (slot + step) & mask
-        page[at + 1] = tag << _TAG_SHIFT | (offset - self._base_offset + 1)
-        self.latest_offset = offset
+                    if data[key_end] & 1 != 0:  # of the value's length: odd means that there is no value
+                        keys.odd.add(base_offset)
+                else:
+                    keys.odd.add(base_offset)
+                position = record_end
+        except IndexError:
+            raise MalformedInput("a record runs past the end of its batch") from None
+        self.position = position
+        self.records += records
         return True
-
-    def get(self, key: bytes) -> i64:
-        """The last offset noted for a key, -1 if there is none."""
-        h: i64 = hash(key)
-        check: i64 = _check_of(key)
-        tag: i64 = check & _TAG_MASK
-        step: i64 = check >> 7 | 1
-        mask: i64 = self._mask
-        slot: i64 = h & mask
-        pages = self._pages
-        at: i64 = 0
-        word: i64 = 0
-        other: i64 = 0
-        while True:
-            page = pages[slot >> _PAGE_BITS]
-            if len(page) == 0:
-                return -1
-            at = (slot & _PAGE_MASK) * 2
-            word = page[at + 1]
-            if word == 0:
-                return -1
-            if word >> _TAG_SHIFT == tag:
-                other = page[at]
-                if other == h:
-                    return (word & _OFFSET_MASK) - 1 + self._base_offset
-            slot = (slot + step) & mask
-
-
-def put_records(keys: KeyMap, data: bytes, base_offset: i64, start_offset: i64, position: i64, limit_bytes: i64) -> i64:
-    """Put the keys of the records from `position` on into the table, of those with offsets from `start_offset` on.
-
-    Stops behind the record that reaches `limit_bytes`. Returns the position of the next record, or -1: the table is full.
-    """
-    end: i64 = len(data)
-    stop: i64 = position + limit_bytes
-    if stop > end:
-        stop = end
-    record_end: i64 = 0
-    packed: i64 = 0
-    offset: i64 = 0
-    n: i64 = 0
-    try:
-        while position < stop:
-            # as in `walk`: varints of one byte are read in place, most of them are
-            n = data[position]
-            if n < 128:
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
-            record_end = position + (n >> 1)
-            if n & 1 != 0 or record_end > end:
-                raise MalformedInput("a record's length is impossible")
-            position += 1
-            if data[position] < 128:
-                position += 1
-            else:
-                position = varlong_end(data, position)
-            packed = varint_at(data, position)
-            offset = base_offset + (packed >> 4)
-            position += packed & 7
-            n = data[position]
-            if n < 128:
-                position += 1
-            else:
-                packed = varint_at(data, position)
-                n = packed >> 3
-                position += packed & 7
-            if n & 1 == 0:
-                if position + (n >> 1) > record_end:
-                    raise MalformedInput("a key is longer than its record")
-                if offset >= start_offset and not keys.put(data[position : position + (n >> 1)], offset):
-                    return -1
-            position = record_end
-    except IndexError:
-        raise MalformedInput("a record runs past the end of its batch") from None
-    return position
 
 
 class Filter:
@@ -270,6 +169,7 @@ class Filter:
         n: i64 = 0
         b: i64 = 0
         key_at: i64 = 0
+        replaced = keys.replaced
         try:
             while position < stop:
                 start = position
@@ -317,8 +217,10 @@ class Filter:
                         keep = False
                     elif b & 1 != 0 and not keep_tombstones:
                         keep = False
+                    elif replaced.covers(offset, offset):
+                        keep = not replaced.has(offset)
                     else:
-                        keep = offset >= keys.get(data[key_at:position])
+                        keep = offset >= keys.get_at(data, key_at, position)
                 position = record_end
                 if keep:
                     retained += 1

@@ -23,10 +23,11 @@ from ottla.records.batch import (
     batch_crc_ok,
     write_header,
 )
-from ottla.records.clean import DELTA_MAX, Filter, KeyMap, put_records, rebase
+from ottla.records.clean import DELTA_MAX, Filter, Put, rebase
 from ottla.records.clean_transactions import TransactionSieve
 from ottla.records.compression import NONE, compress
 from ottla.records.control import control_type
+from ottla.records.key_map import KeyMap
 from ottla.records.record import read_records, records_section
 from ottla.types import NO_TIMESTAMP, Buffer
 
@@ -83,21 +84,15 @@ def _check(chunk: bytes, info: BatchInfo) -> None:
         raise Uncleanable(f"the batch at offset {info.base_offset} is damaged: its CRC is wrong")
 
 
+def _check_count(info: BatchInfo, records: i64) -> None:
+    if records != info.record_count:
+        raise Uncleanable(f"the batch at offset {info.base_offset} has {records} records, its header says {info.record_count}")
+
+
 class Indexing:
     """Puts the keys of batches into a table, chunk by chunk."""
 
-    __slots__ = (
-        "_batches",
-        "_chunk",
-        "_data",
-        "_keys",
-        "_next",
-        "_position",
-        "_start_offset",
-        "_transactions",
-        "full",
-        "records",
-    )
+    __slots__ = ("_batches", "_chunk", "_keys", "_next", "_put", "_start_offset", "_transactions", "full")
 
     def __init__(self, keys: KeyMap, start_offset: int, transactions: TransactionSieve) -> None:
         self._keys = keys
@@ -106,16 +101,14 @@ class Indexing:
         self._chunk = b""
         self._batches: list[BatchInfo] = []
         self._next = 0
-        self._data: bytes | None = None
-        self._position: i64 = 0
+        self._put: Put | None = None
         self.full = False
-        self.records = 0
 
     def take(self, chunk: bytes, batches: list[BatchInfo]) -> None:
         self._chunk = chunk
         self._batches = batches
         self._next = 0
-        self._data = None
+        self._put = None
 
     def advance(self, limit_bytes: int) -> bool:
         """Work on about so many bytes. True: done with the chunk, or the table is full."""
@@ -125,8 +118,8 @@ class Indexing:
             if self._next == len(self._batches):
                 return True
             info = self._batches[self._next]
-            data = self._data
-            if data is None:
+            put = self._put
+            if put is None:
                 left -= BATCH_COST_BYTES
                 if info.last_offset < self._start_offset:
                     self._next += 1
@@ -137,19 +130,16 @@ class Indexing:
                     continue
                 _check(self._chunk, info)
                 data = records_section(self._chunk, info) if info.record_count > 0 else b""
-                self._data = data
-                self._position = 0
-            before: i64 = self._position
-            after = put_records(keys, data, info.base_offset, self._start_offset, before, left)
-            if after < 0:
+                put = self._put = Put(data, info.base_offset, self._start_offset)
+            before: i64 = put.position
+            if not put.advance(keys, left):
                 self.full = True
                 return True
-            left -= after - before
-            self._position = after
-            if after == len(data):
-                self.records += info.record_count
+            left -= put.position - before
+            if put.is_done:
+                _check_count(info, put.records)
                 keys.latest_offset = info.last_offset
-                self._data = None
+                self._put = None
                 self._next += 1
         return self._next == len(self._batches)
 
@@ -270,16 +260,31 @@ class Cleaning:
             else:
                 self.changed = True
             return None
+        replaced = self._replaced_in(info)
+        if replaced == 0:
+            self.records_read += info.record_count
+            self._keep(info)
+            return None
+        if replaced == info.record_count:
+            self.records_read += info.record_count
+            self._empty(info)
+            return None
         _check(self._chunk, info)
         # the base timestamp of a batch with a horizon is the horizon
         keep_tombstones = not info.has_delete_horizon or self._now_ms < info.base_timestamp
         return Filter(records_section(self._chunk, info), info.base_offset, self._latest_offset, keep_tombstones)
 
+    def _replaced_in(self, info: BatchInfo) -> int:
+        """How many records of a batch later ones replaced; -1 if that cannot be said, or does not say everything."""
+        keys = self._keys
+        if info.last_offset > self._latest_offset or not keys.replaced.covers(info.base_offset, info.last_offset):
+            return -1
+        if keys.odd.has(info.base_offset):
+            return -1
+        return keys.replaced.count(info.base_offset, info.last_offset)
+
     def _finish(self, info: BatchInfo, sieve: Filter) -> None:
-        if sieve.records != info.record_count:
-            raise Uncleanable(
-                f"the batch at offset {info.base_offset} has {sieve.records} records, its header says {info.record_count}"
-            )
+        _check_count(info, sieve.records)
         self.records_read += sieve.records
         self.keyless += sieve.keyless
         horizon_ms = self._new_horizon(info, sieve)

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from ottla.errors import MalformedInput
 from ottla.ports import Disk, File
 from ottla.records.batch import LOG_OVERHEAD, BatchInfo, scan_batches
-from ottla.records.clean import SLOT_BYTES, SLOTS_MIN, KeyMap
 from ottla.records.clean_batches import Cleaning, Indexing, LastBatches, Uncleanable
 from ottla.records.clean_transactions import TransactionSieve
+from ottla.records.key_map import SLOT_BYTES, SLOTS_MIN, KeyMap
 from ottla.storage.cleaned_segment import CleanedSegment
 from ottla.storage.compaction_plan import Dirt, group_segments
 from ottla.storage.names import LOG, OFFSET_INDEX, TIME_INDEX
@@ -163,14 +163,14 @@ class Compaction:
             self._disk.flush_dir(self._dir)
 
     def _new_table(self) -> KeyMap:
-        """As large as the dirty part can need, as the limit allows, and filled no further than the load factor says."""
+        """May grow as the limit allows, and be filled no further than the load factor says."""
         limits = self._limits
-        dirty = [segment for segment in self._segments if segment.end_offset > self._dirt.first_dirty_offset]
-        records = sum(segment.end_offset - max(segment.base_offset, self._dirt.first_dirty_offset) for segment in dirty)
         slots = SLOTS_MIN
-        while slots < records * 3 // 2 and slots * 2 * SLOT_BYTES <= limits.dedupe_bytes:
+        while slots * 2 * SLOT_BYTES <= limits.dedupe_bytes:
             slots *= 2
-        return KeyMap(slots, min(max(int(slots * limits.dedupe_load_factor), 1), slots - 1), self._dirt.first_dirty_offset)
+        entries_max = min(max(int(slots * limits.dedupe_load_factor), 1), slots - 1)
+        first = self._dirt.first_dirty_offset
+        return KeyMap(slots, entries_max, first, min(self._dirt.end_offset - first, limits.dedupe_bytes // 2))
 
     def _index_bytes(self, segment: Segment) -> int:
         try:

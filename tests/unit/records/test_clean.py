@@ -1,4 +1,4 @@
-"""The inner loops of compaction: the table of keys, the two walks, and timestamps moved to another base."""
+"""The inner loops of compaction: the two walks, and timestamps moved to another base."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from ottla.errors import MalformedInput
 from ottla.records.batch import read_batch_header
-from ottla.records.clean import OFFSET_RANGE, SLOTS_MIN, Filter, KeyMap, put_records, rebase
+from ottla.records.clean import Filter, Put, rebase
+from ottla.records.key_map import SLOTS_MIN, KeyMap
 from ottla.records.record import Record, build_batch, read_records, records_section
 
 FAR = 1 << 40
@@ -34,37 +35,13 @@ def records_in(section: bytes, count: int, base_offset: int, base_timestamp: int
     return read_records(data, info)
 
 
-def test_the_table_knows_the_last_offset_of_each_key() -> None:
-    table = KeyMap(1 << 13, 7000, 100)
-    known: dict[bytes, int] = {}
-    for number in range(20_000):
-        key = b"key-%d" % (number * 7919 % 6000)
-        assert table.put(key, 100 + number)
-        known[key] = 100 + number
-    assert table.size == len(known)
-    assert table.latest_offset == 20_099
-    assert all(table.get(key) == offset for key, offset in known.items())
-    assert table.get(b"another") == -1
-    assert table.get(b"") == -1
-
-
-def test_a_full_table_takes_known_keys_and_no_others() -> None:
-    table = KeyMap(SLOTS_MIN, SLOTS_MIN - 1, 0)
-    for number in range(SLOTS_MIN - 1):
-        assert table.put(b"%d" % number, number)
-    assert not table.put(b"one too many", 5000)
-    assert table.latest_offset == SLOTS_MIN - 2
-    assert table.put(b"0", 6000)
-    assert table.get(b"0") == 6000
-    assert table.get(b"one too many") == -1
-
-
-def test_offsets_out_of_range_of_the_table_are_as_if_it_were_full() -> None:
-    table = KeyMap(SLOTS_MIN, 100, 1 << 50)
-    assert table.put(b"a", (1 << 50) + OFFSET_RANGE - 1)
-    assert table.get(b"a") == (1 << 50) + OFFSET_RANGE - 1
-    assert not table.put(b"a", (1 << 50) + OFFSET_RANGE)
-    assert not table.put(b"b", (1 << 50) + OFFSET_RANGE)
+def put_all(table: KeyMap, section: bytes, base_offset: int, start_offset: int, slice_bytes: int = FAR) -> Put:
+    put = Put(section, base_offset, start_offset)
+    while not put.is_done:
+        before = put.position
+        assert put.advance(table, slice_bytes)
+        assert put.position > before
+    return put
 
 
 @settings(max_examples=60)
@@ -74,42 +51,62 @@ def test_indexing_puts_every_key_from_the_start_offset_on(
 ) -> None:
     section = section_of(records)
     table = KeyMap(SLOTS_MIN, 100, 0)
-    position = 0
-    while position < len(section):
-        following = put_records(table, section, 10, start, position, slice_bytes)
-        assert following > position
-        position = following
+    assert put_all(table, section, 10, start, slice_bytes).records == len(records)
     expected = {key: 10 + index for index, (key, *_) in enumerate(records) if key is not None and 10 + index >= start}
     assert {key: table.get(key) for key in expected} == expected  # type: ignore[arg-type]
     assert table.size == len(expected)
+    put = [(10 + index, key) for index, (key, *_) in enumerate(records) if key is not None and 10 + index >= start]
+    assert [offset for offset in range(40) if table.replaced.has(offset)] == [
+        offset for offset, key in put if offset != expected[key]
+    ]
+    assert table.odd.has(10) == any(key is None or value is None for key, value, *_ in records)
 
 
 def test_indexing_stops_where_the_table_is_full_and_knows_how_far_it_came() -> None:
     section = section_of([(b"%d" % number, b"v", (), T) for number in range(50)])
     table = KeyMap(SLOTS_MIN, 20, 0)
-    assert put_records(table, section, 0, 0, 0, FAR) == -1
+    assert not Put(section, 0, 0).advance(table, FAR)
     assert (table.size, table.latest_offset) == (20, 19)
 
 
 @settings(max_examples=80)
-@given(sections, st.sets(st.integers(0, 19)), st.integers(-1, 20), st.booleans(), st.integers(1, 200))
+@given(
+    sections,
+    st.sets(st.integers(0, 19)),
+    st.integers(0, 20),
+    st.integers(-1, 20),
+    st.sampled_from([0, 7, FAR]),
+    st.booleans(),
+    st.integers(1, 200),
+)
 def test_the_filter_keeps_what_no_later_record_replaced(
-    records: list[tuple[object, ...]], replaced: set[int], latest: int, keep_tombstones: bool, slice_bytes: int
+    records: list[tuple[object, ...]],
+    replaced: set[int],
+    first_dirty: int,
+    latest: int,
+    known: int,
+    keep_tombstones: bool,
+    slice_bytes: int,
 ) -> None:
+    """Some records are before what was indexed; of some of the indexed ones there is no bit that says whether they stay."""
     section = section_of(records)
     everything = records_in(section, len(records), 0, records[0][3])  # type: ignore[arg-type]
-    table = KeyMap(SLOTS_MIN, 100, 0)
-    newest: dict[bytes, int] = {}
+    table = KeyMap(SLOTS_MIN, 100, first_dirty, min(known, 1000))
+    put_all(table, section, 0, first_dirty)
+    newest = {record.key: record.offset for record in everything if record.offset >= first_dirty}
     for record in everything:
-        if record.key is not None:
-            newest[record.key] = 1000 if record.offset in replaced else max(newest.get(record.key, 0), record.offset)
-    for key, offset in newest.items():
-        table.put(key, offset)
+        if record.offset in replaced and record.key is not None:
+            newest[record.key] = 1000 + record.offset
+            assert table.put(record.key, 1000 + record.offset)
     expected = [
         record
         for record in everything
         if record.offset > latest
-        or (record.key is not None and record.offset >= newest[record.key] and (record.value is not None or keep_tombstones))
+        or (
+            record.key is not None
+            and record.offset >= newest.get(record.key, -1)
+            and (record.value is not None or keep_tombstones)
+        )
     ]
     sieve = Filter(section, 0, latest, keep_tombstones)
     while not sieve.advance(table, slice_bytes):
@@ -147,7 +144,7 @@ def test_sections_that_are_cut_or_changed_raise_malformed_input_or_pass(
     cut = bytes(section[: data.draw(st.integers(0, len(section)))])
     table = KeyMap(SLOTS_MIN, 100, 0)
     try:
-        put_records(table, cut, 0, 0, 0, FAR)
+        Put(cut, 0, 0).advance(table, FAR)
     except MalformedInput:
         pass
     try:
@@ -162,6 +159,6 @@ def test_sections_that_are_cut_or_changed_raise_malformed_input_or_pass(
 def test_impossible_lengths_are_malformed(section: bytes) -> None:
     table = KeyMap(SLOTS_MIN, 100, 0)
     with pytest.raises(MalformedInput):
-        put_records(table, section, 0, 0, 0, FAR)
+        Put(section, 0, 0).advance(table, FAR)
     with pytest.raises(MalformedInput):
         Filter(section, 0, FAR, True).advance(table, FAR)

@@ -260,7 +260,8 @@ def test_keyless_records_of_a_log_that_was_not_always_compacted_go() -> None:
     assert account.keyless == 2
 
 
-def test_a_full_table_cleans_what_it_knows_and_the_next_pass_the_rest() -> None:
+@pytest.mark.parametrize("limits", [{"dedupe_bytes": 1, "dedupe_load_factor": 0.2}, {"dedupe_load_factor": 0.0001}])
+def test_a_full_table_cleans_what_it_knows_and_the_next_pass_the_rest(limits: dict[str, object]) -> None:
     disk = MemoryDisk()
     _, log = new_log(disk, replace(COMPACTED, segment_bytes=20_000))
     keys = [b"key-%d" % number for number in range(3000)]
@@ -271,7 +272,7 @@ def test_a_full_table_cleans_what_it_knows_and_the_next_pass_the_rest() -> None:
     passes = 0
     while dirt_of(log).is_due:
         before = log.cleaned_offset or 0
-        account = compact(disk, log, dedupe_bytes=1)
+        account = compact(disk, log, **limits)
         passes += 1
         assert account.keys <= 1024
         assert log.cleaned_offset is not None
