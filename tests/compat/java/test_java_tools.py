@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 from peers import KAFKA_3, KAFKA_4, run_tool
+from subject import Subject
 
 pytestmark = pytest.mark.java
 
@@ -34,7 +35,7 @@ def fresh() -> str:
     return f"java-{uuid.uuid4().hex[:8]}"
 
 
-def test_topics(tool: Callable[..., str]) -> None:
+def test_topics(tool: Callable[..., str], subject: Subject) -> None:
     """Create, list, describe, alter, delete."""
     name = fresh()
     assert f"Created topic {name}" in tool(
@@ -42,11 +43,13 @@ def test_topics(tool: Callable[..., str]) -> None:
     )
     assert name in tool("TopicCommand", "--list").split()
     described = tool("TopicCommand", "--describe", "--topic", name)
+    copies = subject.replicas
     assert re.search(
-        rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=99999",
+        rf"Topic: {name}\s+TopicId: \S{{22}}\s+PartitionCount: 3\s+ReplicationFactor: {copies}\s+Configs: .*retention.ms=99999",
         described,
     )
-    assert len(re.findall(rf"Topic: {name}\s+Partition: \d\s+Leader: 1\s+Replicas: 1\s+Isr: 1", described)) == 3
+    some = rf"\d(?:,\d){{{copies - 1}}}"
+    assert len(re.findall(rf"Topic: {name}\s+Partition: \d\s+Leader: \d\s+Replicas: {some}\s+Isr: {some}", described)) == 3
     tool("TopicCommand", "--alter", "--topic", name, "--partitions", "5")
     assert "PartitionCount: 5" in tool("TopicCommand", "--describe", "--topic", name)
     tool("TopicCommand", "--delete", "--topic", name)
@@ -146,7 +149,8 @@ def test_api_versions(tool: Callable[..., str], bootstrap: str) -> None:
     said = tool("BrokerApiVersionsCommand")
     usable = dict(re.findall(r"(\w+)\((?:\d+)\): .*\[usable: (\d+)\]", said))
     assert {"Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "InitProducerId", "DescribeConfigs"} <= usable.keys()
-    assert said.startswith(bootstrap)
+    for address in bootstrap.split(","):
+        assert re.search(rf"^{re.escape(address)} \(id: \d", said, re.MULTILINE), said
 
 
 def test_cluster_id(request: pytest.FixtureRequest, bootstrap: str) -> None:

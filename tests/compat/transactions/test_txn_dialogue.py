@@ -13,6 +13,7 @@ from functools import partial
 
 import pytest
 from dialogues import Transcripts, both, check
+from router import Router
 from txn_chance import converse_at_random
 from txn_speaker import Speaker, ready
 
@@ -22,6 +23,8 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.runtime.network import RealNetwork
 
 pytestmark = pytest.mark.java
+
+Connection = ClientConnection | Router
 
 
 async def first_generation(speaker: Speaker) -> None:
@@ -180,20 +183,22 @@ WRITTEN = (first_generation, fencing, second_generation, offsets, listing)
 SEEDS = range(8)
 
 
-async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list[str]]:
-    """Those that are thrown at once, each on a connection of its own: they have nothing in common."""
+async def converse(host: str, port: int, seeds: Iterable[int], *, routed: bool = False) -> dict[str, list[str]]:
+    """Those that are thrown at once, each on a connection of its own: they have nothing in common. `routed`: there are several
+    brokers, and each is asked what is its own."""
     transcripts: dict[str, list[str]] = {}
+    network = RealNetwork(Counters())
     gate = asyncio.Semaphore(8)
 
-    async def hold(name: str, dialogue: Callable[[ClientConnection], Awaitable[list[str]]]) -> None:
+    async def hold(name: str, dialogue: Callable[[Connection], Awaitable[list[str]]]) -> None:
         async with gate:
-            connection = await ClientConnection.open(RealNetwork(Counters()), host, port)
+            connection = await (Router.open(host, port) if routed else ClientConnection.open(network, host, port))
             try:
                 transcripts[name] = await dialogue(connection)
             finally:
                 connection.close()
 
-    async def written(dialogue: Callable[[Speaker], Awaitable[None]], connection: ClientConnection) -> list[str]:
+    async def written(dialogue: Callable[[Speaker], Awaitable[None]], connection: Connection) -> list[str]:
         speaker = Speaker(connection, dialogue.__name__)
         await ready(connection, speaker.topic, [speaker.name], speaker.group)
         await dialogue(speaker)
@@ -215,6 +220,15 @@ def transcripts() -> Transcripts:
 @pytest.mark.parametrize("dialogue", [*(each.__name__ for each in WRITTEN), *(f"seed {seed}" for seed in SEEDS)])
 def test_the_same_answers(transcripts: Transcripts, dialogue: str) -> None:
     check(transcripts, dialogue)
+
+
+@pytest.mark.slow
+def test_the_same_answers_by_three_brokers() -> None:
+    """Coordinators and leaders are different brokers, and each partition has three replicas."""
+    seeds = range(1_000, 1_040)
+    transcripts = both(partial(converse, routed=True), seeds, brokers=3)
+    for dialogue in [*(each.__name__ for each in WRITTEN), *(f"seed {seed}" for seed in seeds)]:
+        check(transcripts, dialogue)
 
 
 @pytest.mark.slow

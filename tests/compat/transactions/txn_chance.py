@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+from router import Router
 from txn_speaker import Producer, Speaker, ready
 
 from ottla.client.connection import ClientConnection
@@ -114,7 +115,7 @@ class Wanderer:
                 await speaker.producers(chance.randrange(PARTITIONS))
 
 
-async def converse_at_random(connection: ClientConnection, seed: int) -> list[str]:
+async def converse_at_random(connection: ClientConnection | Router, seed: int) -> list[str]:
     chance = random.Random(seed)
     said: list[str] = []
     topic, group = f"chance-{seed}", f"group-{seed}"

@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+from router import Router
+
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -45,7 +47,7 @@ PATIENCE_S = 60.0
 class Speaker:
     """`name` is the transactional id; the topic and the group are called so too, unless told otherwise."""
 
-    def __init__(self, connection: ClientConnection, name: str, said: list[str] | None = None) -> None:
+    def __init__(self, connection: ClientConnection | Router, name: str, said: list[str] | None = None) -> None:
         self.connection = connection
         self.name = self.topic = name
         self.group = "g"
@@ -265,7 +267,7 @@ class Speaker:
         )
 
 
-async def ready(connection: ClientConnection, topic: str, ids: Collection[str], group: str, partitions: int = 2) -> None:
+async def ready(connection: ClientConnection | Router, topic: str, ids: Collection[str], group: str, partitions: int = 2) -> None:
     """A new topic that can be written to, and coordinators that answer."""
     deadline = time.monotonic() + PATIENCE_S
 
@@ -296,7 +298,7 @@ async def ready(connection: ClientConnection, topic: str, ids: Collection[str], 
         answer = await connection.call("offset_fetch", 8, request)
         return not answer.groups[0].error_code
 
-    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=-1)
     await connection.call("create_topics", 5, CreateTopicsRequest(topics=[created], timeout_ms=20_000))
     await until(is_known)
     await until(lambda: is_found(0, group))
