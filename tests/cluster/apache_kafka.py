@@ -11,14 +11,16 @@ from ottla.runtime.free_ports import free_port
 
 
 class ApacheBroker:
-    def __init__(self, cluster: Cluster, number: int) -> None:
+    def __init__(self, cluster: Cluster, number: int, **settings: str) -> None:
+        """Settings are Kafka's, by their own names."""
         self.number = number
+        self._settings = settings
         self.port = free_port()
         self.directory = cluster.directory / f"apache-{number}"
         self.directory.mkdir()
         self.data = self.directory / "data"
         self._cluster = cluster
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -34,6 +36,7 @@ class ApacheBroker:
             "offsets.topic.num.partitions": 5,
             "transaction.state.log.num.partitions": 5,
             "controlled.shutdown.retry.backoff.ms": 200,
+            **self._settings,
         }
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -58,14 +61,14 @@ class ApacheBroker:
                     str(properties),
                 ]
             )
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
         until(lambda: self.number in self._cluster.live_brokers(), "Apache Kafka is registered")
 
     def output(self) -> str:
         return (self.directory / "output.log").read_text()
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None

@@ -50,6 +50,21 @@ def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_
     raise AssertionError(f"not within {timeout_s} s: {what or condition}; last: {last!r}")
 
 
+def ask_at(address: str, api_name: str, version: int, request: object) -> Any:
+    """One request on a connection of its own."""
+    pipeline = Pipeline("test")
+    _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), WAIT_S) as connection:
+        for part in parts:
+            assert not isinstance(part, FileRange)
+            connection.sendall(part)
+        while data := connection.recv(1 << 20):
+            for _, response in pipeline.receive(data):
+                return response
+    raise ConnectionResetError(f"the broker at {address} closed the connection")
+
+
 def _asking_about(topic: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
 
@@ -124,17 +139,7 @@ class BrokerProcess:
         raise AssertionError(f"broker {self.number} did not start:\n{self.output()[-3000:]}")
 
     def ask(self, api_name: str, version: int, request: object) -> Any:
-        """One request on a connection of its own."""
-        pipeline = Pipeline("test")
-        _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
-        with socket.create_connection((self.host, self.port), WAIT_S) as connection:
-            for part in parts:
-                assert not isinstance(part, FileRange)
-                connection.sendall(part)
-            while data := connection.recv(1 << 20):
-                for _, response in pipeline.receive(data):
-                    return response
-        raise ConnectionResetError(f"broker {self.number} closed the connection")
+        return ask_at(self.address, api_name, version, request)
 
     def output(self) -> str:
         return self.log_path.read_text() if self.log_path.exists() else ""

@@ -4,7 +4,7 @@ Owns the image, and the settings of topics and brokers in it: those are not told
 them when a topic is first heard of; later changes come through `configure_topic` and `configure_broker`. Never asks the store who
 leads: only the controller says so, in its order.
 
-1. What is shown is complete: a topic appears together with its settings.
+1. What is shown is complete: a topic appears together with its settings, a broker with the transactions it can do.
 2. A partition's leader epoch never goes back, whatever order arrives late (C10).
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from ottla.cluster import znodes
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.ports import MetadataStore
+from ottla.ports import MetadataStore, StoreError
 from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -39,6 +39,8 @@ class MetadataCache:
         self._store = store
         self._show = show
         self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._transaction_versions: dict[int, int] = {}
+        """Of the brokers that live, as they registered: the controller does not tell."""
 
     async def load_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         self._become(replace(self.image, broker_configs=dict(configs)))
@@ -62,9 +64,12 @@ class MetadataCache:
         topics = _grouped(request)
         for told in topics:
             await self.topic_config(told.topic_name)
+        live = [_broker(broker) for broker in request.live_brokers]
+        await self._learn_transactions(live)
         image = self.image
-        if request.live_brokers:
-            image = replace(image, brokers={broker.id: _broker(broker) for broker in request.live_brokers})
+        if live:
+            versions = self._transaction_versions
+            image = replace(image, brokers={one.id: replace(one, transaction_version=versions.get(one.id, 0)) for one in live})
         image = replace(image, controller_id=request.controller_id)
         changed: list[TopicImage] = []
         told_names = {told.topic_name for told in topics}
@@ -84,6 +89,21 @@ class MetadataCache:
             if name not in self.image.topics:
                 self.forget_config(name)
 
+    async def _learn_transactions(self, live: list[BrokerImage]) -> None:
+        """What brokers that are new, or have moved, wrote of themselves. One that cannot be read now can do little for now."""
+        for broker in live:
+            shown = self.image.brokers.get(broker.id)
+            if broker.id in self._transaction_versions and shown is not None and shown.endpoints == broker.endpoints:
+                continue
+            self._transaction_versions.pop(broker.id, None)
+            try:
+                node = await self._store.get(znodes.broker_path(broker.id))
+                if node is not None:
+                    registered = znodes.decode_broker(broker.id, node.data, node.czxid)
+                    self._transaction_versions[broker.id] = registered.transaction_version
+            except StoreError:
+                continue
+
     def configure_topic(self, name: str, config: Mapping[str, str]) -> None:
         self._topic_configs[name] = dict(config)
         topic = self.image.topics.get(name)
@@ -98,6 +118,7 @@ class MetadataCache:
         """What the metadata store says, for the moment before the controller says more: clients that come at once must not be
         told that there is nobody."""
         if not self.image.brokers:
+            self._transaction_versions = {broker.id: broker.transaction_version for broker in brokers.values()}
             self._become(replace(self.image, brokers=dict(brokers), controller_id=controller_id))
 
     def configure_brokers(self, configs: Mapping[str, Mapping[str, str]]) -> None:

@@ -54,6 +54,8 @@ class BrokerImage:
     epoch: int
     rack: str | None
     endpoints: tuple[Endpoint, ...]
+    transaction_version: int = 2
+    """The newest generation of transactions it can do: 2 as ours; brokers of Apache Kafka 3.9 name none, which is 0."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Where a client that came by a listener finds this broker by the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,14 +33,16 @@ def test_the_json_is_byte_for_byte_kafkas() -> None:
     assert (
         znodes.encode_broker(broker, 5)
         == b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["PLAINTEXT://h:9092"],'
-        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":"r1","features":{}}'
+        b'"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"rack":"r1",'
+        b'"features":{"transaction.version":{"min_version":0,"max_version":2}}}'
     )
 
 
 def test_what_is_written_is_read() -> None:
     endpoints = (Endpoint("A", "::1", 1), Endpoint("B", "h", 2, "SSL"))
     broker = BrokerImage(4, 77, None, endpoints)
-    assert znodes.decode_broker(4, znodes.encode_broker(broker, 0), 77) == broker
+    for one in (broker, replace(broker, transaction_version=0)):
+        assert znodes.decode_broker(4, znodes.encode_broker(one, 0), 77) == one
     node = znodes.decode_topic("t", znodes.encode_topic(bytes(range(16)), [first_state((1,)), first_state((2,))]))
     assert (node.topic_id, node.replicas) == (bytes(range(16)), {0: (1,), 1: (2,)})
     state = PartitionImage(1, 5, (1, 2), (1, 2, 3), 9)
@@ -50,6 +53,8 @@ def test_what_is_written_is_read() -> None:
 
 
 def test_older_and_newer_nodes_are_understood() -> None:
+    kafka_3 = b'{"features":{},"listener_security_protocol_map":{"P":"PLAINTEXT"},"endpoints":["P://h:1"],"version":5}'
+    assert znodes.decode_broker(4, kafka_3, 7).transaction_version == 0
     assert znodes.decode_controller(b'{"version":1,"brokerid":2,"timestamp":"1"}') == 2
     assert znodes.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}').topic_id is None
     data = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1],"leader_recovery_state":1,"new":[]}'

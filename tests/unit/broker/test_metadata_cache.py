@@ -1,0 +1,108 @@
+"""What a broker of several knows of the others: which transactions all of them can do (F64)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.handlers import api_versions
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.cluster import znodes
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import BrokerImage, ClusterImage
+from ottla.ports import Node, StoreError
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataRequest
+
+
+class Registrations:
+    """The nodes below /brokers/ids, and who reads them."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerImage] = {}
+        self.reads: list[str] = []
+        self.is_away = False
+
+    def register(self, number: int, transaction_version: int, port: int = 9092) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "h", port),)
+        self.brokers[number] = BrokerImage(number, number, None, endpoints, transaction_version)
+
+    async def get(self, path: str) -> Node | None:
+        self.reads.append(path)
+        if self.is_away:
+            raise StoreError("away")
+        broker = self.brokers.get(int(path.rpartition("/")[2]))
+        return None if broker is None else Node(znodes.encode_broker(broker, 0), 0, broker.epoch)
+
+
+class World:
+    def __init__(self) -> None:
+        self.store: Any = Registrations()
+        self.image = ClusterImage("c")
+        self.cache = MetadataCache("c", self.store, self._show)
+
+    def _show(self, image: ClusterImage) -> None:
+        self.image = image
+
+    def told(self, *numbers: int) -> None:
+        """By the controller: these brokers live."""
+        live = [
+            UpdateMetadataBroker(
+                id=number,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=self.store.brokers[number].endpoints[0].port, host="h", listener="PLAINTEXT", security_protocol=0
+                    )
+                ],
+            )
+            for number in numbers
+        ]
+        asyncio.run(self.cache.update(UpdateMetadataRequest(controller_id=1, live_brokers=live)))
+
+    @property
+    def features(self) -> tuple[int, list[tuple[str, int]]]:
+        """What clients hear: the epoch, and what is finalised."""
+        context: Any = SimpleNamespace(version=4, broker=SimpleNamespace(image=self.image, is_in_cluster=True))
+        answer = api_versions.handle(ApiVersionsRequest(client_software_name="t", client_software_version="1"), context)
+        return answer.finalized_features_epoch, [(each.name, each.max_version_level) for each in answer.finalized_features]
+
+
+SECOND = (0, [("transaction.version", 2)])
+FIRST = (1, [])
+
+
+def test_transactions_are_of_the_generation_that_all_brokers_can_do() -> None:
+    world = World()
+    for number in (1, 2):
+        world.store.register(number, 2)
+    world.cache.begin(dict(world.store.brokers), 1)
+    assert world.features == SECOND
+    world.told(1, 2)
+    assert world.store.reads == [], "it knows them already"
+    world.store.register(3, 0)
+    world.told(1, 2, 3)
+    assert world.features == FIRST, "clients that have heard of the second believe a later epoch"
+    world.told(1, 2, 3)
+    assert world.store.reads == ["/brokers/ids/3"], "once"
+    world.told(1, 2)
+    assert world.features == SECOND
+    world.store.register(3, 2)
+    world.told(1, 2, 3)
+    assert world.features == SECOND, "the next of that number is another"
+    world.store.register(3, 0, port=9999)
+    world.told(1, 2, 3)
+    assert world.features == FIRST, "also if it was not away in between, but lives elsewhere"
+
+
+def test_a_broker_nobody_can_read_of_can_do_little_for_now() -> None:
+    world = World()
+    for number in (1, 2):
+        world.store.register(number, 2)
+    world.cache.begin({1: world.store.brokers[1]}, 1)
+    world.store.is_away = True
+    world.told(1, 2)
+    assert world.features == FIRST
+    world.store.is_away = False
+    world.told(1, 2)
+    assert world.features == SECOND
