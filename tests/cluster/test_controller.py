@@ -106,6 +106,8 @@ def test_a_broker_killed_and_started_at_once_waits_for_its_former_session(cluste
     [
         ({"zookeeper_connect": "127.0.0.1:1/x"}, "ZooKeeper cannot be reached at zookeeper.connect=127.0.0.1:1/x"),
         ({"zookeeper_connect": "somewhere:abc"}, "is no host:port"),
+        ({"zookeeper_connect": "127.0.0.1:2181:9"}, "is no host:port"),
+        ({"zookeeper_connect": ""}, "names no host"),
     ],
 )
 def test_a_wrong_zookeeper_is_said_in_one_line(cluster: Callable[..., Cluster], properties: dict[str, str], words: str) -> None:

@@ -86,7 +86,7 @@ class Broker:
         self.settings = settings
         self.world = world
         self.counters = counters if counters is not None else Counters()
-        self.is_in_cluster = bool(settings.optional_str("zookeeper.connect"))
+        self.is_in_cluster = settings.optional_str("zookeeper.connect") is not None
         self.selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
         """Consumers are sent to followers in their rack (KIP-392)."""
         self.broker_id = -1
@@ -305,7 +305,7 @@ class Broker:
         if self._given_store is not None:
             return self._given_store
         connect = self.settings.optional_str("zookeeper.connect")
-        if connect:
+        if connect is not None:
             return await self._open_zookeeper(connect)
         from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 

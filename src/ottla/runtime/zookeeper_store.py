@@ -319,13 +319,16 @@ def _parse(connect: str) -> tuple[list[str], str]:
     addresses, slash, path = connect.strip().partition("/")
     hosts = [address.strip() for address in addresses.split(",") if address.strip()]
     if not hosts:
-        raise StoreError(f"zookeeper.connect={connect!r} names no host; it looks like host:2181,host2:2181/path")
+        raise StoreError(
+            f"zookeeper.connect={connect!r} names no host; it looks like host:2181,host2:2181/path, and without it a broker is alone"
+        )
     checked: list[str] = []
     for host in hosts:
         name, colon, port = host.rpartition(":")
         if not colon:
             name, port = host, "2181"
-        if not name or not port.isdigit() or not 0 < int(port) < 65536:
+        is_name = bool(name) and (":" not in name or (name[0] == "[" and name[-1] == "]"))
+        if not is_name or not port.isdigit() or not 0 < int(port) < 65536:
             raise StoreError(f"zookeeper.connect={connect!r}: {host!r} is no host:port")
         checked.append(f"{name}:{port}")
     chroot = f"{slash}{path}".rstrip("/")
