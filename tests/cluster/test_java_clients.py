@@ -40,6 +40,7 @@ RETRIABLE = {
     "NotEnoughReplicasAfterAppendException",
     "LeaderNotAvailableException",
     "UnknownTopicOrPartitionException",
+    "UnknownTopicIdException",
 }
 
 
