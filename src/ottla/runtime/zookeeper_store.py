@@ -320,7 +320,7 @@ def _parse(connect: str) -> tuple[list[str], str]:
     hosts = [address.strip() for address in addresses.split(",") if address.strip()]
     if not hosts:
         raise StoreError(
-            f"zookeeper.connect={connect!r} names no host; it looks like host:2181,host2:2181/path, and without it a broker is alone"
+            f"zookeeper.connect={connect!r} names no host; write host:2181,host2:2181/path, or nothing at all for one broker"
         )
     checked: list[str] = []
     for host in hosts:

@@ -45,7 +45,9 @@ def test_addresses_as_kafka_reads_them(text: str, hosts: list[str], chroot: str)
     assert _parse(text) == (hosts, chroot)
 
 
-@pytest.mark.parametrize("text", ["", " ", ",", "/x", "a:b", "a:0", "a:65536", ":1", "a:1//x", "a:1/../x", "a:1:2", "::1", "::1:2181"])
+@pytest.mark.parametrize(
+    "text", ["", " ", ",", "/x", "a:b", "a:0", "a:65536", ":1", "a:1//x", "a:1/../x", "a:1:2", "::1", "::1:2181"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(StoreError, match=r"zookeeper\.connect"):
         _parse(text)
