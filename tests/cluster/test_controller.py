@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import WAIT_S, Cluster, clusters, until
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from zookeeper import ZooKeeper
 
@@ -202,6 +203,42 @@ def test_a_topic_deleted_and_made_again_while_a_broker_was_down(cluster: Callabl
     until(lambda: not (three.brokers[away].data / "t-0").exists(), "and the one of the former topic of the same name")
 
 
+class Reader:
+    """Reads so many records, and goes on from there; a position that is none any more is an error to it."""
+
+    def __init__(self, cluster: Cluster, topic: str, count: int) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": "reader",
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
+        self.values: list[bytes] = []
+        until(lambda: self._poll() is None and len(self.values) == count, f"{count} records read")
+
+    def _poll(self) -> KafkaError | None:
+        message = self._consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            self.values.append(message.value() or b"")
+        return message.error() if message is not None else None
+
+    def until_truncation(self) -> list[bytes]:
+        """What it read after its log was cut under it, before it was told so."""
+        before = len(self.values)
+
+        def told() -> bool:
+            error = self._poll()
+            return error is not None and error.code() in (KafkaError._LOG_TRUNCATION, KafkaError._AUTO_OFFSET_RESET)
+
+        until(told, "the reader is told that records are gone")
+        self._consumer.close()
+        return self.values[before:]
+
+
 def test_an_unclean_election_only_where_it_is_allowed(cluster: Callable[..., Cluster]) -> None:
     """R16."""
     three = cluster(3, replica_lag_time_max_ms="2000")
@@ -212,6 +249,7 @@ def test_an_unclean_election_only_where_it_is_allowed(cluster: Callable[..., Clu
     three.brokers[stale].kill()
     until(lambda: three.isr("t") == {last})
     three.produce("t", [b"seen by one"] * 5)
+    reader = Reader(three, "t", 10)
     three.brokers[last].kill()
     until(lambda: three.leader("t") == -1, "nobody leads")
     three.brokers[stale].start()
@@ -229,7 +267,9 @@ def test_an_unclean_election_only_where_it_is_allowed(cluster: Callable[..., Clu
     state = three.state("t")
     assert state["isr"] == [stale]
     assert state["leader_epoch"] > before
-    assert three.produce("t", [b"after"]) == [(0, 5)]
+    # The reader is at 10, which is there again, with other records: it must notice (KIP-320).
+    assert three.produce("t", [b"after"] * 10) == [(0, offset) for offset in range(5, 15)]
+    assert reader.until_truncation() == []
 
 
 @pytest.fixture
