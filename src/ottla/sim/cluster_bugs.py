@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker import replica_fetcher
+from ottla.broker import broker_requests, replica_fetcher
 from ottla.broker.app import Broker
 from ottla.broker.cluster_host import ClusterHost
 from ottla.broker.controller_host import ControllerHost
@@ -15,9 +15,9 @@ from ottla.broker.handlers import produce
 from ottla.broker.orders import ControllerOrders
 from ottla.broker.partition import Partition
 from ottla.broker.transactions import Transactions
-from ottla.cluster import broker_changes, elections
+from ottla.cluster import broker_changes, elections, isr_changes, znodes
 from ottla.errors import ErrorCode
-from ottla.ports import Create
+from ottla.ports import Check, Create
 from ottla.replication.follower import Truncation
 from ottla.replication.leader import Leadership
 from ottla.sim.bugs import Patch, bug
@@ -294,3 +294,60 @@ def order_epoch_not_looked_at() -> list[Patch]:
         return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
 
     return [(ControllerOrders, "_refusal", refusal)]
+
+
+@bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=20)
+def former_controller_obeyed() -> list[Patch]:
+    original = ControllerOrders._check
+
+    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        original(self, max(controller_epoch, self.controller_epoch), broker_epoch, controller_id)
+
+    return [(ControllerOrders, "_check", check)]
+
+
+@bug("an order for a former life of a broker is obeyed", world="late", seeds_max=20)
+def former_life_obeyed() -> list[Patch]:
+    original = ControllerOrders._check
+
+    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        original(self, controller_epoch, max(broker_epoch, self._broker.broker_epoch), controller_id)
+
+    return [(ControllerOrders, "_check", check)]
+
+
+@bug("a wish for in-sync replicas is granted although the partition has changed since", world="late", seeds_max=20)
+def former_wish_granted() -> list[Patch]:
+    original = isr_changes.grant
+
+    def grant(image: Any, partition: Any, wish: Any) -> Any:
+        renewed = replace(wish, partition_epoch=partition.partition_epoch)
+        return original(image, partition, renewed if wish.partition_epoch < partition.partition_epoch else wish)
+
+    return [(broker_requests, "grant", grant)]
+
+
+@bug("a controller's writes do not check its epoch", world="late", seeds_max=20)
+def writes_not_fenced() -> list[Patch]:
+    def fence(self: ControllerHost) -> list[Any]:
+        self._office()
+        return [Check(znodes.TOPICS, -1)]
+
+    return [(ControllerHost, "_fence", fence)]
+
+
+@bug("a fetch for an epoch that is over is believed, whatever the history of its last record", world="late", seeds_max=30)
+def former_fetch_believed() -> list[Patch]:
+    """Two fences at once: either of them is enough."""
+    original, divergence = Partition._check_epoch, Partition.divergence
+    former: set[int] = set()
+
+    def check_epoch(self: Partition, current_leader_epoch: int) -> None:
+        is_former = 0 <= current_leader_epoch < self.leader_epoch
+        (former.add if is_former else former.discard)(id(self))
+        original(self, self.leader_epoch if is_former else current_leader_epoch)
+
+    def no_divergence(self: Partition, *arguments: Any) -> Any:
+        return None if id(self) in former else divergence(self, *arguments)
+
+    return [(Partition, "_check_epoch", check_epoch), (Partition, "divergence", no_divergence)]

@@ -112,12 +112,14 @@ class SimNetwork:
         for source, target in list(self._blocked):
             self.unblock(source, target)
 
-    def hold_mail(self, source: str, target: str) -> list[SimTransport]:
+    def hold_mail(self, source: str, target: str, api_key: int | None = None) -> list[SimTransport]:
         """What one host sends another on connections that are open now stays on its way until it is let go. Whoever sent it may
-        have given up by then, closed the connection, and sent it again on another."""
+        have given up by then, closed the connection, and sent it again on another. `api_key`: on each connection from the first
+        such request on."""
         held = [t for t in self.transports if t.host == source and t.peer is not None and t.peer.host == target and t.client_side]
         for transport in held:
             transport.held = transport.held or []
+            transport.held_from = api_key
         return held
 
     def let_go(self, held: list[SimTransport]) -> None:
@@ -264,6 +266,8 @@ class SimTransport(asyncio.Transport):
         self.lost = False
         self.held: list[tuple[SimTransport, Callable[..., None], tuple[Any, ...]]] | None = None
         """What is held up on its way; None: nothing is."""
+        self.held_from: int | None = None
+        """Only from a request of this API on."""
 
     # -- life
 
@@ -327,7 +331,7 @@ class SimTransport(asyncio.Transport):
 
     def later(self, peer: SimTransport, callback: Callable[..., None], *args: Any) -> None:
         """Call at the peer after the latency, never before what was sent earlier."""
-        if self.held is not None:
+        if self.held is not None and (self.held or self.held_from is None or _is_request(args, self.held_from)):
             self.held.append((peer, callback, args))
             return
         if self._network.hold(self, peer, callback, args):
@@ -563,3 +567,8 @@ class SimFileSender:
         else:
             done.set_exception(error)
             self._transport.process.failed.append(weakref.ref(done))
+
+
+def _is_request(sent: tuple[Any, ...], api_key: int) -> bool:
+    """What was sent begins with a request of this API: its size, then the key."""
+    return bool(sent) and int.from_bytes(sent[0][4:6], "big") == api_key

@@ -24,6 +24,7 @@ import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.checkers import Violation
 from ottla.sim.cluster_world import ClusterWorld
+from ottla.sim.late_world import LateWorld
 from ottla.sim.log_world import LogWorld
 from ottla.sim.trace import Trace
 from ottla.sim.txn_world import TransactionWorld
@@ -49,6 +50,7 @@ WORLDS: Final[dict[str, type[_World]]] = {
     "broker": BrokerWorld,
     "transactions": TransactionWorld,
     "cluster": ClusterWorld,
+    "late": LateWorld,
 }
 
 
@@ -72,7 +74,7 @@ class Outcome:
 
 def worlds_of(seed: int) -> tuple[str, ...]:
     """Where a seed is run as one of many."""
-    return tuple(name for name in WORLDS if name != "cluster" or seed % CLUSTER_EVERY == 0)
+    return tuple(name for name in WORLDS if name not in ("cluster", "late") or seed % CLUSTER_EVERY == 0)
 
 
 def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], None] | None = None) -> Outcome:
