@@ -192,6 +192,29 @@ def test_max_connections(play: Any) -> None:
     play(case, listener_name_plaintext_max_connections="3", socket_listen_backlog_size="1")
 
 
+def test_who_comes_too_fast_waits_for_his_turn(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        # None at all would be one in a second: the first ones wait too, and are heard.
+        await asyncio.gather(*(lives(stage) for _ in range(3)))
+        assert stage.counters.get("connections_delayed") >= 3
+        assert stage.counters.get("connections_refused") == 0
+
+    play(case, max_connection_creation_rate="0")
+    play(case, listener_name_plaintext_max_connection_creation_rate="0")
+
+
+def test_an_address_that_may_not_connect_so_fast_is_closed(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await lives(stage)
+        await stage.broker.controller.alter_client((("ip", "127.0.0.1"),), lambda old: {"connection_creation_rate": "0"})
+        assert await (await stage.raw()).closed()
+        assert stage.counters.get("connections_refused") == 1
+        await stage.broker.controller.alter_client((("ip", "127.0.0.1"),), lambda old: {})
+        await lives(stage)
+
+    play(case)
+
+
 def test_socket_request_max_bytes(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()

@@ -33,6 +33,7 @@ from ottla.broker.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.topic_config import log_config_of
 from ottla.broker.transactions import Transactions
 from ottla.broker.tree import load_brokers, patiently, stored_configs
+from ottla.cluster.client_entities import connection_rate_of
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError, TopicSettings
@@ -191,7 +192,9 @@ class Broker:
         # Before anything is appended: a transaction that is ended at once may want its markers flushed.
         self.housekeeping = Housekeeping(self)
         self.partitions.remove_leftovers(leftovers)
-        self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
+        self.server = SocketServer(
+            loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters, self._ip_rate
+        )
         self._undo.append(self.server.close)
         self.coordinators = Coordinators(self, loop)
         self._undo.append(self.coordinators.close)
@@ -478,6 +481,9 @@ class Broker:
                 found[key.topic] = (known_id or topic_id, partitions | {key.partition})
         return [FoundTopic(name, topic_id, frozenset(partitions)) for name, (topic_id, partitions) in found.items()]
 
+    def _ip_rate(self, host: str) -> int | None:
+        return connection_rate_of(self.controller.client_configs, host) if self._serving else None
+
     def _settings_changed(self, settings: BrokerSettings) -> None:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
         self.settings = settings
@@ -528,6 +534,8 @@ def _limits(settings: BrokerSettings) -> ConnectionLimits:
         per_host_overrides=connection_overrides(settings.str("max.connections.per.ip.overrides"))[0],
         per_listener_max=settings.of_listeners("max.connections"),
         waiting_max=settings.int("socket.listen.backlog.size"),
+        creation_rate=settings.int("max.connection.creation.rate"),
+        per_listener_creation_rate=settings.of_listeners("max.connection.creation.rate"),
         brokers_listener=listeners.inter_broker if len(listeners.bind) > 1 else None,
         idle_ms_max=idle_ms if idle_ms >= 0 else 1 << 62,
         request_bytes_max=settings.int("socket.request.max.bytes"),

@@ -113,6 +113,18 @@ class Component:
     name: str | None
 
 
+def connection_rate_of(configs: ClientConfigs, host: str) -> int | None:
+    """How many connections in a second an address may make (KIP-612). None: nothing is set for it, nor for all."""
+    for one in (((IP, host),), ((IP, None),)):
+        text = configs.get(one, {}).get("connection_creation_rate")
+        if text is not None:
+            try:
+                return int(float(text))
+            except ValueError:
+                return None  # somebody wrote it into the tree himself
+    return None
+
+
 def quotas(configs: ClientConfigs, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
     """The entities that match every component (`strict`: and have no other type), with their quotas."""
     check_types([component.kind for component in components])

@@ -18,6 +18,7 @@ from ottla.cluster.client_entities import (
     Credential,
     Entity,
     check_credential,
+    connection_rate_of,
     credentials_in,
     entity,
     entity_of,
@@ -146,3 +147,10 @@ def test_a_credential_that_is_none_is_refused(asked: Credential, code: ErrorCode
     with pytest.raises(KafkaError) as caught:
         check_credential(asked)
     assert caught.value.code == code
+
+
+def test_the_rate_of_connections_of_an_address() -> None:
+    own = {((IP, "1.2.3.4"),): {"connection_creation_rate": "7"}, ((IP, "1.2.3.5"),): {"connection_creation_rate": "?"}}
+    assert connection_rate_of(own, "1.2.3.4") == 7
+    assert connection_rate_of(own, "1.2.3.5") is connection_rate_of(own, "1.2.3.6") is None
+    assert connection_rate_of({**own, ((IP, None),): {"connection_creation_rate": "9"}}, "1.2.3.6") == 9

@@ -44,8 +44,11 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
 }
 """All settings whose value may stand under other names."""
 
-OF_LISTENERS: Final = frozenset({"max.connections"})
+OF_LISTENERS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
 """What may be set for a single listener besides: `listener.name.<listener>.<setting>`, the listener in small letters."""
+
+_NOT_ZERO: Final = tuple(OF_LISTENERS)
+"""What may be 0 in server.properties only, also for a single listener."""
 
 _FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
 """Below these, names belong to Java plug-ins; Ottla has none."""
@@ -160,9 +163,12 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
             problems.append(f"{name} cannot be set for the whole cluster; name a broker")
         else:
             try:
-                values[name] = setting.parse(text)
+                values[name] = value = setting.parse(text)
             except ValueError as error:
                 problems.append(str(error))
+            else:
+                if value == 0 and name.endswith(_NOT_ZERO):
+                    problems.append(f"{name}=0 is not allowed while the broker runs: nobody could connect to change it again")
     return problems + _check_together(values)
 
 

@@ -238,6 +238,9 @@ USED_BROKER_SETTINGS: Final = table_of((
             "more, as Kafka 3 does."),
     _used("log.segment.delete.delay.ms", LONG, 60000, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="How long the files of a removed segment stay on disk under another name."),
+    _used("max.connection.creation.rate", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
+        doc="The most new connections in a second, over the last eleven seconds; who comes faster waits for his turn. "
+            "`listener.name.<listener>.max.connection.creation.rate`, the listener in small letters, limits one listener."),
     _used("max.connections", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="The most connections the broker holds at a time; who comes then waits for a place. "
             "`listener.name.<listener>.max.connections`, the listener in small letters, limits one listener."),

@@ -249,8 +249,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Old name for both timestamp limits together."),
     _known("log.preallocate", BOOLEAN, False, mode=CLUSTER_WIDE,
         doc="Whether the file of a new segment takes its full size on disk at once."),
-    _known("max.connection.creation.rate", INT, INT_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
-        doc="Most new connections in a second."),
     _known("metadata.log.dir", STRING, None,
         doc="Directory of the KRaft metadata log."),
     _known("metadata.log.max.record.bytes.between.snapshots", LONG, 20971520, valid=at_least(1),

@@ -271,3 +271,13 @@ def test_a_listener_has_a_limit_of_connections_of_its_own() -> None:
     assert dynamic_problems({name: "9"}, per_broker=False) == [f"{name} cannot be set for the whole cluster; name a broker"]
     (warning,) = BrokerSettings.parse({**properties, "listener.name.INSIDE.max.connections": "7"}).warnings
     assert "small letters" in warning
+
+
+@pytest.mark.parametrize("base", ["max.connections", "max.connection.creation.rate"])
+@pytest.mark.parametrize("prefix", ["", "listener.name.inside."])
+def test_nobody_is_locked_out_while_the_broker_runs(prefix: str, base: str) -> None:
+    name = prefix + base
+    assert BrokerSettings.parse({name: "0"}).value(name) == 0
+    (problem,) = dynamic_problems({name: "0"}, per_broker=True)
+    assert problem.startswith(f"{name}=0 is not allowed while the broker runs")
+    assert dynamic_problems({name: "1"}, per_broker=True) == []
