@@ -139,7 +139,7 @@ def test_the_verifiable_producer_and_consumer(cluster: Callable[..., Cluster], v
         found = got()
         assert {place: found[place] for place in stored} == stored
         assert len(set(stored.values())) == len(stored)
-        done = run_tool(version, GROUPS, *server[:2], "--timeout", "60000", "--describe", "--group", "v", "--members", check=True)
+        done = run_tool(version, GROUPS, *server[:2], "--describe", "--group", "v", "--members", check=True)
         (member,) = [line.split() for line in done.stdout.splitlines() if line.startswith("v ")]
         assert member[-1] == "3", "one member with all partitions"
     no_tracebacks(three)
@@ -157,8 +157,6 @@ def test_tools_for_groups_and_settings(three: Cluster, version: str) -> None:
 
     def tool(name: str, *args: str, at: int = 1) -> str:
         server = ("--bootstrap-server", three.brokers[at].address)
-        # Five seconds of patience, its default, may pass before it runs on a busy machine.
-        server += ("--timeout", "60000") if name == GROUPS else ()
         return str(run_tool(version, name, *server, *args, check=True, timeout=120).stdout)
 
     reset = ("--group", group, "--topic", topic, "--reset-offsets")

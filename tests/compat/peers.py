@@ -199,6 +199,9 @@ def run_tool(
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's tools to its end. A short name is looked up among the packages the tools live in (TOOLS)."""
+    if main_class.endswith(".ConsumerGroupCommand") and "--timeout" not in args:
+        # Its own patience is five seconds, which a busy machine may need to start it.
+        args += ("--timeout", "60000")
     archive = _class_archive(version)
     new = archive.with_name(f"{archive.name}.{os.getpid()}")
     share = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={new}"
