@@ -705,6 +705,38 @@ def test_timers_that_are_due_already_fire_too(play: Any) -> None:
     play(case, **NO_DELAY)
 
 
+class WrongByTenDays:
+    """A clock that somebody has just set ahead."""
+
+    def __init__(self, right: Any) -> None:
+        self._right = right
+
+    def now_ms(self) -> int:
+        return int(self._right.now_ms()) + 10 * 86_400_000
+
+    def monotonic(self) -> float:
+        return float(self._right.monotonic())
+
+
+def test_a_clock_that_jumps_ahead_expires_no_offsets(play: Any) -> None:
+    """By more than offsets are kept."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await find(stage)
+        await connection.call("offset_commit", 8, commit_request(5))
+        broker = stage.broker
+        wrong = WrongByTenDays(broker.world.clock)
+        broker.coordinators._clock = broker.clock_watch._clock = wrong
+        broker.coordinators._expire()
+        assert await committed(connection) == 5
+        broker.coordinators._clock = broker.clock_watch._clock = broker.world.clock
+        broker.coordinators._expire()
+        assert await committed(connection) == 5
+
+    play(case, **NO_DELAY)
+
+
 def test_g09_expired_offsets_are_looked_for(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()

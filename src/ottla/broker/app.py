@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
@@ -87,6 +88,8 @@ class Broker:
         self.settings = settings
         self.world = world
         self.counters = counters if counters is not None else Counters()
+        self.clock_watch = ClockWatch(world.clock)
+        """The time by which anything may be thrown away."""
         self.is_in_cluster = settings.optional_str("zookeeper.connect") is not None
         self.selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
         """Consumers are sent to followers in their rack (KIP-392)."""

@@ -99,7 +99,7 @@ class Cleaner:
     async def _find(self) -> tuple[Partition, Dirt] | None:
         """The dirtiest log of those that are due."""
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
-        now_ms = self._broker.world.clock.now_ms()
+        now_ms = self._broker.clock_watch.now_ms()
         found: dict[Log, tuple[Partition, Dirt]] = {}
         for number, partition in enumerate(self._broker.partitions.online(), 1):
             if number % TURN_PARTITIONS == 0:
@@ -127,7 +127,7 @@ class Cleaner:
     async def _clean(self, partition: Partition, dirt: Dirt) -> None:
         world = self._broker.world
         began_s = world.clock.monotonic()
-        compaction = Compaction(world.disk, dirt, self._limits(), world.clock.now_ms())
+        compaction = Compaction(world.disk, dirt, self._limits(), self._broker.clock_watch.now_ms())
         try:
             await self._work(partition, compaction)
         except Abandoned as reason:

@@ -1,10 +1,11 @@
 """Whether the machine's clock can be believed: it is held against the one that only counts.
 
-Owns: what is said when the clock jumps, and for how long nothing is thrown away by it afterwards. Timeouts and sessions never go
-by the clock that jumps; what is left are timestamps, and retention by them.
+Owns: what is said when the clock jumps, and for how long nothing is thrown away by it afterwards. Sessions and waits never go by
+the clock that jumps. What does are timestamps and retention by them: of records, tombstones, producers, offsets, transactional
+ids; and timeouts of transactions, which may end too soon, as in Kafka, and are aborted then.
 
-1. After a jump ahead by a minute or more, the age of records is counted for an hour as if it had not been, or until the clock is
-   back: if somebody set it wrong, all of them would be too old at once.
+1. After a jump ahead by a minute or more, the age of what is kept is counted for an hour as if it had not been, or until the
+   clock is back: if somebody set it wrong, all of it would be too old at once.
 2. A jump back is believed: records only stay longer.
 """
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.cleaner import Cleaner
-from ottla.broker.clock_watch import ClockWatch
 from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import INT64_MAX
@@ -41,7 +40,6 @@ class Housekeeping:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
         self._flushing: set[asyncio.Task[None]] = set()
-        self._clock_watch = ClockWatch(broker.world.clock)
         self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
@@ -94,7 +92,7 @@ class Housekeeping:
             if partition.is_offline:
                 continue
             try:
-                removed = partition.log.apply_retention(self._clock_watch.now_ms())
+                removed = partition.log.apply_retention(self._broker.clock_watch.now_ms())
             except OSError as error:
                 self._broker.partitions.directory_failed(partition.data_dir, error)
                 continue
@@ -112,13 +110,13 @@ class Housekeeping:
         for partition in self._broker.partitions.online():
             producers = partition.log.producers
             if len(producers):
-                producers.expire(self._clock_watch.now_ms(), self._broker.settings.int("producer.id.expiration.ms"))
+                producers.expire(self._broker.clock_watch.now_ms(), self._broker.settings.int("producer.id.expiration.ms"))
                 await asyncio.sleep(0)
 
     async def _remove(self) -> None:
         """Files of removed segments and directories of deleted partitions, when their delay is over."""
         broker = self._broker
-        self._clock_watch.now_ms()  # looked at often, so that a jump is noticed before retention goes by it
+        self._broker.clock_watch.now_ms()  # looked at often, so that a jump is noticed before retention goes by it
         now_ms = int(broker.world.clock.monotonic() * 1000)
         disk = broker.world.disk
         for partition in broker.partitions.online():

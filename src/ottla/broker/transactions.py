@@ -424,7 +424,7 @@ class Transactions(ShardHost["TransactionShard"]):
 
     def _expire(self) -> None:
         self._schedule_expiry()
-        wall_ms = self._clock.now_ms()
+        wall_ms = self._broker.clock_watch.now_ms()
         for hosted in list(self._hosted.values()):
             if hosted.shard is not None:
                 self.perform(hosted, hosted.shard.expire_ids(wall_ms))
