@@ -16,11 +16,18 @@ HERE = Path(__file__).parent
 
 SUITES = {
     "aiokafka": ["aiokafka"],
+    "compaction": ["compaction"],
     "confluent-kafka": ["confluent"],
-    "kcat": ["kcat"],
     "groups": ["groups/test_groups_confluent.py", "groups/test_groups_python.py", "groups/test_groups_kcat.py"],
+    "groups, Java": ["groups/test_groups_java.py"],
     "groups848": ["groups848/test_groups848_confluent.py"],
-    "transactions": [f"transactions/test_txn_{name}.py" for name in ("confluent", "blocking")],
+    "groups848, Java": ["groups848/test_groups848_java.py"],
+    "Java's tools": ["java/test_java_tools.py", "java/test_group_command.py"],
+    "kafka-python": ["kafka_python/test_kafka_python.py"],
+    "kcat": ["kcat"],
+    "matrix": ["matrix"],
+    "transactions": [f"transactions/test_txn_{name}.py" for name in ("confluent", "blocking", "python")],
+    "transactions, Java": ["transactions/test_txn_java.py"],
 }
 
 
