@@ -78,12 +78,12 @@ class TestOneBatch:
     @pytest.mark.parametrize("magic", [0, 1])
     def test_old_formats(self, magic: int) -> None:
         """W07: refused cleanly."""
-        assert refused(with_header(build_batch(SAMPLE), magic=magic)).code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert refused(with_header(build_batch(SAMPLE), magic=magic)).code == ErrorCode.INVALID_RECORD, "as Kafka says of them"
 
     def test_a_real_message_of_format_v1(self) -> None:
         body = struct.pack(">bbqi", 1, 0, NOW_MS, -1) + struct.pack(">i", 1) + b"v"
         message = struct.pack(">qiI", 0, len(body) + 4, 0) + body
-        assert refused(message).code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert refused(message).code == ErrorCode.INVALID_RECORD, "as Kafka says of them"
 
     @pytest.mark.parametrize("magic", [3, 127, -1, -128])
     def test_unknown_formats(self, magic: int) -> None:
