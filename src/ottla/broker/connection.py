@@ -20,7 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.request_memory import HEAD_ROOM, RequestMemory
+from ottla.broker.request_memory import HEAD_ROOM, LARGE_BYTES, RequestMemory
 from ottla.errors import MalformedInput
 from ottla.ports import FileRange, FileSender, Part
 from ottla.types import Buffer
@@ -47,6 +47,7 @@ class Connection:
         "_frame",
         "_frame_size",
         "_head",
+        "_large",
         "_loop",
         "_memory",
         "_outgoing",
@@ -86,6 +87,8 @@ class Connection:
         """A frame that did not arrive whole: its own buffer, `_filled` of `_frame_size` bytes in it."""
         self._frame_size = 0
         self._filled = 0
+        self._large = False
+        """The last frame was a large one: so is perhaps the next."""
         self._ahead: bytearray | None = None
         """What the peer sent beyond the request that is being answered."""
         self._answering = False
@@ -132,7 +135,7 @@ class Connection:
     def get_buffer(self, sizehint: int) -> memoryview:
         frame = self._frame
         if frame is None or self._answering:
-            return self._memory.shared_tail
+            return self._memory.shared_peek if self._large else self._memory.shared_tail
         return memoryview(frame)[self._filled : self._frame_size]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -206,8 +209,10 @@ class Connection:
                 return
             position += 4
             if end - position < size:
+                self._large = size >= LARGE_BYTES
                 self._begin_frame(view[position:end], size)
                 return
+            self._large = False
             self._request(view[position : position + size])
             position += size
             if self._closed:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replication import ALONE, Replication
 from ottla.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.storage.data_dir import DataDir
     from ottla.storage.txn_index import AbortedTxn
 
-ACKS_ALL = -1
+ACKS_ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Transaction:
     """Of transaction version 2: its epoch is its own, and its sequences begin at 0."""
 
 
-NO_TRANSACTION = Transaction(verified=False)
+NO_TRANSACTION: Final = Transaction(verified=False)
 
 
 class Partition:

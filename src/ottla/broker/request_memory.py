@@ -15,15 +15,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-SHARED_BYTES = 256 << 10
-HEAD_ROOM = 4
+SHARED_BYTES: Final = 256 << 10
+HEAD_ROOM: Final = 4
 """Kept free before the bytes of a read: the start of a length prefix that came with the read before goes there."""
-SPARE_BYTES = (1 << 20) + (64 << 10)
+SPARE_BYTES: Final = (1 << 20) + (64 << 10)
 """A default-sized full batch and its request around it."""
-SPARES_MAX = 8
-GROWTH_START_BYTES = 64 << 10
-HELD_BYTES_MAX = 512 << 20
+SPARES_MAX: Final = 8
+LARGE_BYTES: Final = SHARED_BYTES // 2
+"""A frame of so many bytes is followed by more of its kind."""
+PEEK_BYTES: Final = 1 << 10
+"""So much is read of what may be the next large frame, to know its length; the rest comes straight to its own buffer, where a
+read of all that is there would have to be copied."""
+GROWTH_START_BYTES: Final = 64 << 10
+HELD_BYTES_MAX: Final = 512 << 20
 """The bound where the settings name none: half a gigabyte of half-received requests is no use to anyone."""
 
 
@@ -31,6 +37,7 @@ class RequestMemory:
     def __init__(self, held_bytes_max: int = -1) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.shared_tail = self.shared[HEAD_ROOM:]
+        self.shared_peek = self.shared[HEAD_ROOM : HEAD_ROOM + PEEK_BYTES]
         self.held_bytes = 0
         self.held_bytes_max = held_bytes_max if held_bytes_max > 0 else HELD_BYTES_MAX
         self._spares: list[bytearray] = []

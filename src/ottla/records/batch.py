@@ -13,9 +13,9 @@ Invariants
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
-from crc32c import crc32c
+import crc32c
 
 from ottla.errors import MalformedInput
 from ottla.types import NO_SEQUENCE, Buffer
@@ -53,10 +53,11 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_BASE_OFFSET: Final = struct.Struct(">q")
-_LEADER_EPOCH: Final = struct.Struct(">i")
+_STAMPED: Final = struct.Struct(">qii")
+"""Base offset, length, leader epoch."""
 _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">i")
+_crc32c: Final[Any] = crc32c.crc32c
 
 
 class BatchInfo:
@@ -247,8 +248,7 @@ def batch_crc_ok(buf: Buffer, info: BatchInfo) -> bool:
 
 def stamp(buf: bytearray | memoryview, info: BatchInfo, base_offset: int, leader_epoch: int) -> None:
     """Write what only the leader knows into the batch, in place. The CRC does not cover these two fields."""
-    _BASE_OFFSET.pack_into(buf, info.position, base_offset)
-    _LEADER_EPOCH.pack_into(buf, info.position + LEADER_EPOCH_AT, leader_epoch)
+    _STAMPED.pack_into(buf, info.position, base_offset, info.size - LOG_OVERHEAD, leader_epoch)
     info.base_offset = base_offset
     info.leader_epoch = leader_epoch
 
@@ -278,5 +278,6 @@ def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
 
 
 def _crc_of(buf: Buffer, position: int, end: int) -> int:
-    crc: int = crc32c(memoryview(buf)[position + ATTRIBUTES_AT : end])
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
+    crc: int = _crc32c(view[position + ATTRIBUTES_AT : end])
     return crc

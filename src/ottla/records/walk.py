@@ -1,8 +1,8 @@
 """Walking over the records of a batch: the loops that run once per record.
 
 Owns: the layout of one record, read strictly. Works on the records section alone, uncompressed, as `bytes`: compiled by mypyc an
-index into `bytes` by a native integer is one comparison and one load. Never decompresses, never sees a batch header, never
-decides what a finding means.
+index into `bytes` by a native integer is one comparison and one load, and what lies in other memory is copied first. Never
+decompresses, never sees a batch header, never decides what a finding means.
 
 Invariants
 1. A record that is accepted ends exactly where its own length says, inside the section; what is not there raises MalformedInput.
@@ -25,15 +25,19 @@ INT64_MAX: Final = 2**63 - 1
 
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, timestamp, offset, key length, value length, header count: one byte each at least."""
+PIECE_BYTES: Final = 64 << 10
+"""Of a large section in somebody else's memory so much at a time is copied to where it can be walked over: it stays in the
+processor's cache, where a copy of the whole would push out everything else."""
 
 
 class Walk:
     """What a walk over all records found."""
 
-    __slots__ = ("max_index", "max_timestamp_delta", "null_keys", "out_of_range")
+    __slots__ = ("max_index", "max_timestamp_delta", "null_keys", "out_of_range", "records")
 
     def __init__(self) -> None:
-        self.max_timestamp_delta: i64 = 0
+        self.records: i64 = 0
+        self.max_timestamp_delta: i64 = INT64_MIN
         self.max_index: i64 = 0
         """The first record that has the largest timestamp."""
         self.null_keys: i64 = 0
@@ -108,15 +112,50 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
     `delta_min` and `delta_max` are the timestamp deltas that may pass without being counted.
     """
     found = Walk()
+    _check_count(count, len(data))
+    _walk_on(found, data, 0, count, delta_min, delta_max)
+    if count == 0:
+        found.max_timestamp_delta = 0
+    return found
+
+
+def walk_view(view: memoryview, count: i64, delta_min: i64, delta_max: i64) -> Walk:
+    """The same over records that lie in a view."""
+    size: i64 = len(view)
+    piece_bytes: i64 = PIECE_BYTES
+    if size <= piece_bytes or count * (PIECE_BYTES // 8) < size:  # records that are large for a piece would be copied twice
+        return walk(bytes(view), count, delta_min, delta_max)
+    found = Walk()
+    _check_count(count, size)
+    position: i64 = 0
+    while position < size:
+        piece = bytes(view[position : position + piece_bytes])
+        more: i64 = size - position - len(piece)
+        done: i64 = _walk_on(found, piece, more, count, delta_min, delta_max)
+        if done == 0:
+            piece_bytes *= 2  # a record that does not fit
+        position += done
+    return found
+
+
+def _check_count(count: i64, size: i64) -> None:
     if count < 0:
         raise MalformedInput(f"a batch claims {count} records")
+    if count * RECORD_BYTES_MIN > size:
+        raise MalformedInput(f"a batch claims {count} records in {size} bytes")
+
+
+def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, delta_max: i64) -> i64:
+    """Walk over the next records of a section: `data` begins with one, `more` bytes of the section follow it.
+
+    Returns where the first record begins that is not whole in `data`, of the last piece its end.
+    """
     end: i64 = len(data)
-    if count * RECORD_BYTES_MIN > end:
-        raise MalformedInput(f"a batch claims {count} records in {end} bytes")
     position: i64 = 0
-    index: i64 = 0
-    largest: i64 = INT64_MIN
-    largest_at: i64 = 0
+    start: i64 = 0
+    index: i64 = found.records
+    largest: i64 = found.max_timestamp_delta
+    largest_at: i64 = found.max_index
     null_keys: i64 = 0
     out_of_range: i64 = 0
     b: i64 = 0
@@ -127,6 +166,8 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
     headers: i64 = 0
     try:
         while index < count:
+            start = position
+            record_end = -1
             # length: zigzag, never negative. Varints of one and two bytes are read in place: nearly all are, and a call costs
             # more than the read
             b = data[position]
@@ -145,7 +186,9 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
                 raise MalformedInput(f"record {index} has a negative length")
             record_end = position + (n >> 1)
             if record_end > end:
-                raise MalformedInput(f"record {index} is longer than its batch")
+                if record_end > end + more:
+                    raise MalformedInput(f"record {index} is longer than its batch")
+                break
             # attributes: a byte nobody uses yet
             position += 1
             # timestamp delta
@@ -218,16 +261,20 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
             if position != record_end:
                 raise MalformedInput(f"record {index} does not end where its length says")
             index += 1
+        else:
+            start = position
+            if position != end + more:
+                raise MalformedInput(f"{end + more - position} bytes after the last of {count} records")
     except IndexError:
-        raise MalformedInput(f"record {index} runs past the end of its batch") from None
-    if position != end:
-        raise MalformedInput(f"{end - position} bytes after the last of {count} records")
-    if count > 0:
-        found.max_timestamp_delta = largest
+        if more == 0 or record_end >= 0:
+            raise MalformedInput(f"record {index} runs past the end of its batch") from None
+        # else it is its length that goes on in the next piece
+    found.records = index
+    found.max_timestamp_delta = largest
     found.max_index = largest_at
-    found.null_keys = null_keys
-    found.out_of_range = out_of_range
-    return found
+    found.null_keys += null_keys
+    found.out_of_range += out_of_range
+    return start
 
 
 def skip_headers(data: bytes, position: i64, record_end: i64, index: i64) -> i64:

@@ -11,10 +11,11 @@ import fcntl
 import os
 import shutil
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.types import Buffer
 
-_PARTS_MAX = 1024
+_PARTS_MAX: Final = 1024
 """IOV_MAX of Linux and macOS."""
 
 

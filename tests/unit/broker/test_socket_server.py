@@ -239,3 +239,28 @@ def test_a_broker_always_finds_a_place_and_the_longest_silent_client_has_to_go()
             client.close()
 
     play(echo, case, ConnectionLimits(connections_max=2, brokers_listener="BROKERS"))
+
+
+def test_requests_of_every_size_one_behind_the_other() -> None:
+    """Of a request that may be large too, only the beginning is read together with what was before it."""
+    sizes = [10, 200_000, 10, 900_000, 900_001, 1020, 1021, 300_000, 5000, 131_072, 131_071, 2_000_000, 1, 1_500_000, 70_000]
+    got: list[bytes] = []
+
+    def dispatch(request: memoryview, connection: Connection) -> list[Part]:
+        got.append(bytes(request))
+        return [b"."]
+
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        sent = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"".join(frame(each) for each in sent))
+        assert await reader.readexactly(len(sent)) == b"." * len(sent)
+        for each in sent:
+            writer.write(frame(each))
+            assert await reader.readexactly(1) == b"."
+        assert got == sent * 2
+        assert server.memory.held_bytes == 0
+        writer.close()
+
+    play(dispatch, case)

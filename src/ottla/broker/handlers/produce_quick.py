@@ -27,38 +27,46 @@ _HEAD_BYTES: Final = 600
 """All before the records, with the longest name a topic may have; of a small request all."""
 _NAMES_MAX: Final = 10_000
 
-_COMPACT_START: Final = ">iiBB"
-_COMPACT_END: Final = "BihqqqBBBBiB"
-_START: Final = ">iiih"
-_END: Final = "iihqqqi"
-_END_WITH_ERRORS: Final = "iihqqqihi"
-
-_keys: dict[bytes, TopicPartition] = {}
-"""By a topic's name and what stands between it and the records in a request: the index, and before it the constant count."""
-_layouts: dict[tuple[str, int, str], Any] = {}
+_COMPACT_TAIL: Final = b"\1\0\0\0\0\0\0\0\0"
+_TAIL_7: Final = b"\0\0\0\0"
+_TAIL_8: Final = b"\0\0\0\0\xff\xff\0\0\0\0"
+"""No errors of records, no message, no throttling: what ends a reply in which all is well."""
 
 
-def _key(name: bytes, partition: bytes, index: int) -> TopicPartition | None:
-    raw = name + partition
-    key = _keys.get(raw)
-    if key is None:
-        try:
-            key = TopicPartition(name.decode(), index)
-        except UnicodeDecodeError:
-            return None
-        if len(_keys) >= _NAMES_MAX:
-            _keys.clear()
-        _keys[raw] = key
-    return key
+class _Shape:
+    """Requests for one partition, as far as they are equal, and the reply to them, as far as it is."""
+
+    __slots__ = ("index", "key", "middle", "pack", "size", "tail")
+
+    def __init__(self, key: TopicPartition | None, index: int, middle: bytes, tail: bytes) -> None:
+        self.key = key
+        """None: the topic is named by its id, and has to be looked up."""
+        self.index = index
+        self.middle = middle
+        self.tail = tail
+        layout = Struct(f">ii{len(middle)}sqqq{len(tail)}s")
+        self.pack: Any = layout.pack
+        self.size = layout.size - 4
 
 
-def _layout(start: str, size: int, end: str) -> Any:
-    """The `pack` of a reply with a name of that size."""
-    wanted = (start, size, end)
-    pack = _layouts.get(wanted)
-    if pack is None:
-        pack = _layouts[wanted] = Struct(f"{start}{size}s{end}")
-    return pack
+_compact_shapes: dict[bytes, _Shape] = {}
+_shapes_7: dict[bytes, _Shape] = {}
+_shapes_8: dict[bytes, _Shape] = {}
+"""By what stands in a request from the name of the topic to the number of the partition."""
+
+
+def _remember(shapes: dict[bytes, _Shape], raw: bytes, shape: _Shape) -> _Shape:
+    if len(shapes) >= _NAMES_MAX:
+        shapes.clear()
+    shapes[raw] = shape
+    return shape
+
+
+def _reply(shape: _Shape, correlation_id: int, info: AppendInfo) -> bytes:
+    reply: bytes = shape.pack(
+        shape.size, correlation_id, shape.middle, info.first_offset, info.log_append_time_ms, info.log_start_offset, shape.tail
+    )
+    return reply
 
 
 def _append(key: TopicPartition | None, records: memoryview, acks: i64, broker: Any) -> AppendInfo | None:
@@ -103,27 +111,24 @@ def _compact(
         return None
     acks: i64 = head[1] << 8 | head[2]
     at: i64 = 24
-    broker: Any = context.broker
     if version < 13:
         at = head[8]
         if at > 127 or at < 2:
             return None
         at += 8
-        name = head[9:at]
-        raw = head[8:at]
-    else:
-        name = raw = head[8:24]
-    if head[at] != 2:  # not one partition
-        return None
-    index: i64 = head[at + 1] << 24 | head[at + 2] << 16 | head[at + 3] << 8 | head[at + 4]
-    if index > 0x7FFFFFFF:
-        return None
-    key: TopicPartition | None
-    if version < 13:
-        key = _key(name, head[at : at + 5], index)
-    else:
-        topic: str | None = broker.partitions.topic_name(name)
-        key = TopicPartition(topic, index) if topic is not None else None
+    raw = head[8 : at + 5]
+    shape = _compact_shapes.get(raw)
+    if shape is None:
+        shape = _compact_shape(raw, by_id=version >= 13)
+        if shape is None:
+            return None
+    broker: Any = context.broker
+    key = shape.key
+    if version >= 13:
+        topic: str | None = broker.partitions.topic_name(raw[:16])
+        key = TopicPartition(topic, shape.index) if topic is not None else None
+    elif key is None:
+        return None  # an id of a later version that could be a name of this one
     at += 5
     length: i64 = 0
     shift: i64 = 0
@@ -142,14 +147,24 @@ def _compact(
     if length == 0 or size - end != 3 or tail != b"\0\0\0":
         return None
     info = _append(key, frame[begin:end], acks, broker)
-    if info is None:
+    return _reply(shape, correlation_id, info) if info is not None else None
+
+
+def _compact_shape(raw: bytes, by_id: bool) -> _Shape | None:
+    """Of a length and a name, or of an id, and of one partition behind it."""
+    name, partition = raw[:-5], raw[-5:]
+    if len(name) != (16 if by_id else name[0]) or partition[0] != 2:  # cut off, or not one partition
         return None
-    layout = _layout(_COMPACT_START, len(raw), _COMPACT_END)
-    reply: bytes = layout.pack(
-        layout.size - 4, correlation_id, 0, 2, raw,
-        2, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 1, 0, 0, 0, 0, 0,
-    )  # fmt: skip
-    return reply
+    index = int.from_bytes(partition[1:], "big", signed=True)
+    if index < 0:
+        return None
+    key: TopicPartition | None = None
+    if not by_id:
+        try:
+            key = TopicPartition(name[1:].decode(), index)
+        except UnicodeDecodeError:
+            return None
+    return _remember(_compact_shapes, raw, _Shape(key, index, b"\0\2" + name + partition + b"\0\0", _COMPACT_TAIL))
 
 
 def _plain(
@@ -159,32 +174,31 @@ def _plain(
     if head[0] != 255 or head[1] != 255 or head[8] != 0 or head[9] != 0 or head[10] != 0 or head[11] != 1:
         return None
     acks: i64 = head[2] << 8 | head[3]
-    name_size: i64 = head[12] << 8 | head[13]
-    at: i64 = 14 + name_size
+    at: i64 = 14 + (head[12] << 8 | head[13])
     if at + 12 > len(head):
         return None
-    name = head[14:at]
-    if head[at] != 0 or head[at + 1] != 0 or head[at + 2] != 0 or head[at + 3] != 1:
-        return None
-    index: i64 = head[at + 4] << 24 | head[at + 5] << 16 | head[at + 6] << 8 | head[at + 7]
+    raw = head[12 : at + 8]
+    shapes = _shapes_7 if version == 7 else _shapes_8
+    shape = shapes.get(raw)
+    if shape is None:
+        shape = _plain_shape(shapes, raw, _TAIL_7 if version == 7 else _TAIL_8)
+        if shape is None:
+            return None
     length: i64 = head[at + 8] << 24 | head[at + 9] << 16 | head[at + 10] << 8 | head[at + 11]
     begin = position + at + 12
-    if index > 0x7FFFFFFF or size - begin != length:
+    if size - begin != length:
         return None
-    info = _append(_key(name, head[at : at + 8], index), frame[begin:], acks, context.broker)
-    if info is None:
+    info = _append(shape.key, frame[begin:], acks, context.broker)
+    return _reply(shape, correlation_id, info) if info is not None else None
+
+
+def _plain_shape(shapes: dict[bytes, _Shape], raw: bytes, tail: bytes) -> _Shape | None:
+    name, partition = raw[:-8], raw[-8:]
+    index = int.from_bytes(partition[4:], "big", signed=True)
+    if partition[:4] != b"\0\0\0\1" or index < 0:
         return None
-    reply: bytes
-    if version == 7:
-        layout = _layout(_START, name_size, _END)
-        reply = layout.pack(
-            layout.size - 4, correlation_id, 1, name_size, name,
-            1, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 0,
-        )  # fmt: skip
-    else:
-        layout = _layout(_START, name_size, _END_WITH_ERRORS)
-        reply = layout.pack(
-            layout.size - 4, correlation_id, 1, name_size, name,
-            1, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 0, -1, 0,
-        )  # fmt: skip
-    return reply
+    try:
+        key = TopicPartition(name[2:].decode(), index)
+    except UnicodeDecodeError:
+        return None
+    return _remember(shapes, raw, _Shape(key, index, b"\0\0\0\1" + raw + b"\0\0", tail))
