@@ -55,6 +55,7 @@ class Rules:
     compacted: bool = False
     timestamp_type: int = CREATE_TIME
     timestamp_before_max_ms: int = walks.INT64_MAX
+    """Not negative, neither this nor the next."""
     timestamp_after_max_ms: int = 3_600_000
     compression: int = PRODUCER
     compression_level: int | None = None
@@ -104,8 +105,10 @@ def check(records: Buffer, rules: Rules, now_ms: int, from_client: bool = True) 
     info = _only_batch(records)
     _check_header(records, info, rules, from_client)
     codec = info.codec
-    section = _unpack(memoryview(records)[RECORDS_AT:], codec, rules)
-    found = _check_records(section, info, rules, now_ms)
+    view = memoryview(records)[RECORDS_AT:]
+    # Uncompressed it is looked at where it lies: max.message.bytes bounds it already.
+    section = _decompress(view, codec, rules) if codec != NONE else None
+    found = _check_records(view, section, info, rules, now_ms)
 
     largest_delta: int = found.max_timestamp_delta
     offset_of_max_delta: int = found.max_index
@@ -122,7 +125,7 @@ def check(records: Buffer, rules: Rules, now_ms: int, from_client: bool = True) 
         buffer = _writable(records)
     else:
         attributes = attributes & ~CODEC_MASK | rules.compression
-        buffer = _repack(section, info, rules)
+        buffer = _repack(bytes(view) if section is None else section, info, rules)
     if attributes != info.attributes or max_timestamp != info.max_timestamp:
         info.attributes = attributes
         info.max_timestamp = max_timestamp
@@ -182,10 +185,7 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: b
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, detail, [(0, detail)])
 
 
-def _unpack(packed: memoryview, codec: int, rules: Rules) -> bytes:
-    if codec == NONE:
-        # max.message.bytes bounds it already
-        return bytes(packed)
+def _decompress(packed: memoryview, codec: int, rules: Rules) -> bytes:
     try:
         return decompress(codec, packed, rules.decompressed_bytes_max)
     except MalformedInput as error:
@@ -195,22 +195,43 @@ def _unpack(packed: memoryview, codec: int, rules: Rules) -> bytes:
         raise RecordsRefused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
 
 
-def _check_records(section: bytes, info: BatchInfo, rules: Rules, now_ms: int) -> walks.Walk:
-    earliest = max(now_ms - rules.timestamp_before_max_ms, walks.INT64_MIN)
-    latest = min(now_ms + rules.timestamp_after_max_ms, walks.INT64_MAX)
-    delta_min = walks.INT64_MIN
-    delta_max = walks.INT64_MAX
+def _check_records(view: memoryview, section: bytes | None, info: BatchInfo, rules: Rules, now_ms: i64) -> walks.Walk:
+    """Check the records in `section`, or, where nothing had to be unpacked, in `view`."""
+    delta_min: i64 = walks.INT64_MIN
+    delta_max: i64 = walks.INT64_MAX
     if rules.timestamp_type == CREATE_TIME:
         # as deltas, so that no record's timestamp has to be computed
-        delta_min = min(max(earliest - info.base_timestamp, walks.INT64_MIN), walks.INT64_MAX)
-        delta_max = max(min(latest - info.base_timestamp, walks.INT64_MAX), walks.INT64_MIN)
+        delta_min = _difference(_earliest(rules, now_ms), info.base_timestamp)
+        delta_max = _difference(_latest(rules, now_ms), info.base_timestamp)
     try:
-        found = walks.walk(section, info.record_count, delta_min, delta_max)
+        if section is None:
+            found = walks.walk_view(view, info.record_count, delta_min, delta_max)
+        else:
+            found = walks.walk(section, info.record_count, delta_min, delta_max)
     except MalformedInput as error:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, str(error)) from None
     if found.out_of_range or (rules.compacted and found.null_keys):
-        _refuse_records(section, info, rules, earliest, latest)
+        _refuse_records(
+            bytes(view) if section is None else section, info, rules, _earliest(rules, now_ms), _latest(rules, now_ms)
+        )
     return found
+
+
+def _earliest(rules: Rules, now_ms: i64) -> i64:
+    before_ms: i64 = rules.timestamp_before_max_ms
+    return now_ms - before_ms
+
+
+def _latest(rules: Rules, now_ms: i64) -> i64:
+    after_ms: i64 = rules.timestamp_after_max_ms
+    return now_ms + after_ms if after_ms <= walks.INT64_MAX - now_ms else walks.INT64_MAX
+
+
+def _difference(time_ms: i64, base_ms: i64) -> i64:
+    """The difference of two times, as near as an int64 comes to it: a producer may name any base."""
+    if base_ms < 0:
+        return time_ms - base_ms if time_ms <= walks.INT64_MAX + base_ms else walks.INT64_MAX
+    return time_ms - base_ms if time_ms >= walks.INT64_MIN + base_ms else walks.INT64_MIN
 
 
 def _refuse_records(section: bytes, info: BatchInfo, rules: Rules, earliest: int, latest: int) -> None:
