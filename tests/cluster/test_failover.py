@@ -1,4 +1,4 @@
-"""Three brokers on ZooKeeper: a controller, replicated records, and another leader when one is killed (F50, F51, F59-F61)."""
+"""Three brokers on ZooKeeper: a controller, replicated records, and another leader when one is killed (F50, F51, F54, F59-F61)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_all(cluster: Cluster, topic: str, count: int, group: str = "reader") ->
 
 
 def test_what_was_acknowledged_survives_the_leader(cluster: Callable[..., Cluster]) -> None:
-    three = cluster(3)
+    three = cluster(3, leader_imbalance_check_interval_seconds="1")
     assert three.controller() in (1, 2, 3)
     three.create_topic("t", partitions=2, replicas=3)
     assert three.isr("t") == {1, 2, 3}
@@ -45,3 +45,5 @@ def test_what_was_acknowledged_survives_the_leader(cluster: Callable[..., Cluste
     assert sorted(read_all(three, "t", 200)) == sorted(values)
     three.brokers[before["leader"]].start()
     until(lambda: three.isr("t") == {1, 2, 3} and three.isr("t", 1) == {1, 2, 3}, "the killed one back in sync")
+    until(lambda: three.leader("t") == before["leader"], "it leads again, and nobody had to ask (F54)")
+    assert three.state("t")["leader_epoch"] > after["leader_epoch"]
