@@ -1,4 +1,4 @@
-"""Three brokers on ZooKeeper: a controller, replicated records, and another leader when one is killed (F50, F51, F54, F59-F61)."""
+"""Three brokers on ZooKeeper: a controller, replicated records, another leader when one is killed (F50, F51, F54, F59-F61)."""
 
 from __future__ import annotations
 
