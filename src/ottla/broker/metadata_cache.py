@@ -5,7 +5,8 @@ them when a topic is first heard of; later changes come through `configure_topic
 leads: only the controller says so, in its order.
 
 1. What is shown is complete: a topic appears together with its settings, a broker with the transactions it can do.
-2. A partition's leader epoch never goes back, whatever order arrives late (C10).
+2. A partition's leader epoch never goes back, whatever order arrives late (C10); nor does a topic that was deleted come back, nor
+   does another of its name go with it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ottla.types import ZERO_UUID
 LEADER_DURING_DELETE: Final = -2
 """As leader of a partition: its topic is being deleted."""
 
+_DELETED_MAX: Final = 10_000
 _NO_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), (), -1)
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -39,6 +41,8 @@ class MetadataCache:
         self._store = store
         self._show = show
         self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._deleted: dict[bytes, None] = {}
+        """Ids of the topics that were deleted last."""
         self._transaction_versions: dict[int, int] = {}
         """Of the brokers that live, as they registered: the controller does not tell."""
 
@@ -76,6 +80,8 @@ class MetadataCache:
         removed: list[str] = [name for name in image.topics if name not in told_names] if whole else []
         for told in topics:
             known = image.topics.get(told.topic_name)
+            if self._is_late(told, whole=whole):
+                continue
             if known is not None and told.topic_id not in (ZERO_UUID, known.topic_id):
                 removed.append(known.name)  # another of the same name
                 known = None
@@ -88,6 +94,19 @@ class MetadataCache:
         for name in removed:
             if name not in self.image.topics:
                 self.forget_config(name)
+
+    def _is_late(self, told: UpdateMetadataTopicState, *, whole: bool) -> bool:
+        """Whether it is of a topic that was deleted before, by its id: there may be another of that name now."""
+        topic_id = bytes(told.topic_id)
+        was_deleted = topic_id in self._deleted
+        if whole:
+            self._deleted.pop(topic_id, None)
+            return False
+        if topic_id != ZERO_UUID and any(state.leader == LEADER_DURING_DELETE for state in told.partition_states):
+            self._deleted[topic_id] = None
+            if len(self._deleted) > _DELETED_MAX:
+                del self._deleted[next(iter(self._deleted))]
+        return was_deleted
 
     async def _learn_transactions(self, live: list[BrokerImage]) -> None:
         """What brokers that are new, or have moved, wrote of themselves. One that cannot be read now can do little for now."""

@@ -296,7 +296,7 @@ def order_epoch_not_looked_at() -> list[Patch]:
     return [(ControllerOrders, "_refusal", refusal)]
 
 
-@bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=20)
+@bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=40)
 def former_controller_obeyed() -> list[Patch]:
     original = ControllerOrders._check
 
@@ -306,7 +306,7 @@ def former_controller_obeyed() -> list[Patch]:
     return [(ControllerOrders, "_check", check)]
 
 
-@bug("an order for a former life of a broker is obeyed", world="late", seeds_max=20)
+@bug("an order for a former life of a broker is obeyed", world="late", seeds_max=40)
 def former_life_obeyed() -> list[Patch]:
     original = ControllerOrders._check
 

@@ -75,16 +75,18 @@ class LateWorld(ClusterWorld):
 
     async def _late_farewell(self) -> None:
         """An order to delete a replica reaches it when there is another topic of that name: of a controller that was replaced
-        meanwhile (C02), or meant for a former life of the broker (C03)."""
+        meanwhile (C02), or meant for a former life of the broker (C03). Or it is only the word that the topic is gone."""
         target, other = self._others(self._office())
         controller = self._office()
         await self._create(target, other)
-        held = self.network.hold_mail(controller.host, target.host, API_BY_NAME["stop_replica"].key)
+        then = self.rng.choice(("another controller", "another life", "nothing"))
+        late = API_BY_NAME["update_metadata" if then == "nothing" else "stop_replica"].key
+        held = self.network.hold_mail(controller.host, target.host, late)
         await self._delete()
         await self._until(lambda: self._replica(target) is None and self._replica(other) is None, "the topic is gone")
-        if self.rng.random() < 0.5:
+        if then == "another controller":
             await self._replace_controller(controller)
-        else:
+        elif then == "another life":
             self.trace.add(f"{target.host} loses its session")
             epoch = target.broker.broker_epoch if target.broker is not None else -1
             self.tree.lose_sessions_of(target.host)

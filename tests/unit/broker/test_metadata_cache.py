@@ -13,7 +13,13 @@ from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.ports import Node, StoreError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.update_metadata import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataRequest
+from ottla.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 
 class Registrations:
@@ -106,3 +112,29 @@ def test_a_broker_nobody_can_read_of_can_do_little_for_now() -> None:
     world.store.is_away = False
     world.told(1, 2)
     assert world.features == SECOND
+
+
+def test_a_word_of_a_topic_that_was_deleted_does_not_touch_another_of_its_name() -> None:
+    """It was held up on its way, sent again, and heard; then the topic was made again (C10)."""
+
+    async def test(cache: MetadataCache) -> None:
+        cache._topic_configs["t"] = {}
+        former, now = b"f" * 16, b"n" * 16
+        await cache.update(_picture(former, leader=1))
+        await cache.update(_picture(former, leader=-2))
+        assert "t" not in cache.image.topics
+        cache._topic_configs["t"] = {}
+        await cache.update(_picture(now, leader=1))
+        for late in (_picture(former, leader=-2), _picture(former, leader=1)):
+            await cache.update(late)
+            assert cache.image.topics["t"].topic_id == now
+        await cache.update(_picture(former, leader=1), whole=True)
+        assert cache.image.topics["t"].topic_id == former, "who tells everything is right"
+
+    asyncio.run(test(World().cache))
+
+
+def _picture(topic_id: bytes, leader: int) -> UpdateMetadataRequest:
+    state = UpdateMetadataPartitionState(partition_index=0, leader=leader, leader_epoch=min(leader, 0), isr=[1], replicas=[1])
+    topic = UpdateMetadataTopicState(topic_name="t", topic_id=topic_id, partition_states=[state])
+    return UpdateMetadataRequest(controller_id=1, topic_states=[topic])
