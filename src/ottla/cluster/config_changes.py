@@ -128,7 +128,8 @@ def _apply(config: dict[str, str], change: ConfigChange, setting: Setting | None
     elements = _elements(config.get(change.name, present))
     given = _elements(value)
     if change.operation == ConfigOperation.APPEND:
-        elements += [element for element in given if element not in elements]
+        # What is empty is an element too, and few lists take such: nobody shall believe to have added something.
+        elements += [element for element in given or [""] if element not in elements]
     else:
         elements = [element for element in elements if element not in given]
     config[change.name] = ",".join(elements)

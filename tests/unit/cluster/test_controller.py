@@ -290,6 +290,7 @@ def test_lists_are_added_to_and_taken_from() -> None:
         ("a b", (SET, "retention.ms", "6"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("t", (SET, "retention.ms", None), ErrorCode.INVALID_REQUEST),
         ("t", (APPEND, "cleanup.policy", None), ErrorCode.INVALID_REQUEST),
+        ("t", (APPEND, "cleanup.policy", ""), ErrorCode.INVALID_CONFIG),
         ("t", (9, "retention.ms", "6"), ErrorCode.INVALID_REQUEST),
         ("t", (SET, "retention.ms", "x"), ErrorCode.INVALID_CONFIG),
         ("t", (SET, "retention.msec", "1"), ErrorCode.INVALID_CONFIG),

@@ -1,0 +1,55 @@
+"""Both are told the same: what Apache Kafka 4.3 answers about topics, records and settings, Ottla answers too (W02-W07, L10).
+
+The visitors speak the bare protocol in all versions and say what a seed decides (`log_chance`); the transcripts are compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from dialogues import Transcripts, both, check
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from log_chance import converse_at_random
+
+pytestmark = pytest.mark.java
+
+SEEDS = range(12)
+
+
+async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list[str]]:
+    transcripts: dict[str, list[str]] = {}
+    gate = asyncio.Semaphore(8)
+
+    async def hold(seed: int) -> None:
+        async with gate:
+            transcripts[f"seed {seed}"] = await converse_at_random(host, port, seed)
+
+    async with asyncio.TaskGroup() as tasks:
+        for seed in seeds:
+            tasks.create_task(hold(seed))
+    return transcripts
+
+
+@pytest.fixture(scope="module")
+def transcripts() -> Transcripts:
+    return both(converse, SEEDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_answers(transcripts: Transcripts, seed: int) -> None:
+    check(transcripts, f"seed {seed}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [1_000, 1_060, 1_120])
+def test_the_same_answers_to_hundreds_of_dialogues(first: int) -> None:
+    seeds = range(first, first + 60)
+    transcripts = both(converse, seeds)
+    for seed in seeds:
+        check(transcripts, f"seed {seed}")
