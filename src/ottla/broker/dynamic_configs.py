@@ -25,7 +25,19 @@ from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ResourceType
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import BadVersion, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
+from ottla.ports import (
+    BadVersion,
+    Change,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    NodeExists,
+    NoNode,
+    SessionEvent,
+    SetData,
+    StoreError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -198,10 +210,8 @@ class DynamicConfigs:
         self, image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration, *, validate_only: bool
     ) -> None:
         """From the settings as they are in the tree: another broker may have changed them a moment ago."""
-        is_topic = asked.resource_type == ResourceType.TOPIC
-        name = asked.resource_name or znodes.DEFAULT_ENTITY
-        entity = f"topics/{name}" if is_topic else f"brokers/{name}"
-        path = znodes.topic_config_path(name) if is_topic else znodes.broker_config_path(asked.resource_name)
+        path = _path(asked)
+        entity = path.removeprefix("/config/")
         notice = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(entity), sequential=True)
         while True:
             node = await self._store.get(path)
@@ -209,10 +219,8 @@ class DynamicConfigs:
             config = plan_config(_with_config(image, asked, present), settings, asked)
             if validate_only:
                 return
-            data = znodes.encode_config(config)
-            change = SetData(path, data, node.version) if node is not None else Create(path, data)
             try:
-                await self._store.multi([change, notice])
+                await self._store.multi([*_write(asked, path, node, config), notice])
             except (BadVersion, NodeExists, NoNode):
                 continue
             # Here the settings hold when the reply goes out, whenever the notice comes.
@@ -220,7 +228,25 @@ class DynamicConfigs:
             return
 
 
+def _path(asked: ConfigAlteration) -> str:
+    if asked.resource_type == ResourceType.TOPIC:
+        return znodes.topic_config_path(asked.resource_name)
+    if asked.resource_type == ResourceType.GROUP:
+        return znodes.group_config_path(asked.resource_name)
+    return znodes.broker_config_path(asked.resource_name)
+
+
+def _write(asked: ConfigAlteration, path: str, node: Node | None, config: Mapping[str, str]) -> list[Change]:
+    if asked.resource_type == ResourceType.GROUP and not config:
+        # Without settings there is nothing to keep: group ids come and go without end.
+        return [Delete(path, node.version)] if node is not None else []
+    data = znodes.encode_config(config)
+    return [SetData(path, data, node.version) if node is not None else Create(path, data)]
+
+
 def _with_config(image: ClusterImage, asked: ConfigAlteration, config: dict[str, str]) -> ClusterImage:
+    if asked.resource_type == ResourceType.GROUP:
+        return image.with_group_config(asked.resource_name, config)
     if asked.resource_type != ResourceType.TOPIC:
         return image.with_broker_config(asked.resource_name, config)
     topic = image.topics.get(asked.resource_name)

@@ -320,3 +320,24 @@ def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
         assert other.image == ClusterImage("")
 
     in_world(test)
+
+
+def test_settings_of_a_group_reach_every_broker_and_leave_nothing_behind() -> None:
+    """F59, KIP-848: by whichever broker they were set."""
+
+    def asked(operation: ConfigOperation, value: str | None) -> ConfigAlteration:
+        change = ConfigChange(operation, "consumer.session.timeout.ms", value)
+        return ConfigAlteration(ResourceType.GROUP, "g/1", [change])
+
+    async def test(world: World) -> None:
+        one, two = await world.add(1, 2)
+        assert await two.host.alter_configs([asked(ConfigOperation.SET, "50000")]) == [None]
+        for member in (one, two):
+            await until(lambda member=member: member.host.configs.groups == {"g/1": {"consumer.session.timeout.ms": "50000"}})
+        assert one.host.configs.brokers == {}
+        assert await one.host.alter_configs([asked(ConfigOperation.DELETE, None)]) == [None]
+        for member in (one, two):
+            await until(lambda member=member: member.host.configs.groups == {})
+        assert world.tree.children("/config/groups") == []
+
+    in_world(test)
