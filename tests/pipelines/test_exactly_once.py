@@ -17,6 +17,8 @@ from ottla.pipelines import PipelineError, exactly_once, producing
 from ottla.pipelines.exactly_once import ExactlyOnce, marker_in
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from conftest import Shop
 
 COPY = """
@@ -165,10 +167,55 @@ def test_a_second_attempt_of_a_task_sends_nothing(monkeypatch: pytest.MonkeyPatc
         def attemptNumber(self) -> int:
             return 1
 
+        def partitionId(self) -> int:
+            return 0
+
     monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: Second()))
+    monkeypatch.setattr(producing, "settle", lambda: None)
     writing = producing.Writing(plain_options("127.0.0.1:1"), "t", 1, "x", (1, 0), 0)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match=producing.AGAIN):
-        list(writing.produce(iter([])))
+    for way in (writing.produce, writing.write):
+        with pytest.raises(RuntimeError, match=producing.AGAIN):
+            list(way(iter([])))
+
+
+def test_a_task_that_is_not_the_only_one_sends_nothing_where_one_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F79: two tasks would begin at the same sequences, and records of one be taken for those of the other."""
+    import pyspark
+
+    class Other:
+        def attemptNumber(self) -> int:
+            return 0
+
+        def partitionId(self) -> int:
+            return 1
+
+    monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: Other()))
+    monkeypatch.setattr(producing, "settle", lambda: None)
+    writing = producing.Writing(plain_options("127.0.0.1:1"), "t", 1, "x", (1, 0), 0)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="in several tasks"):
+        list(writing.write(iter([])))
+
+
+@pytest.mark.parametrize(("options", "way"), [("", "write"), (', options={"minPartitions": "3"}', "produce")])
+def test_few_rows_are_written_by_the_task_that_has_them(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, options: str, way: str
+) -> None:
+    """F78: a batch of one task goes without a shuffle, one of several through it; every record is there once either way."""
+    file, source, out = copy_of(shop, partitions=4, more=options)
+    one_task = exactly_once._in_one_task
+    ways: list[str] = []
+
+    def noted(frame: DataFrame) -> bool:
+        ways.append("write" if one_task(frame) else "produce")
+        return ways[-1] == "write"
+
+    monkeypatch.setattr(exactly_once, "_in_one_task", noted)
+    for first in (0, 300):
+        shop.produce(source, orders(300, first))
+        shop.run(file)
+    assert ways == [way, way]
+    found = shop.values(out)
+    assert Counter(value["id"] for value in found) == Counter(range(600))
 
 
 def test_a_checkpoint_of_another_pipeline_is_refused(shop: Shop) -> None:

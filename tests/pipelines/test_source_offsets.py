@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.pipelines.checkpoint import offsets_of
-from ottla.pipelines.source_offsets import Offsets, Range, available, limited, split, topic_id_text
+from ottla.pipelines.source_offsets import Offsets, Range, available, limited, split, together, topic_id_text
 from ottla.types import TopicPartition
 
 wheres = st.builds(TopicPartition, st.sampled_from(["a", "b", "c.d-e_f"]), st.integers(0, 20))
@@ -77,6 +77,17 @@ def test_f78_at_least_so_many_pieces() -> None:
     pieces = split(ranges, 10, None)
     assert [entry.where.partition for entry in pieces] == [0] * 9 + [1]
     assert pieces[0] == Range(TopicPartition("t", 0), 0, 100)
+
+
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 60))
+def test_f78_small_ranges_are_put_together_in_their_order(sizes: list[int], records_max: int) -> None:
+    ranges = [Range(TopicPartition("t", number), number, number + size) for number, size in enumerate(sizes)]
+    groups = together(ranges, records_max)
+    assert [entry for group in groups for entry in group] == ranges
+    totals = [sum(entry.size for entry in group) for group in groups]
+    assert all(total <= records_max or len(group) == 1 for group, total in zip(groups, totals, strict=True))
+    # None could have had its first range in the group before.
+    assert all(total + after[0].size > records_max for total, after in zip(totals, groups[1:], strict=False))
 
 
 def test_topic_ids_as_kafkas_tools_print_them() -> None:

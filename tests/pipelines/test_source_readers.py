@@ -205,6 +205,20 @@ def test_f78_an_empty_topic_and_one_that_is_not_there(broker: Broker, topic: str
         batch(broker, assign=json.dumps({topic: [0, 9]})).partitions()
 
 
+def test_f78_partitions_with_few_records_are_one_task(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
+    """Unless the options ask for more tasks, or for smaller ones."""
+    produce(topic, 0, b"a", b"b")
+    produce(topic, 1, b"c")
+
+    def tasks(**options: int) -> list[list[bytes]]:
+        reader = batch(broker, topic, **options)
+        return [values(reader, [partition]) for partition in reader.partitions()]
+
+    assert tasks() == [[b"a", b"b", b"c"]]
+    assert tasks(minPartitions=2) == [[b"a", b"b"], [b"c"]]
+    assert tasks(maxRecordsPerPartition=2) == [[b"a", b"b"], [b"c"]]
+
+
 def test_f78_assigned_partitions_and_patterns(broker: Broker, topic: str, produce: Callable[..., None]) -> None:
     produce(topic, 0, b"zero")
     produce(topic, 1, b"one")

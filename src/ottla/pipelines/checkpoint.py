@@ -36,6 +36,8 @@ class Checkpoint:
     def __init__(self, spark: SparkSession, location: str) -> None:
         self.location = location.rstrip("/")
         self._query_id: str | None = None
+        self._last: tuple[int, list[str]] = -1, []
+        """The entry of the offset log that was read last: the next batch begins where it ended."""
         self._jvm = cast(Any, spark._jvm)
         path = self._jvm.org.apache.hadoop.fs.Path(self.location)
         self._files = path.getFileSystem(spark._jsc.hadoopConfiguration())
@@ -95,6 +97,7 @@ class Checkpoint:
         if entry is None:
             raise PipelineError(f"{self.location}/offsets/{batch_id} is missing", hint="was the checkpoint changed by hand?")
         before = self._entry(batch_id - 1) if batch_id > 0 else None
+        self._last = batch_id, entry
         start, end = _topics(before or []), _topics(entry)
         for where in end:
             if where not in start:
@@ -102,6 +105,8 @@ class Checkpoint:
         return BatchOffsets(start, end, f"{crc32('|'.join(entry).encode()):08x}")
 
     def _entry(self, batch_id: int) -> list[str] | None:
+        if batch_id == self._last[0]:
+            return self._last[1]
         text = self._read(f"offsets/{batch_id}")
         if text is None:
             return None

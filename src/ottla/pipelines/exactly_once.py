@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
@@ -102,10 +102,23 @@ class Transaction:
 
         writing = self.writing(topic, codec)
         # Functions, not methods: PySpark asks for a signature with one argument.
-        packed = records.mapInArrow(lambda batches: writing.encode(batches), producing.PACKED)
-        shuffled = packed.repartitionById(writing.partitions, F.col("partition"))
-        written = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN).collect()
+        if _in_one_task(records):
+            # They are in one task already; this only says that it must stay so.
+            sent = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN)
+        else:
+            packed = records.mapInArrow(lambda batches: writing.encode(batches), producing.PACKED)
+            shuffled = packed.repartitionById(writing.partitions, F.col("partition"))
+            sent = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN)
+        written = sent.collect()
         return sum(row["records"] for row in written), sum(row["bytes"] for row in written)
+
+
+def _in_one_task(frame: DataFrame) -> bool:
+    """Whether these are the rows of a micro-batch of a single task. A batch of a stream is an RDD to Spark, so that is known."""
+    leaves = cast(Any, frame._jdf).queryExecution().logical().collectLeaves()
+    if leaves.size() != 1 or leaves.head().nodeName() != "LogicalRDD":
+        return False
+    return int(leaves.head().rdd().getNumPartitions()) == 1
 
 
 Target = Callable[["DataFrame", Marker, Transaction], tuple[int, int]]

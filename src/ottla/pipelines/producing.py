@@ -1,21 +1,24 @@
 """What tasks do: rows become record batches, record batches go to their partition. Runs in Spark's Python workers.
 
-Two steps with a shuffle between. `encode` packs rows into finished record batches, each for one partition of the topic, wherever
-the rows are. The shuffle carries a few big binary rows. `produce` has all batches of a partition in one task, gives them their
-sequences and sends them with the producer id and epoch that the driver holds.
+Many rows go in two steps with a shuffle between. `encode` packs rows into finished record batches, each for one partition of the
+topic, wherever the rows are. The shuffle carries a few big binary rows. `produce` has all batches of a partition in one task,
+gives them their sequences and sends them with the producer id and epoch that the driver holds.
+
+Few rows, those of a single task, are packed and sent by that task (`write`): a shuffle, a second stage and their Python workers
+would cost many times what the rows do.
 
 Invariants
 1. A partition of the topic is written by one task. Its sequences begin at 0: every transaction has an epoch of its own.
-2. `produce` runs once: a second attempt of the task raises before it sends anything. Its rows could come in another order, and
-   the broker would take different records for duplicates. The driver begins anew under a new epoch. A second attempt of the
-   stage looks to a task like a first one; `session` forbids it (spark.stage.maxConsecutiveAttempts).
+2. `produce` and `write` run once: a second attempt of the task raises before it sends anything. Its rows could come in another
+   order, and the broker would take different records for duplicates. The driver begins anew under a new epoch. A second attempt
+   of the stage looks to a task like a first one; `session` forbids it (spark.stage.maxConsecutiveAttempts).
 3. When a task ends without an error, the broker has acknowledged every batch of it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +27,11 @@ from ottla.client.options import ClientOptions
 from ottla.client.transactions import add_partitions
 from ottla.client.transactions import produce as send
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines.workers import settle
 from ottla.records.batch import header_at, write_header
 from ottla.records.column_writer import BatchWriter, BytesInput, HeadersInput
 from ottla.records.partitioner import partition_of_keys
-from ottla.types import ProducerIdAndEpoch, TopicPartition
+from ottla.types import Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,9 +78,15 @@ class Writing:
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows (key, value, and maybe headers, timestamp, partition) -> PACKED."""
+        for full in self._encoded(batches):
+            yield _packed(full)
+
+    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytes]]]:
+        """Record batches and the partition of each; those of a partition have their sequences, as if nobody else wrote to it."""
         import numpy as np
         from pyspark import TaskContext
 
+        settle()
         context = TaskContext.get()
         # Records without a key go round; not every task begins with partition 0.
         next_null = context.partitionId() if context is not None else 0
@@ -109,10 +119,10 @@ class Writing:
                 rows = order[edges[partition] : edges[partition + 1]]
                 full += [(partition, done) for done in writer.add(rows.tobytes(), len(rows), keys, values, **given)]
             if full:
-                yield _packed(full)
+                yield full
         rest = [(partition, last) for partition, writer in writers.items() if (last := writer.finish()) is not None]
         if rest:
-            yield _packed(rest)
+            yield rest
 
     def _writer(self) -> BatchWriter:
         return BatchWriter(
@@ -137,37 +147,56 @@ class Writing:
 
     def produce(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """PACKED, all of a partition in one task -> WRITTEN."""
-        import pyarrow as pa
+        sequences: dict[int, int] = {}
+
+        def stamped(packed: pa.RecordBatch) -> Iterator[tuple[int, Buffer]]:
+            for partition, count, batch in zip(*(column.to_pylist() for column in packed.columns), strict=True):
+                copy = bytearray(batch)
+                info = header_at(copy, 0)
+                info.base_sequence = sequences.get(partition, 0)
+                write_header(copy, info)
+                sequences[partition] = info.base_sequence + count
+                yield partition, copy
+
+        return self._sent(list(stamped(packed)) for packed in batches)
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows, all there are, in one task -> WRITTEN."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        if context is not None and context.partitionId() > 0:
+            # Two tasks would use the same sequences, and the broker take what one sends for what the other sent.
+            raise RuntimeError(f"topic {self.topic}: rows are in several tasks where one was promised")
+        return self._sent(self._encoded(batches))
+
+    def _sent(self, batches: Iterable[Sequence[tuple[int, Buffer]]]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        settle()
+        context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             raise RuntimeError(f"{AGAIN}: a task was lost, and what it sent cannot be known")
-        sequences: dict[int, int] = {}
+        records: dict[int, int] = {}
         size: dict[int, int] = {}
         try:
             with Client(self.options) as client:
-                for packed in batches:
-                    for partition, count, batch in zip(*(column.to_pylist() for column in packed.columns), strict=True):
-                        if partition not in sequences:
-                            where = TopicPartition(self.topic, partition)
-                            add_partitions(client, self.transactional_id, self.producer, [where])
-                            sequences[partition] = size[partition] = 0
-                        stamped = bytearray(batch)
-                        info = header_at(stamped, 0)
-                        info.base_sequence = sequences[partition]
-                        write_header(stamped, info)
-                        send(client, self.topic, partition, stamped, transactional_id=self.transactional_id)
-                        sequences[partition] += count
-                        size[partition] += len(stamped)
+                for some in batches:
+                    new = sorted({partition for partition, _ in some} - records.keys())
+                    add_partitions(client, self.transactional_id, self.producer, [TopicPartition(self.topic, n) for n in new])
+                    for partition, batch in some:
+                        send(client, self.topic, partition, batch, transactional_id=self.transactional_id)
+                        records[partition] = records.get(partition, 0) + header_at(batch, 0).record_count
+                        size[partition] = size.get(partition, 0) + len(batch)
         except (KafkaError, OSError) as error:
             if may_pass(error):
                 raise RuntimeError(f"{AGAIN}: {error}") from error
             raise RuntimeError(f"topic {self.topic}: {error}") from error
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(list(sequences), pa.int32()),
-                pa.array(list(sequences.values()), pa.int64()),
+                pa.array(list(records), pa.int32()),
+                pa.array(list(records.values()), pa.int64()),
                 pa.array(list(size.values()), pa.int64()),
             ],
             names=["partition", "records", "bytes"],

@@ -34,7 +34,13 @@ _DEFAULTS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stopTimeout": "60s",
 }
-_LOCAL = {"spark.sql.shuffle.partitions": "4", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+_LOCAL = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    # A shuffle goes through the page cache here, and record batches are compressed already where that is worth it.
+    "spark.shuffle.compress": "false",
+}
 _PACKAGES = ("ottla", "pyspark_ottla")
 
 

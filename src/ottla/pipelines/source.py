@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.client.options import InvalidOption
-from ottla.pipelines.source_offsets import Offsets, Range, available, limited, split
+from ottla.pipelines.source_offsets import Offsets, Range, available, limited, split, together
 from ottla.pipelines.source_options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -59,19 +59,19 @@ _COLUMNS: dict[str, tuple[DataType, ...]] = {
     "headers": (_HEADERS,),
 }
 _COMMIT_TIMEOUT_S = 5.0
+_TASK_RECORDS_MIN = 20_000
+"""Fewer are not worth a task of their own: one task reads several ranges, one after the other."""
 
 
-class TopicRange(InputPartition):
+class TopicRanges(InputPartition):
     """What one task reads."""
 
-    def __init__(self, entry: Range, topic_id: str | None) -> None:
-        self.topic, self.partition = entry.where
-        self.start = entry.start
-        self.end = entry.end
-        self.topic_id = topic_id
+    def __init__(self, ranges: Iterable[Range], topic_ids: Mapping[str, str]) -> None:
+        # Plain tuples: a task should not have to import more than it needs.
+        self.ranges = [(*entry.where, entry.start, entry.end, topic_ids.get(entry.where.topic)) for entry in ranges]
 
     def __repr__(self) -> str:
-        return f"{self.topic}-{self.partition}: {self.start} to {self.end}"
+        return ", ".join(f"{topic}-{partition}: {start} to {end}" for topic, partition, start, end, _ in self.ranges)
 
 
 class OttlaSource(DataSource):
@@ -266,17 +266,25 @@ def _checked(schema: StructType, options: SourceOptions) -> StructType:
 
 
 def _tasks(ranges: list[Range], topic_ids: Mapping[str, str], options: SourceOptions) -> list[InputPartition]:
-    pieces = split(ranges, options.partitions_min, options.records_per_partition_max)
-    return [TopicRange(entry, topic_ids.get(entry.where.topic)) for entry in pieces]
+    records_max = options.records_per_partition_max
+    pieces = split(ranges, options.partitions_min, records_max)
+    if options.partitions_min is not None:
+        return [TopicRanges([entry], topic_ids) for entry in pieces]
+    least = _TASK_RECORDS_MIN if records_max is None else min(_TASK_RECORDS_MIN, records_max)
+    return [TopicRanges(group, topic_ids) for group in together(pieces, least)]
 
 
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from ottla.pipelines.source_read import read_range
+    from ottla.pipelines.source_read import read_ranges
+    from ottla.pipelines.workers import settle
 
-    if not isinstance(partition, TopicRange):
+    settle()
+    if not isinstance(partition, TopicRanges):
         return iter(())  # Spark's way to say that there is nothing to read
-    entry = Range(TopicPartition(partition.topic, partition.partition), partition.start, partition.end)
-    topic_id = base64.urlsafe_b64decode(partition.topic_id + "==") if partition.topic_id else ZERO_UUID
-    return read_range(options, entry, topic_id, to_arrow_schema(schema, timezone="UTC"))
+    entries = [
+        (Range(TopicPartition(topic, number), start, end), base64.urlsafe_b64decode(topic_id + "==") if topic_id else ZERO_UUID)
+        for topic, number, start, end, topic_id in partition.ranges
+    ]
+    return read_ranges(options, entries, to_arrow_schema(schema, timezone="UTC"))

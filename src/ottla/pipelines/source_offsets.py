@@ -2,7 +2,7 @@
 
 Owns: their JSON, `{"orders": {"0": 17, "1": 4}, "#orders": "<topic id>"}`: partitions by topic as Spark's Kafka source has them,
 and beside them the id of each topic, so that one that was deleted and made again is noticed (`#` cannot begin a topic's name).
-Also how a limit is shared out among partitions, and how ranges are split into tasks. Pure: no client, no Spark.
+Also how a limit is shared out among partitions, and how ranges are split or put together into tasks. Pure: no client, no Spark.
 
 1. The same offsets have the same JSON: Spark compares texts to find out whether there is anything new.
 """
@@ -100,3 +100,17 @@ def split(ranges: Iterable[Range], pieces_min: int | None, records_max: int | No
             begin = entry.start + entry.size * number // pieces
             found.append(Range(entry.where, begin, entry.start + entry.size * (number + 1) // pieces))
     return found
+
+
+def together(ranges: Iterable[Range], records_max: int) -> list[list[Range]]:
+    """The ranges in groups of at most `records_max` records, in their order; one that has more is alone."""
+    groups: list[list[Range]] = []
+    size = 0
+    for entry in ranges:
+        if groups and size + entry.size <= records_max:
+            groups[-1].append(entry)
+            size += entry.size
+        else:
+            groups.append([entry])
+            size = entry.size
+    return groups

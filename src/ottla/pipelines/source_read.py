@@ -1,4 +1,4 @@
-"""Reads one range of one partition, in a task of Spark: fetches ahead, decodes into columns, yields Arrow's record batches.
+"""Reads ranges of partitions, in a task of Spark: fetches ahead, decodes into columns, yields Arrow's record batches.
 
 Owns: the fetches and the Arrow arrays around the columns that `records.columns` filled. Decides nothing about what to read; of
 data that vanished between planning and reading `failOnDataLoss` decides here too.
@@ -7,7 +7,7 @@ data that vanished between planning and reading `failOnDataLoss` decides here to
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.blocking import BrokerAway, Client
@@ -96,39 +96,47 @@ def _only(answer: Any) -> PartitionData:
     return found
 
 
-def read_range(options: SourceOptions, entry: Range, topic_id: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_ranges(options: SourceOptions, entries: Iterable[tuple[Range, bytes]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of ranges, each with the id of its topic, one after the other."""
+    with Client(options.client) as client:
+        for entry, topic_id in entries:
+            yield from _read_range(client, options, entry, topic_id, schema)
+
+
+def _read_range(
+    client: Client, options: SourceOptions, entry: Range, topic_id: bytes, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """The rows of a range. Every offset of it is read, passed (compaction, markers, aborted), or reported lost."""
     columns = Columns(options.include_headers and "headers" in schema.names)
-    with Client(options.client) as client:
-        fetcher = Fetcher(client, options, entry, topic_id)
-        offset = entry.start
-        idle = 0
-        while offset < entry.end:
-            try:
-                data = fetcher.fetch(offset)
-            except KafkaError as error:
-                offset = _after_loss(client, options, entry, offset, error)
-                continue
-            aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
-            assert isinstance(data.records, memoryview | bytes | bytearray | None)
-            reader = BatchReader(data.records or b"", offset, entry.end, aborted, options.read_committed)
-            after = reader.end_offset()
-            if offset < after < entry.end:
-                fetcher.ahead(after)
-            try:
-                while reader.fill(columns, ROWS_MAX, SIZE_BYTES_MAX):
-                    yield to_arrow(columns, entry, schema)
-                    columns.clear()
-            except MalformedInput as error:
-                raise MalformedInput(f"{entry.where} at offset {reader.next_offset}: {error}") from None
-            idle = 0 if reader.next_offset > offset else idle + 1
-            if idle * _WAIT_MS > options.client.api_timeout_ms:
-                raise KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"{entry.where} gives nothing at offset {offset}, its high watermark is {data.high_watermark}; "
-                    f"{entry.start} to {entry.end - 1} were to be read",
-                )
-            offset = reader.next_offset
+    fetcher = Fetcher(client, options, entry, topic_id)
+    offset = entry.start
+    idle = 0
+    while offset < entry.end:
+        try:
+            data = fetcher.fetch(offset)
+        except KafkaError as error:
+            offset = _after_loss(client, options, entry, offset, error)
+            continue
+        aborted = [(txn.producer_id, txn.first_offset) for txn in data.aborted_transactions or ()]
+        assert isinstance(data.records, memoryview | bytes | bytearray | None)
+        reader = BatchReader(data.records or b"", offset, entry.end, aborted, options.read_committed)
+        after = reader.end_offset()
+        if offset < after < entry.end:
+            fetcher.ahead(after)
+        try:
+            while reader.fill(columns, ROWS_MAX, SIZE_BYTES_MAX):
+                yield to_arrow(columns, entry, schema)
+                columns.clear()
+        except MalformedInput as error:
+            raise MalformedInput(f"{entry.where} at offset {reader.next_offset}: {error}") from None
+        idle = 0 if reader.next_offset > offset else idle + 1
+        if idle * _WAIT_MS > options.client.api_timeout_ms:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{entry.where} gives nothing at offset {offset}, its high watermark is {data.high_watermark}; "
+                f"{entry.start} to {entry.end - 1} were to be read",
+            )
+        offset = reader.next_offset
     if columns.rows:
         yield to_arrow(columns, entry, schema)
 
