@@ -10,6 +10,8 @@ from pathlib import Path
 
 STARTS_ONE = """
 import sys
+from pathlib import Path
+
 sys.path.insert(0, sys.argv[1])
 from peers import Service
 
@@ -18,7 +20,8 @@ class Sleeper(Service):
         return ["sleep", "1000"]
 
     def is_ready(self):
-        return True
+        # Until then it is on its way there, and the kernel has not heard yet whom it is to end with.
+        return Path(f"/proc/{self.pid}/comm").read_text() == "sleep\\n"
 
 service = Sleeper(sys.argv[2])
 service.start()
