@@ -109,6 +109,8 @@ class Broker:
         self._failed_paths: list[str] = []
         self._stop_asked = asyncio.Event()
         self._serving = False
+        self._settle: Callable[[], Awaitable[None]] | None = None
+        """To be waited for before anybody hears of what was written since the start."""
         self._undo: list[Callable[[], object]] = []
 
     @property
@@ -316,9 +318,11 @@ class Broker:
         from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 
         try:
-            return EmbeddedStore.open(f"{self.settings.log_dirs()[0]}/{FILE_NAME}")
+            store = EmbeddedStore.open(f"{self.settings.log_dirs()[0]}/{FILE_NAME}", settled=False)
         except StoreError as error:
             raise StartupError(str(error)) from error
+        self._settle = store.settle
+        return store
 
     async def _from_store(self, work: Callable[[], Awaitable[T]]) -> T:
         """In a cluster the session with the store may end while the broker starts; that is no reason to end too."""
@@ -376,6 +380,8 @@ class Broker:
             await self.controller.start()
             for warning in await self.controller.adopt_topics(self._found_topics()):
                 logger.warning("%s", warning)
+            if self._settle is not None:
+                await self._settle()
         except StoreError as error:
             raise StartupError(str(error)) from error
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-import crc32c
-
 from ottla.errors import MalformedInput
+from ottla.records.crc import crc32c
 from ottla.types import NO_SEQUENCE, Buffer
 
 MAGIC_V2: Final = 2
@@ -57,7 +56,7 @@ _STAMPED: Final = struct.Struct(">qii")
 """Base offset, length, leader epoch."""
 _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">i")
-_crc32c: Final[Any] = crc32c.crc32c
+_crc32c: Final[Any] = crc32c
 
 
 class BatchInfo:

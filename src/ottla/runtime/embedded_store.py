@@ -1,6 +1,7 @@
 """The metadata tree of a single broker, in one SQLite file.
 
-Owns: durable commits: once `multi` returns, the change survives a power cut (write-ahead log, synchronous=FULL).
+Owns: durable commits: once `multi` returns, the change survives a power cut (write-ahead log, synchronous=FULL). Only a broker
+that starts, and has told nobody anything yet, waits once for all it has written (`settle`).
 Never: knows what the nodes mean; has rules of its own about them (`cluster.node_tree`); lets a reader see a change before it is
 durable.
 
@@ -36,6 +37,7 @@ CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROW
 INSERT INTO node VALUES ('/', x'', 0, 0, 0);
 INSERT INTO counter VALUES ('zxid', 0);
 """
+_MAKE: Final = f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;"
 _UPSERT: Final = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?)"
 
 
@@ -52,11 +54,14 @@ class EmbeddedStore:
         self._watches: dict[str, list[Callable[[str], None]]] = {}
 
     @classmethod
-    def open(cls, path: str) -> EmbeddedStore:
-        """Open the file, or make it. A StoreError says in one sentence why it cannot be used."""
+    def open(cls, path: str, *, settled: bool = True) -> EmbeddedStore:
+        """Open the file, or make it. A StoreError says in one sentence why it cannot be used.
+
+        Not `settled`: until `settle`, commits are in order, but do not wait for the disk.
+        """
         try:
-            # The file will hold credentials: nobody but the owner reads it.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            if not os.path.exists(path) or not os.path.getsize(path):
+                _make(path)
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(f"the metadata file {path} cannot be opened: {error}") from error
@@ -69,7 +74,16 @@ class EmbeddedStore:
         except StoreError as error:
             connection.close()
             raise StoreError(f"the metadata file {path} {error}") from None
+        if not settled:
+            connection.execute("PRAGMA synchronous = NORMAL")
         return cls(connection, tree)
+
+    async def settle(self) -> None:
+        """From now on commits wait for the disk, and so does this one for all before it."""
+        async with self._lock:
+            self._check_open()
+            self._connection.execute("PRAGMA synchronous = FULL")
+            await asyncio.to_thread(self._write, [], self._tree.zxid)
 
     async def get(self, path: str) -> Node | None:
         async with self._lock:
@@ -155,6 +169,35 @@ class EmbeddedStore:
             raise StoreUnavailable("the store is closed")
 
 
+def _make(path: str) -> None:
+    """An empty tree, whole and durable under its name or not there at all: two waits for the disk, where SQLite has eight."""
+    new = f"{path}.new"
+    for remains in (new, f"{new}-wal"):
+        if os.path.exists(remains):
+            os.unlink(remains)
+    # The file will hold credentials: nobody but the owner reads it.
+    os.close(os.open(new, os.O_CREAT | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(new, isolation_level=None)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(_MAKE)
+    finally:
+        connection.close()  # which brings all from the write-ahead log into the file
+    _flush(new)
+    os.replace(new, path)
+    _flush(os.path.dirname(path) or ".")
+
+
+def _flush(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def _load(connection: sqlite3.Connection) -> NodeTree:
     # Nobody else may use the file, and without sharing SQLite needs no shared-memory file beside it.
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -162,7 +205,7 @@ def _load(connection: sqlite3.Connection) -> NodeTree:
     connection.execute("PRAGMA synchronous = FULL")
     (found,) = connection.execute("PRAGMA user_version").fetchone()
     if found == 0:
-        connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        connection.executescript(_MAKE)
     elif found != _FORMAT:
         raise StoreError(f"has format {found}, which this release does not know; it knows {_FORMAT}")
     (zxid,) = connection.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()

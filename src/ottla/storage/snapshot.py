@@ -12,10 +12,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
 from ottla.ports import Disk
 from ottla.records.batch import SEQUENCE_MAX
+from ottla.records.crc import crc32c
 from ottla.storage.names import DELETED, SNAPSHOT, offset_file, parse_offset_file
 from ottla.storage.producer_state import Producer, Written
 from ottla.types import NO_OFFSET

@@ -20,6 +20,43 @@ def test_commits_are_durable(tmp_path: Path) -> None:
     store._connection.close()
 
 
+def test_a_broker_that_starts_waits_once_for_all_its_commits(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = EmbeddedStore.open(str(tmp_path / "m.db"), settled=False)
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (1,), "NORMAL"
+        await store.multi([Create("/a", b"1")])
+        await store.multi([SetData("/a", b"2")])
+        await store.settle()
+        assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        before = await store.get("/a")
+        copy = _copy(tmp_path)
+        await store.multi([Create("/b")])
+        made = await store.get("/b")
+        await store.close()
+        again = EmbeddedStore.open(str(copy / "m.db"))
+        assert await again.get("/a") == before
+        await again.multi([Create("/c")])
+        third = await again.get("/c")
+        assert made is not None
+        assert third is not None
+        assert third.czxid == made.czxid
+        await again.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("remains", [b"", b"torn", bytes(8192)])
+def test_what_a_crash_left_of_making_it_is_made_anew(tmp_path: Path, remains: bytes) -> None:
+    (tmp_path / "m.db.new").write_bytes(remains)
+    (tmp_path / "m.db.new-wal").write_bytes(remains)
+    (tmp_path / "m.db").write_bytes(b"")
+    store = EmbeddedStore.open(str(tmp_path / "m.db"))
+    assert stat.S_IMODE((tmp_path / "m.db").stat().st_mode) == 0o600
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store._connection.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["m.db"]
+
+
 def test_a_copy_of_the_files_taken_while_it_runs_holds_every_commit(tmp_path: Path) -> None:
     """As after kill -9: nothing was closed, and what multi acknowledged is there."""
 
