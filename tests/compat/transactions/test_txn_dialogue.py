@@ -225,7 +225,7 @@ def test_the_same_answers(transcripts: Transcripts, dialogue: str) -> None:
 @pytest.mark.slow
 def test_the_same_answers_by_three_brokers() -> None:
     """Coordinators and leaders are different brokers, and each partition has three replicas."""
-    seeds = range(1_000, 1_040)
+    seeds = range(24)
     transcripts = both(partial(converse, routed=True), seeds, brokers=3)
     for dialogue in [*(each.__name__ for each in WRITTEN), *(f"seed {seed}" for seed in seeds)]:
         check(transcripts, dialogue)
