@@ -77,7 +77,7 @@ def relayed(servers: str, version: str, blows: int, path: Path, victim: Callable
     relay = Relay(version, servers, path)
 
     def read(count: int) -> None:
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300  # a JVM that starts on a busy machine may take a minute
         while sum(map(len, found)) < count:
             assert time.monotonic() < deadline, relay.log.read_text()[-3000:] + said()[-2000:]
             relay.tend()
