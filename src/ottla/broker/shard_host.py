@@ -305,11 +305,15 @@ class ShardHost(Generic[S]):
                     producer_id=producer_id,
                     producer_epoch=producer_epoch,
                 ).last_offset
+                if decision.message is not None:
+                    continue
                 for record in records:
                     if record.message is None:
                         shard.replay(record.key, record.value, producer_id)
                     else:
                         shard.replay_message(record.message, producer_id)
+            if decision.message is not None:
+                shard.replay_message(decision.message, producer_id)
         except KafkaError as error:
             self._append_failed(hosted, decision, error)
             return

@@ -78,6 +78,8 @@ class Decision:
     """The records are part of this producer's open transaction; what becomes of them is decided by its marker."""
     pure: bool = False
     """No soft state was touched, only the records would change anything: if they cannot be appended, all is as before."""
+    message: object = None
+    """What all the records say together: `replay_message` gets it once, instead of what each of them says."""
 
     def reply(self, token: Token, response: object) -> Decision:
         self.replies.append((token, response))

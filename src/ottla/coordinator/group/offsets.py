@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.group import Group, Topics
 
 _SERVER_RETENTION: Final = -1
+_TAKEN_MAX: Final = 1024
+_TAKEN: Final = [OffsetCommitResponsePartition(partition_index=number) for number in range(_TAKEN_MAX)]
+"""The answers for partitions whose offset is taken, shared by all commits: nobody changes one."""
 
 
 @dataclass(slots=True)
@@ -72,13 +75,12 @@ class CommittedOffset:
     """Rises with the place in the log, and is known when it has one."""
 
 
-class Commit(NamedTuple):
-    """What the record of an offset says."""
+class Commits(NamedTuple):
+    """What the records of some offsets say, of one group, in their order."""
 
     group: str
-    topic: str
-    partition: int
-    committed: CommittedOffset
+    offsets: list[tuple[str, int, CommittedOffset]]
+    """Topic, partition, and what is committed."""
 
 
 class Offsets:
@@ -177,8 +179,9 @@ class Offsets:
 
     def commit(
         self, request: OffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
-    ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+    ) -> tuple[list[CoordinatorRecord], Commits, OffsetCommitResponse]:
         records: list[CoordinatorRecord] = []
+        commits: list[tuple[str, int, CommittedOffset]] = []
         answers: list[OffsetCommitResponseTopic] = []
         group_id = request.group_id
         retention_ms = request.retention_time_ms
@@ -196,28 +199,31 @@ class Offsets:
                         OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
                     )
                     continue
-                partitions.append(OffsetCommitResponsePartition(partition_index=index))
+                partitions.append(
+                    _TAKEN[index] if 0 <= index < _TAKEN_MAX else OffsetCommitResponsePartition(partition_index=index)
+                )
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
                 at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
-                message: Commit | None = None
                 if expire_ms == NO_TIMESTAMP:
                     value = offset_commit_value(offset, leader_epoch, metadata, at_ms, topic_id)
-                    message = Commit(
-                        group_id, name, index, CommittedOffset(offset, leader_epoch, metadata, at_ms, NO_TIMESTAMP, topic_id)
-                    )
+                    committed = CommittedOffset(offset, leader_epoch, metadata, at_ms, NO_TIMESTAMP, topic_id)
                 else:
+                    # What the version of these records has no place for is not kept.
+                    committed = CommittedOffset(offset, NO_LEADER_EPOCH, metadata, at_ms, expire_ms)
                     expiring = OffsetCommitValue(
                         offset=offset, metadata=metadata, commit_timestamp=at_ms, expire_timestamp=expire_ms
                     )
                     value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
-                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value, message))
+                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value))
+                commits.append((name, index, committed))
             answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
-        return records, OffsetCommitResponse(topics=answers)
+        return records, Commits(group_id, commits), OffsetCommitResponse(topics=answers)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
-    ) -> tuple[list[CoordinatorRecord], TxnOffsetCommitResponse]:
+    ) -> tuple[list[CoordinatorRecord], Commits, TxnOffsetCommitResponse]:
         records: list[CoordinatorRecord] = []
+        commits: list[tuple[str, int, CommittedOffset]] = []
         answers: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
             known = topics.topics.get(topic.name)
@@ -238,11 +244,11 @@ class Offsets:
                     CoordinatorRecord(
                         offset_commit_key(request.group_id, topic.name, index),
                         offset_commit_value(offset, leader_epoch, metadata, wall_ms, topic_id),
-                        Commit(request.group_id, topic.name, index, committed),
                     )
                 )
+                commits.append((topic.name, index, committed))
             answers.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
-        return records, TxnOffsetCommitResponse(topics=answers)
+        return records, Commits(request.group_id, commits), TxnOffsetCommitResponse(topics=answers)
 
     def delete(self, request: OffsetDeleteRequest, group: Group) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
         records: list[CoordinatorRecord] = []
@@ -310,7 +316,7 @@ class Offsets:
                 value.expire_timestamp,
                 value.topic_id,
             )
-            self.put(Commit(key.group, key.topic, key.partition, committed), producer_id)
+            self.put(Commits(key.group, [(key.topic, key.partition, committed)]), producer_id)
             return
         self.pending.remove((key.group, key.topic, key.partition))
         topics = self._by_group.get(key.group)
@@ -323,21 +329,27 @@ class Offsets:
             if not topics:
                 del self._by_group[key.group]
 
-    def put(self, commit: Commit, producer_id: int) -> None:
-        """The record of it is in the log."""
-        group_id, topic, partition, committed = commit
-        self._order += 1
-        committed.order = self._order
-        if producer_id == NO_PRODUCER_ID:
-            topics = self._by_group.get(group_id)
-            if topics is None:
-                topics = self._by_group[group_id] = {}
+    def put(self, commits: Commits, producer_id: int) -> None:
+        """The records of it are in the log."""
+        group_id, offsets = commits
+        order = self._order
+        self._order += len(offsets)
+        if producer_id != NO_PRODUCER_ID:
+            for topic, partition, committed in offsets:
+                order += 1
+                committed.order = order
+                self.pending.put(producer_id, (group_id, topic, partition), committed)
+            return
+        topics = self._by_group.get(group_id)
+        if topics is None:
+            topics = self._by_group[group_id] = {}
+        for topic, partition, committed in offsets:
+            order += 1
+            committed.order = order
             partitions = topics.get(topic)
             if partitions is None:
                 partitions = topics[topic] = {}
             partitions[partition] = committed
-        else:
-            self.pending.put(producer_id, (group_id, topic, partition), committed)
 
     def settle(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""

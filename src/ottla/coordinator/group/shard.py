@@ -19,7 +19,7 @@ from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.consumer import Consumer
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
-from ottla.coordinator.group.offsets import Commit, Offsets
+from ottla.coordinator.group.offsets import Commits, Offsets
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import decode_record
@@ -70,8 +70,8 @@ class GroupShard:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        """An offset, or (type, key, value) of another record. Whoever replays these keeps nothing of them that can change."""
-        if isinstance(message, Commit):
+        """Offsets, or (type, key, value) of another record. Whoever replays these keeps nothing of them that can change."""
+        if isinstance(message, Commits):
             self.offsets.put(message, producer_id)
             if message.group not in self.groups.by_id:
                 self.classic.make_simple_group(message.group)
@@ -177,8 +177,10 @@ class GroupShard:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
-        records, response = self.offsets.commit(request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms)
-        return Decision(records, [(token, response)], [], pure=True)
+        records, commits, response = self.offsets.commit(
+            request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms
+        )
+        return Decision(records, [(token, response)], [], pure=True, message=commits)
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
         """Offsets that count when the transaction commits. KafkaError: none of them is kept."""
@@ -196,11 +198,11 @@ class GroupShard:
         elif generation >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
-        records, response = self.offsets.commit_in_transaction(
+        records, commits, response = self.offsets.commit_in_transaction(
             request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms
         )
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        return Decision(records, [(token, response)], [], producer=producer, pure=True)
+        return Decision(records, [(token, response)], [], producer=producer, pure=True, message=commits)
 
     def _check_partitions(self, check: CommitCheck, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
         known = self.groups.topics.topics

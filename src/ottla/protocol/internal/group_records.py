@@ -244,6 +244,7 @@ _TYPE_OF: Final = {key: number for number, (key, _) in TYPES.items()}
 _prefix = Struct(">h")
 _value_head = Struct(">hqi")
 _int64 = Struct(">q")
+_bare_value = Struct(">hqiBq")
 _SHORT_LENGTHS: Final = tuple(bytes([size + 1]) for size in range(127))
 _TOPIC_ID_TAG: Final = b"\1\0\x10"
 """One tagged field, number 0, of 16 bytes."""
@@ -257,10 +258,12 @@ def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
 
 def offset_commit_value(offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, topic_id: bytes) -> bytes:
     """An `OffsetCommitValue` of the version written, as it stands in a record: what the codec writes, for the many there are."""
+    tags = _TOPIC_ID_TAG + topic_id if topic_id != ZERO_UUID else b"\0"
+    if not metadata:
+        return _bare_value.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, 1, commit_timestamp) + tags
     text = metadata.encode()
     head = _value_head.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch)
     stamp = _int64.pack(commit_timestamp)
-    tags = _TOPIC_ID_TAG + topic_id if topic_id != ZERO_UUID else b"\0"
     if len(text) < 127:
         return b"".join((head, _SHORT_LENGTHS[len(text)], text, stamp, tags))
     length = bytearray()

@@ -85,10 +85,14 @@ class Host:
     def do(self, decision: Decision) -> Decision:
         for record in decision.records:
             self.log.append(record)
+            if decision.message is not None:
+                continue
             if record.message is None:
                 self.shard.replay(record.key, record.value)
             else:
                 self.shard.replay_message(record.message)
+        if decision.message is not None and decision.records:
+            self.shard.replay_message(decision.message)
         for timer in decision.timers:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.due_ms

@@ -38,10 +38,10 @@ class Log:
         producer_id = decision.producer.producer_id if decision.producer is not None else -1
         for record in decision.records:
             self.entries.append((producer_id, record.key, record.value))
-            if record.message is None:
+            if decision.message is None:
                 self.shard.replay(record.key, record.value, producer_id)
-            else:
-                self.shard.replay_message(record.message, producer_id)
+        if decision.message is not None and decision.records:
+            self.shard.replay_message(decision.message, producer_id)
         self.check()
         (reply,) = decision.replies
         return reply[1]
