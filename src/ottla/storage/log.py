@@ -473,7 +473,7 @@ class Log:
             )
         if offset >= end_offset or offset == log_end_offset:
             return ReadInfo([], 0, offset)
-        segment, start = self._locate(offset)
+        segment, start, first_end, first_last = self._locate(offset)
         if end_offset >= segment.end_offset:
             limit, limit_offset = segment.size, segment.end_offset
         else:
@@ -485,7 +485,12 @@ class Log:
                 limit = place[1]
             limit_offset = end_offset
         if limit - start > max_bytes:
-            cut, cut_offset = segment.cut(start, start + max_bytes, min_one_batch)
+            if first_end - start <= max_bytes:
+                cut, cut_offset = segment.cut(start, start + max_bytes, min_one_batch)
+            elif min_one_batch:
+                cut, cut_offset = first_end, first_last + 1
+            else:
+                cut, cut_offset = start, offset
             if cut == start:
                 return ReadInfo([], 0, offset, first_batch_too_large=True)
             if cut < limit:
@@ -497,17 +502,21 @@ class Log:
         size = limit - start
         return ReadInfo([FileRange(segment.file, start, size)], size, limit_offset)
 
-    def _locate(self, offset: int) -> tuple[Segment, int]:
-        """The batch of an offset below the log end, or the first behind it: its segment and position."""
+    def _locate(self, offset: int) -> tuple[Segment, int, int, int]:
+        """The batch of an offset below the log end, or the first behind it: its segment and position; and where it had to be
+        looked for, its end and last offset (else -1)."""
         place = self._places.get(offset)
         if place is not None and place[1] < place[0].size:
-            return place
+            return place[0], place[1], -1, -1
         slot = bisect_right(self._bases, offset) - 1
         while True:
             segment = self._segments[slot]
-            position = 0 if offset <= segment.base_offset else segment.find(offset)
+            if offset <= segment.base_offset:
+                position, end, last = 0, -1, -1
+            else:
+                position, end, last = segment.find_batch(offset)
             if position < segment.size or slot + 1 == len(self._segments):
-                return segment, position
+                return segment, position, end, last
             slot += 1  # the rest of the segment was compacted away
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:

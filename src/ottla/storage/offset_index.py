@@ -66,16 +66,25 @@ class OffsetIndex:
 
     def position_of(self, offset: int) -> int:
         """From where to scan for an offset: no batch before this position can hold it."""
-        relative = offset - self.base_offset
-        if relative > INT32_MAX:
-            relative = INT32_MAX
-        slot = bisect_right(self._offsets, relative)
+        slot = bisect_right(self._offsets, self._relative(offset))
         return self._positions[slot - 1] if slot else 0
 
-    def position_before(self, position: int) -> int:
-        """The last known beginning of a batch at or before a position."""
-        slot = bisect_right(self._positions, position)
-        return self._positions[slot - 1] if slot else 0
+    def around(self, offset: int) -> tuple[int, int]:
+        """The batch of an offset begins behind the first of these positions and at the second, or before. Where no entry precedes
+        the first is 0, and may be it; where none follows the second is -1."""
+        slot = bisect_left(self._offsets, self._relative(offset))
+        positions = self._positions
+        return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else -1
+
+    def _relative(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        return relative if relative <= INT32_MAX else INT32_MAX
+
+    def around_position(self, position: int) -> tuple[int, int]:
+        """The last known beginning of a batch at or before a position, and the next known one; -1: there is none."""
+        positions = self._positions
+        slot = bisect_right(positions, position)
+        return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else -1
 
     def last_position(self) -> int:
         return self._positions[-1] if self._positions else 0

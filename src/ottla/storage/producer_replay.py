@@ -95,7 +95,7 @@ def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) ->
             continue
         try:
             end = segment.size if segment.end_offset <= offset else segment.find(offset)
-            start = segment.index.position_before(max(end - left, 0))
+            start = segment.index.around_position(max(end - left, 0))[0]
             batches, _ = scan_batches(segment.file.read(start, min(end - start, 2 * RECALL_BYTES)))
         except (KafkaError, MalformedInput):
             break  # whoever reads that place will hear of it

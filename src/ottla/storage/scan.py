@@ -88,8 +88,12 @@ def scan_file(
     return good
 
 
-def seek(file: File, size: i64, position: i64, offset_min: i64, offset: i64, limit: i64) -> tuple[i64, i64, i64, i64]:
+def seek(
+    file: File, size: i64, position: i64, offset_min: i64, offset: i64, limit: i64, first_bytes: i64 = SEEK_BYTES
+) -> tuple[i64, i64, i64, i64]:
     """Step over batch headers, from one at `position` on, to the first batch that ends at or behind `offset` or beyond `limit`.
+
+    The first read has `first_bytes`: who knows where the next batch begins need not read (and have the processor load) more.
 
     Returns its position, base offset, last offset and end. Where there is none the position is `size`, and the rest is that of
     the last batch. MalformedInput where bytes are no batch of the file's first `size`, or have an offset below `offset_min`.
@@ -97,8 +101,10 @@ def seek(file: File, size: i64, position: i64, offset_min: i64, offset: i64, lim
     base: i64 = -1
     last: i64 = offset_min - 1
     end: i64 = position
+    count: i64 = first_bytes
     while position < size:
-        chunk = file.read(position, min(SEEK_BYTES, size - position))
+        chunk = file.read(position, min(count, size - position))
+        count = SEEK_BYTES
         have: i64 = len(chunk)
         at: i64 = 0
         while at + HEADER_BYTES <= have:

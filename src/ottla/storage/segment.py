@@ -433,10 +433,24 @@ class Segment:
 
     def find(self, offset: int) -> int:
         """The position of the first batch that ends at or behind an offset; `size` if there is none."""
+        return self.find_batch(offset)[0]
+
+    def find_batch(self, offset: int) -> tuple[int, int, int]:
+        """The first batch that ends at or behind an offset: position, end, last offset; position `size` if there is none."""
         for attempt in (0, 1):
-            start = self.index.position_of(offset)
+            start, following = self.index.around(offset)
             try:
-                return seek(self.file, self.size, start, self.base_offset, offset, INT64_MAX)[0]
+                if following - start > SEEK_BYTES:
+                    # Batches this large have an entry each: the offset is mostly in the one that the next entry points to.
+                    found, base, last, end = seek(
+                        self.file, self.size, following, self.base_offset, offset, INT64_MAX, HEADER_BYTES
+                    )
+                    if found == following and base <= offset:
+                        return found, end, last
+                found, _, last, end = seek(
+                    self.file, self.size, start, self.base_offset, offset, INT64_MAX, _bytes_until(start, following)
+                )
+                return found, end, last
             except MalformedInput as error:
                 self._mistrust_index(attempt, error)
         raise AssertionError
@@ -447,9 +461,12 @@ class Segment:
         With `min_one_batch` it is behind the batch at `start` also if that reaches beyond the limit.
         """
         for attempt in (0, 1):
-            position = max(start, self.index.position_before(limit))
+            before, following = self.index.around_position(limit)
+            position = max(start, before)
             try:
-                found, base, last, end = seek(self.file, self.size, position, self.base_offset, INT64_MAX, limit)
+                found, base, last, end = seek(
+                    self.file, self.size, position, self.base_offset, INT64_MAX, limit, _bytes_until(position, following)
+                )
             except MalformedInput as error:
                 self._mistrust_index(attempt, error)
                 continue
@@ -645,6 +662,14 @@ class Segment:
                 file.write(len(old), [new[len(old) :]])
         finally:
             file.close()
+
+
+def _bytes_until(position: int, following: int) -> int:
+    """How much to read for the headers from a position up to the next known batch, whose header may be needed too."""
+    distance = following - position
+    if distance > SEEK_BYTES:
+        return HEADER_BYTES  # one batch, most likely
+    return distance + HEADER_BYTES if distance > 0 else SEEK_BYTES
 
 
 def _header(chunk: bytes, at: int, position: int, size: int) -> BatchInfo:

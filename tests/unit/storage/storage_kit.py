@@ -42,6 +42,7 @@ class MemoryFile:
 
     def read(self, position: int, count: int) -> bytes:
         self._disk.reads += 1
+        self._disk.read_bytes += count
         return bytes(self._inode.data[position : position + count])
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
@@ -81,6 +82,7 @@ class MemoryDisk:
         self.locked: set[str] = set()
         self.steps: list[str] = []
         self.reads = 0
+        self.read_bytes = 0
         self.opens = 0
         self._fail_in: int | None = None
         self._error: BaseException = OSError(5, "Input/output error")

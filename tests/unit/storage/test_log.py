@@ -235,6 +235,20 @@ def test_f15_appends_and_reads_do_the_same_work_in_a_long_log() -> None:
     assert work[0] == work[1]
 
 
+def test_f15_one_large_batch_at_a_random_place_costs_one_header() -> None:
+    """Neither the batch before it nor its own records are read to find it, and it is not looked at twice."""
+    disk = MemoryDisk()
+    _, log = new_log(disk)
+    for _ in range(50):
+        append(log, 1, 2, size=10_000)
+    for offset in (50, 51, 73):
+        log.read(offset, 1, log.log_end_offset, True)  # opens the file
+        disk.reads = disk.read_bytes = 0
+        info = log.read(offset - 10, 1, log.log_end_offset, True)
+        assert (info.records_end_offset, disk.reads) == ((offset - 10) // 2 * 2 + 2, 1)
+        assert disk.read_bytes < 100
+
+
 def test_a_tail_reader_asks_the_disk_nothing() -> None:
     disk = MemoryDisk()
     _, log = new_log(disk)
@@ -284,6 +298,25 @@ def test_range_of_a_removed_segment_stays_readable_until_it_is_let_go() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_f10_reads_equal_a_linear_scan(sizes: list[tuple[int, int]], interval: int, segment_bytes: int, max_bytes: int) -> None:
+    check_against_a_scan(sizes, interval, segment_bytes, max_bytes)
+
+
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 3), st.one_of(st.integers(0, 3000), st.integers(4000, 12_000))), min_size=1, max_size=30
+    ),
+    interval=st.sampled_from([0, 4096, 20_000]),
+    segment_bytes=st.sampled_from([40_000, 1 << 20]),
+    max_bytes=st.integers(1, 60_000),
+)
+@settings(max_examples=60, deadline=None)
+def test_f10_reads_equal_a_linear_scan_where_batches_are_larger_than_what_is_read_at_once(
+    sizes: list[tuple[int, int]], interval: int, segment_bytes: int, max_bytes: int
+) -> None:
+    check_against_a_scan(sizes, interval, segment_bytes, max_bytes)
+
+
+def check_against_a_scan(sizes: list[tuple[int, int]], interval: int, segment_bytes: int, max_bytes: int) -> None:
     disk = MemoryDisk()
     _, log = new_log(disk, LogConfig(index_interval_bytes=interval, segment_bytes=segment_bytes))
     for count, size in sizes:
