@@ -28,7 +28,7 @@ from ottla.cluster.controller import Decision, TopicOutcome
 from ottla.cluster.image import TopicImage
 from ottla.cluster.reassignment import is_moving, target
 from ottla.cluster.topic_changes import delete_changes
-from ottla.cluster.tree_changes import state_changes
+from ottla.cluster.tree_changes import pieces, state_changes
 from ottla.errors import KafkaError
 from ottla.ports import BadVersion, Change, Create, Delete, Node, NoNode, SetData, StoreError
 
@@ -243,13 +243,20 @@ class WatchingHost(OfficeHost):
                 return  # the next controller finds the mark
             try:
                 for topic in doomed:
-                    present = await self._present([*delete_changes(topic), Delete(f"{znodes.DELETE_TOPICS}/{topic.name}")])
-                    await self._write([*self._fence(), *present])
+                    await self._remove_nodes([*delete_changes(topic), Delete(f"{znodes.DELETE_TOPICS}/{topic.name}")])
             finally:
                 names = {topic.name for topic in doomed}
                 self._dying -= names
                 # Should some of it still be there: it is found again, mark and all.
                 self._touched_topics |= names
+
+    async def _remove_nodes(self, deletions: Sequence[Change]) -> None:
+        try:
+            for piece in pieces([*self._fence(), *deletions], self._store.multi_bytes_max):
+                await self._store.multi(piece)
+        except (NoNode, BadVersion):
+            # Looking at each before would be a thousand questions for the rare case that some are gone already.
+            await self._write([*self._fence(), *await self._present(deletions)])
 
     async def _present(self, deletions: Sequence[Change]) -> list[Change]:
         """Without those that an earlier attempt, or somebody else, has made already."""
