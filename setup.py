@@ -42,6 +42,7 @@ HOT_MODULES = [
     "src/ottla/records/walk.py",
     "src/ottla/replication/fetch_session.py",
     "src/ottla/replication/leader.py",
+    "src/ottla/runtime/file_sender.py",
     "src/ottla/runtime/files.py",
     "src/ottla/storage/epoch_cache.py",
     "src/ottla/storage/log.py",

@@ -147,8 +147,8 @@ class Listener(Protocol):
 class FileSender(Protocol):
     """Sends file ranges on one transport. Used only while the transport's write buffer is empty."""
 
-    def send(self, part: FileRange) -> asyncio.Future[None] | None:
-        """Start sending. None: all sent already. A future: done when all is sent, failed when the connection is."""
+    def send(self, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
+        """Start sending. True: all sent already. False: `sent` is called when all is sent, or with what prevents it."""
         ...
 
     def close(self) -> None: ...

@@ -374,14 +374,13 @@ class Connection:
                 if part.size:
                     assert self._sender is not None
                     try:
-                        sending = self._sender.send(part)
+                        all_sent = self._sender.send(part, self._file_sent)
                     except OSError as error:
                         self._broken_reply(error)
                         return
                     outgoing.popleft()
-                    if sending is not None:
+                    if not all_sent:
                         self._sending_file = True
-                        sending.add_done_callback(self._file_sent)
                         return
                 else:
                     outgoing.popleft()
@@ -393,11 +392,8 @@ class Connection:
                 transport.writelines(buffers)
         self._answering = not self._writable
 
-    def _file_sent(self, done: asyncio.Future[None]) -> None:
+    def _file_sent(self, error: OSError | None) -> None:
         self._sending_file = False
-        if done.cancelled():
-            return
-        error = done.exception()  # looked at in any case: asyncio would complain of a failure nobody noticed
         if self._closed:
             return
         if error is not None:

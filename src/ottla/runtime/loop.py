@@ -78,7 +78,7 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
     raise_descriptor_limit()
     from ottla.runtime.clock import SystemClock, SystemRandom
     from ottla.runtime.files import OsDisk
-    from ottla.runtime.network import BACKLOG, RealNetwork
+    from ottla.runtime.network import BACKLOG, SEND_BUFFER_BYTES, RealNetwork
 
     def given(name: str) -> int | None:
         return settings.int(name) if settings is not None and name in settings.static else None
@@ -91,9 +91,8 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
         network=RealNetwork(
             counters,
             backlog=given("socket.listen.backlog.size") or BACKLOG,
-            # Kafka's default, though the system would let the buffer grow: over loopback a fetch then costs half the system time
-            # (docs/bench.md). For receiving the system's own choice measured better.
-            send_buffer_bytes=settings.int("socket.send.buffer.bytes") if settings is not None else None,
+            # For sending neither Kafka's default nor the system's own choice, for receiving the latter: see SEND_BUFFER_BYTES.
+            send_buffer_bytes=given("socket.send.buffer.bytes") or SEND_BUFFER_BYTES,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),
     )

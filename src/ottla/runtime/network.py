@@ -1,26 +1,23 @@
-"""TCP behind `ports.Network`: listening, connecting, and file ranges to a socket by `sendfile`.
+"""TCP behind `ports.Network`: listening and connecting. Files go to a socket by `file_sender`.
 
 Owns the sockets' options. Never looks at the bytes that pass.
-
-uvloop has no `loop.sendfile`, so a `SocketFileSender` holds a duplicate of the transport's descriptor and calls `os.sendfile`
-on it. Two rules keep that safe: it is used only while the transport has nothing of its own to write (bytes would overtake each
-other), and the duplicate is closed with the connection (the peer would see no end otherwise).
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 from typing import Any
 
 from ottla.metrics import Counters
-from ottla.ports import File, FileRange
+from ottla.runtime.file_sender import SocketFileSender
 
 BACKLOG = 1024
-SENDFILE_TURN_BYTES = 4 << 20
-"""After so much for one connection in one go the others get their turn, even if the peer still takes more."""
+SEND_BUFFER_BYTES = 256 << 10
+"""Unless `socket.send.buffer.bytes` is set. With Kafka's 100 KB a fast consumer has the broker wake up three times for a
+megabyte, which measured a sixth more CPU; a buffer that grows as the system likes fills with megabytes that are cold when
+they are sent (over loopback, half as much system time again)."""
 
 _PROTOCOL_CALLS = (
     "buffer_updated", "connection_lost", "connection_made", "eof_received", "get_buffer", "pause_writing", "resume_writing"
@@ -104,79 +101,3 @@ class TcpListener:
 
     def close(self) -> None:
         self._server.close()
-
-
-class SocketFileSender:
-    """File ranges on one connection, one at a time."""
-
-    __slots__ = ("_count", "_counters", "_done", "_file", "_loop", "_position", "_socket_fd")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, counters: Counters) -> None:
-        self._loop = loop
-        self._counters = counters
-        self._socket_fd = os.dup(transport.get_extra_info("socket").fileno())
-        self._file: File | None = None
-        """Held while it is sent: the last reference closes a file."""
-        self._position = 0
-        self._count = 0
-        self._done: asyncio.Future[None] | None = None
-
-    def send(self, part: FileRange) -> asyncio.Future[None] | None:
-        assert self._done is None, "one range at a time"
-        self._file = part.file
-        self._position = part.position
-        self._count = part.size
-        if self._send_some():
-            return None
-        self._done = self._loop.create_future()
-        self._loop.add_writer(self._socket_fd, self._on_writable)
-        return self._done
-
-    def close(self) -> None:
-        if self._socket_fd < 0:
-            return
-        if self._done is not None:
-            self._finish(ConnectionResetError("the connection closed in the middle of a file"))
-        os.close(self._socket_fd)
-        self._socket_fd = -1
-
-    def _send_some(self) -> bool:
-        """Send until all is sent (True), the socket is full, or the turn is over."""
-        assert self._file is not None
-        file_fd = self._file.fileno()
-        turn = 0
-        while self._count:
-            try:
-                sent = os.sendfile(self._socket_fd, file_fd, self._position, self._count)
-            except BlockingIOError:
-                break
-            if not sent:
-                raise OSError(f"file ends {self._count} bytes before the range that was promised")
-            self._position += sent
-            self._count -= sent
-            turn += sent
-            if turn >= SENDFILE_TURN_BYTES:
-                break
-        self._counters.add("sendfile_bytes", turn)
-        if self._count:
-            return False
-        self._file = None
-        return True
-
-    def _on_writable(self) -> None:
-        try:
-            if self._send_some():
-                self._finish(None)
-        except OSError as error:
-            self._finish(error)
-
-    def _finish(self, error: OSError | None) -> None:
-        done, self._done = self._done, None
-        self._file = None
-        self._loop.remove_writer(self._socket_fd)
-        if done is None or done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)

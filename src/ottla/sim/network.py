@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
-import weakref
 from collections.abc import Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass
@@ -514,24 +513,24 @@ class SimFileSender:
         self._part: FileRange | None = None
         self._position = 0
         self._left = 0
-        self._done: asyncio.Future[None] | None = None
+        self._sent: Callable[[OSError | None], None] | None = None
         self._closed = False
 
     @property
     def busy(self) -> bool:
-        return self._done is not None
+        return self._sent is not None
 
-    def send(self, part: FileRange) -> asyncio.Future[None] | None:
-        assert self._done is None, "one range at a time"
+    def send(self, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
+        assert self._sent is None, "one range at a time"
         assert self._transport.get_write_buffer_size() == 0, "the file would overtake bytes"
         if self._closed or self._transport.lost:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset")
         self._part, self._position, self._left = part, part.position, part.size
         self._send_some()
         if not self._left:
-            return None
-        self._done = asyncio.get_running_loop().create_future()
-        return self._done
+            return True
+        self._sent = sent
+        return False
 
     def go_on(self) -> None:
         try:
@@ -544,7 +543,7 @@ class SimFileSender:
 
     def close(self) -> None:
         self._closed = True
-        if self._done is not None:
+        if self._sent is not None:
             self._finish(ConnectionResetError(errno.ECONNRESET, "the connection closed in the middle of a file"))
 
     def _send_some(self) -> None:
@@ -559,14 +558,9 @@ class SimFileSender:
             self._transport.send_now(data)
 
     def _finish(self, error: OSError | None) -> None:
-        done, self._done = self._done, None
-        if done is None or done.done():
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-            self._transport.process.failed.append(weakref.ref(done))
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            asyncio.get_running_loop().call_soon(sent, error, context=self._transport.context)
 
 
 def _is_request(sent: tuple[Any, ...], api_key: int) -> bool:

@@ -11,7 +11,6 @@ their ports are asked to do fails with `ProcessDied`.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final, Protocol, TypeVar
@@ -30,7 +29,7 @@ class Resumes(Protocol):
 class Process:
     """One life of one process, from start to crash. A restart is another one."""
 
-    __slots__ = ("alive", "at_death", "failed", "held", "name", "paused", "tasks")
+    __slots__ = ("alive", "at_death", "held", "name", "paused", "tasks")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,8 +39,6 @@ class Process:
         """What it would have done while it was paused."""
         self.tasks: list[asyncio.Task[Any]] = []
         self.at_death: list[Callable[[], None]] = []
-        self.failed: list[weakref.ref[asyncio.Future[Any]]] = []
-        """Futures that the world failed. Whoever awaited them may die before it can look."""
 
     def context(self) -> Context:
         """A copy of the present context in which this process is current."""
@@ -69,10 +66,6 @@ class Process:
             return
         self.alive = False
         self.held.clear()
-        for reference in self.failed:
-            future = reference()
-            if future is not None:
-                future._log_traceback = False
         for callback in self.at_death:
             callback()
         self.at_death.clear()

@@ -1,0 +1,142 @@
+"""File ranges on real sockets: as the peer takes them, one behind the other, and to the end or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+
+import pytest
+
+from ottla.metrics import Counters
+from ottla.ports import FileRange
+from ottla.runtime.file_sender import SocketFileSender
+from ottla.runtime.files import OsDisk
+from ottla.runtime.loop import new_event_loop
+
+DEADLINE_S = 60
+CONTENT = random.Random(5).randbytes(3_000_000)
+
+
+class Transport:
+    """All that a sender asks of one."""
+
+    def __init__(self, sock):
+        self.sock = sock
+
+    def get_extra_info(self, name):
+        assert name == "socket"
+        return self.sock
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "f").write_bytes(CONTENT)
+    return OsDisk().open(str(tmp_path / "f"))
+
+
+@pytest.fixture
+def ends():
+    """A connection whose sending side takes little at once."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        server, _ = listener.accept()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+    with client, server:
+        for end in (client, server):
+            end.setblocking(False)
+        yield server, client
+
+
+def play(main):
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+async def receive(client, count):
+    loop = asyncio.get_running_loop()
+    data = b""
+    while len(data) < count:
+        piece = await loop.sock_recv(client, min(1 << 16, count - len(data)))
+        assert piece, f"the end after {len(data)} of {count} bytes"
+        data += piece
+    return data
+
+
+def test_what_fits_is_sent_at_once(file, ends):
+    server, client = ends
+
+    async def main():
+        sender = SocketFileSender(asyncio.get_running_loop(), Transport(server), Counters())
+        assert sender.send(FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
+        sender.close()
+        assert await receive(client, 100) == CONTENT[7:107]
+
+    play(main)
+
+
+def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
+    """As connections do: the reply's next part is begun by the call that says that the one before is sent."""
+    server, client = ends
+    parts = [FileRange(file, 0, 1_000_000), FileRange(file, 5, 1), FileRange(file, 9, 2_000_000)]
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        counters = Counters()
+        sender = SocketFileSender(loop, Transport(server), counters)
+        all_sent = loop.create_future()
+        left = list(parts)
+
+        def go_on(error):
+            assert error is None
+            while left:
+                if not sender.send(left.pop(0), go_on):
+                    return
+            all_sent.set_result(None)
+
+        def complain(_, context):
+            all_sent.set_exception(context.get("exception") or RuntimeError(context["message"]))
+
+        loop.set_exception_handler(complain)
+        go_on(None)
+        assert not all_sent.done(), "more than the socket takes"
+        expected = b"".join(CONTENT[part.position : part.position + part.size] for part in parts)
+        assert await receive(client, len(expected)) == expected
+        await all_sent
+        assert counters.get("sendfile_bytes") == sum(part.size for part in parts)
+        assert not sender._watched
+        sender.close()
+
+    play(main)
+
+
+def test_a_connection_that_closes_in_the_middle(file, ends):
+    server, _ = ends
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        sender = SocketFileSender(loop, Transport(server), Counters())
+        told = []
+        assert not sender.send(FileRange(file, 0, 3_000_000), told.append)
+        assert not told
+        sender.close()
+        assert [type(error) for error in told] == [ConnectionResetError]
+        sender.close()
+        assert len(told) == 1
+
+    play(main)
+
+
+def test_a_file_that_is_shorter_than_promised(file, ends):
+    server, client = ends
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        sender = SocketFileSender(loop, Transport(server), Counters())
+        told = loop.create_future()
+        assert not sender.send(FileRange(file, 0, 3_000_001), told.set_result)
+        await receive(client, 3_000_000)
+        assert "1 bytes before" in str(await told)
+        sender.close()
+
+    play(main)
