@@ -197,9 +197,7 @@ class Broker:
         # Before anything is appended: a transaction that is ended at once may want its markers flushed.
         self.housekeeping = Housekeeping(self)
         self.partitions.remove_leftovers(leftovers)
-        self.server = SocketServer(
-            loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters, self._ip_rate
-        )
+        self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
         self.coordinators = Coordinators(self, loop)
         self._undo.append(self.coordinators.close)
@@ -378,6 +376,7 @@ class Broker:
         )
         try:
             await self.controller.start()
+            self.server.ip_rate = lambda host: connection_rate_of(self.controller.client_configs, host)
             for warning in await self.controller.adopt_topics(self._found_topics()):
                 logger.warning("%s", warning)
             if self._settle is not None:
@@ -447,6 +446,7 @@ class Broker:
         self._undo.append(host.stop)
         try:
             await host.start()
+            self.server.ip_rate = lambda host: connection_rate_of(self.controller.client_configs, host)
             brokers = await self._from_store(lambda: load_brokers(self.store))
             member.metadata_cache.begin(brokers, host.controller_id)
         except StoreError as error:
@@ -489,9 +489,6 @@ class Broker:
                 known_id, partitions = found.get(key.topic, (topic_id, set()))
                 found[key.topic] = (known_id or topic_id, partitions | {key.partition})
         return [FoundTopic(name, topic_id, frozenset(partitions)) for name, (topic_id, partitions) in found.items()]
-
-    def _ip_rate(self, host: str) -> int | None:
-        return connection_rate_of(self.controller.client_configs, host) if self._serving else None
 
     def _settings_changed(self, settings: BrokerSettings) -> None:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""

@@ -105,7 +105,7 @@ class SocketServer:
         """Came when there was no place: they wait too, and do not count."""
         self._closing = False
         self._rate = ConnectionRate(limits.creation_rate)
-        self._ip_rate = ip_rate
+        self.ip_rate = ip_rate
         self._ip_rates: dict[str, ConnectionRate] = {}
         self._uses: list[ListenerUse] = []
         self._turn: asyncio.TimerHandle | None = None
@@ -242,7 +242,7 @@ class SocketServer:
     def _punish(self, connection: Connection, now: float) -> bool:
         """Whether its address came too fast. Then it counts for no rate, and is closed after the time it should have waited."""
         host, listener = connection.client_host, connection.listener
-        allowed = self._ip_rate(host)
+        allowed = self.ip_rate(host)
         if allowed is None:
             return False
         rate = self._ip_rates.get(host)
