@@ -521,6 +521,26 @@ def test_t10_a_write_outside_the_transaction_is_refused_and_nothing_hangs(play: 
     play(case)
 
 
+def test_t10_a_write_refused_for_its_epoch_does_not_join_the_transaction(play: Any) -> None:
+    """Somebody wrote plainly with the same id and a later epoch: the marker would be refused too, and the end never come."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(partitions=2)
+        client = await Client.open(stage)
+        producer_id, epoch = await client.init()
+        now_ms = stage.broker.world.clock.now_ms()
+        plain = build_batch([(b"k", b"v", (), now_ms)], producer_id=producer_id, producer_epoch=epoch + 5, base_sequence=0)
+        answer = await client.connection.call("produce", 12, stage.produce_request(plain, partition=0))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert await client.produce((producer_id, epoch), b"x", partition=1, version=12) == 0
+        assert await client.produce((producer_id, epoch), b"x", partition=0, version=12) == OLD_FENCED
+        assert [each.partitions for each in (await client.describe()).topics] == [[1]]
+        bumped = await client.end((producer_id, epoch), commit=False, version=5)
+        assert await client.produce(bumped, b"y", partition=1, version=12) == 0, "the transaction before is over"
+
+    play(case)
+
+
 def test_t10_verification_can_be_switched_off(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()

@@ -254,6 +254,8 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"{self._topic_partition} is in no transaction of producer {batch.producer_id}"
             )
+        if producer is not None and producer.epoch != NO_PRODUCER_EPOCH:
+            self._check_epoch(producer, batch.producer_epoch)
         if bumps_epochs and batch.is_transactional and first != 0 and (producer is None or not producer.batches):
             raise self._out_of_order(batch, 0)
         attempt = self._attempts.get(batch.producer_id)
@@ -261,7 +263,6 @@ class ProducerStates:
             raise self._out_of_order(batch, attempt.lowest_sequence)
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
             return None  # never seen or forgotten: any sequence may be the first (KIP-360)
-        self._check_epoch(producer, batch.producer_epoch)
         if batch.producer_epoch > producer.epoch:
             if first != 0:
                 raise self._out_of_order(batch, 0)

@@ -90,6 +90,10 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
             if partition is None or not partition.is_leader or partition.is_offline:
                 continue
             producers = partition.log.producers
+            known = producers.get(author.producer_id)
+            if known is not None and author.producer_epoch < known.epoch and context.version >= _BUMPS_EPOCHS_FROM:
+                # Nor what is refused for its epoch: to ask would be to add, and the marker would be refused for the same reason.
+                continue
             if not producers.has_ongoing_transaction(*author):
                 producers.attempt(*author, sequence, bumps_epochs=context.version >= _BUMPS_EPOCHS_FROM)
                 wanted.append(key)
