@@ -304,13 +304,6 @@ class Circle:
             "subscribed_topic_names": [self.topics["b"]],
             "topic_partitions": [],
         }
-        nowhere: tuple[dict[str, Any], ...] = (
-            new | {"subscribed_topic_names": []},
-            new | {"subscribed_topic_names": [], "subscribed_topic_regex": ""},
-            new | {"subscribed_topic_names": None, "subscribed_topic_regex": ""},
-        )
-        if self.assignor == "uniform":
-            nowhere = ()  # who subscribes to nothing is accepted: it would be the second member
         fields: dict[str, Any] = chance.choice(
             (
                 {"topic_partitions": self.partitions(chance.choice(([], [("a", 0)], [("a", 1), ("b", 0)], [("b", 2)])))},
@@ -332,7 +325,6 @@ class Circle:
                 new | {"rack_id": " "},
                 new | {"subscribed_topic_names": None, "subscribed_topic_regex": "a("},
                 new | {"subscribed_topic_names": None, "subscribed_topic_regex": "(?=a)"},
-                *nowhere,
                 {"subscribed_topic_regex": "[a"},
                 {"server_assignor": "odd"},
                 {"server_assignor": ""},
@@ -389,6 +381,10 @@ class Circle:
         consumer = Consumer(f"member-{self.count}", None, is_classic=True) if is_new else chance.choice(classics)
         version = chance.randint(5, 9)
         topics = self.some_topics()
+        if is_new:
+            topics = topics or [
+                self.topics["b"]
+            ]  # to who comes and subscribes to nothing, Kafka assigns what others subscribe to
         protocols = chance.choice(
             (["range"], ["range", "roundrobin"], ["range", "cooperative-sticky"], *([["odd"]] if len(classics) > 1 else []))
         )
