@@ -91,7 +91,7 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
                 continue
             producers = partition.log.producers
             known = producers.get(author.producer_id)
-            if known is not None and author.producer_epoch < known.epoch and context.version >= _BUMPS_EPOCHS_FROM:
+            if known is not None and author.producer_epoch < known.epoch:
                 # Nor what is refused for its epoch: to ask would be to add, and the marker would be refused for the same reason.
                 continue
             if not producers.has_ongoing_transaction(*author):
