@@ -14,6 +14,8 @@ from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.transaction import VERSION_1, Transaction
+from ottla.records.clean_batches import Indexing
+from ottla.records.clean_transactions import TransactionSieve
 from ottla.sim.bugs import Patch, bug
 from ottla.storage import log as log_module
 from ottla.storage import recovery
@@ -111,6 +113,16 @@ def clean_past_lso() -> list[Patch]:
         return original(log, log.high_watermark, now_ms)
 
     return [(cleaner, "find_dirt", find_dirt)]
+
+
+@bug("aborted records replace committed ones when a log is compacted", world="transactions", seeds_max=40)
+def aborted_replace() -> list[Patch]:
+    original = Indexing.__init__
+
+    def init(self: Indexing, keys: Any, start_offset: int, transactions: TransactionSieve) -> None:
+        original(self, keys, start_offset, TransactionSieve(()))
+
+    return [(Indexing, "__init__", init)]
 
 
 # --- the coordinator
