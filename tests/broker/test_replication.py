@@ -476,7 +476,8 @@ def test_r02_while_the_controller_does_not_answer_the_old_isr_counts(tmp_path: P
             assert (await waiting).error_code == 0
         assert leader.high_watermark == 2
 
-    play(tmp_path, case, replica_lag_time_max_ms="200")
+    # A busy machine must not make the followers late before one of them is made so.
+    play(tmp_path, case, replica_lag_time_max_ms="2000")
 
 
 def test_a_produce_times_out_when_the_replicas_take_too_long(tmp_path: Path) -> None:
