@@ -125,13 +125,18 @@ SPARK_CONNECTOR = (
 
 def spark_connector_jars() -> list[Path]:
     """The jars of Spark's own Kafka connector (`format("kafka")`), for `spark.jars`; fetched once."""
-    names = ["{1}-{2}.jar".format(*artifact.split(":")) for artifact in SPARK_CONNECTOR]
-    with fetching("spark-kafka") as jars:
-        for name, artifact in zip(names, SPARK_CONNECTOR, strict=True):
+    return single_jars("spark-kafka", SPARK_CONNECTOR)
+
+
+def single_jars(folder: str, artifacts: Sequence[str]) -> list[Path]:
+    """These jars (`group:name:version`), each by itself and without what it depends on; fetched once."""
+    names = ["{1}-{2}.jar".format(*artifact.split(":")) for artifact in artifacts]
+    with fetching(folder) as jars:
+        for name, artifact in zip(names, artifacts, strict=True):
             if (jars / name).exists():
                 continue
             maven = program("mvn", "install Maven (Debian: `apt-get install maven`), or copy the jars to " + str(jars))
-            with tempfile.TemporaryDirectory(dir=cache_dir(), prefix="spark-kafka.") as scratch:
+            with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f"{folder}.") as scratch:
                 command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}"]
                 done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
                 if done.returncode or not Path(scratch, name).exists():

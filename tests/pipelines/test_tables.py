@@ -25,3 +25,12 @@ def test_another_failure_has_no_hint() -> None:
     found = tables._failed(SPARK, p.table("lake.t", "iceberg"), RuntimeError("[CATALOG_NOT_FOUND] no lake\nJVM stacktrace"))
     assert (found.message, found.hint) == ("table 'lake.t': [CATALOG_NOT_FOUND] no lake", None)
     assert tables._failed(SPARK, p.table("/t"), RuntimeError("NoClassDefFoundError: x")).hint is None
+
+
+def test_a_class_that_does_not_fit_this_spark_is_not_said_to_be_missing() -> None:
+    def loaded(name: str, initialize: bool, checked: bool) -> None:
+        raise RuntimeError("An error occurred: java.lang.IncompatibleClassChangeError: class View can not implement View")
+
+    utils = SimpleNamespace(Utils=SimpleNamespace(classForName=loaded))
+    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(util=utils))))
+    assert tables._has_class(cast(Any, SimpleNamespace(_jvm=jvm)), "org.apache.iceberg.spark.SparkCatalog")

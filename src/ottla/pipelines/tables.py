@@ -194,7 +194,9 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     try:
         jvm.org.apache.spark.util.Utils.classForName(name, True, False)
         return True
-    except Exception:
+    except Exception as error:
+        if any(kind in str(error) for kind in _UNFIT):
+            return True  # there, but made for another Spark: whatever uses it first says so
         try:
             jvm.java.lang.Class.forName(name)
             return True
