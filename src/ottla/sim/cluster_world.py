@@ -366,15 +366,18 @@ class ClusterWorld:
             self._recovering.add(node.number)
         node.crash()
         await asyncio.sleep(self.rng.choice((0.0, 2.0)) + (0.0 if self.flushes else self.session_timeout_s + 3.0))
-        # Not before the cluster has noticed: with an unflushed tail gone and a place among those in sync it might be elected.
+        await self._is_noticed(node)
+        await self._start(node)
+        self._recovering.discard(node.number)
+
+    async def _is_noticed(self, node: Node) -> None:
+        """It does not return before: with an unflushed tail gone and a place among those in sync it might be elected."""
         while not self.flushes and not self.lossy and self._is_in_sync(node):
             await asyncio.sleep(0.5)
         if not self.flushes and any(state is not None and state.isr == (node.number,) for state in self._states()):
             # A change of those in sync was under way when it crashed: the last one in sync has lost its tail (R17).
             self.trace.add(f"{node.host} was the last one in sync: what it had not flushed may be lost")
             self.lossy = self.rules.lossy = self.play.offsets_may_shrink = True
-        await self._start(node)
-        self._recovering.discard(node.number)
 
     def _is_covered(self, node: Node) -> bool:
         """Somebody else in sync is alive and reached by all, for every partition."""
@@ -554,13 +557,16 @@ class ClusterWorld:
             node.heal_disk()
             node.heal_store()
             node.resume()
-        for node in self.nodes:
+        # First who can notice that others have crashed.
+        for node in sorted(self.nodes, key=lambda node: node.number in self._recovering):
             if node.alive and (node.broker is None or node.number in mended):
                 node.kill()  # a start that was cut off with its nemesis; or a directory that failed
             if node.alive and node.stopping is not None:
                 await node.stop()  # it was asked to, and does it, whoever asked
             if not node.alive:
                 node.kill()
+                if node.number in self._recovering:
+                    await self._is_noticed(node)
                 await self._start(node)
 
     async def _settle(self) -> dict[tuple[str, int], int]:

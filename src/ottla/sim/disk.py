@@ -255,6 +255,8 @@ class SimDisk:
         self._numbers = 0
         self._crash_at: int | None = None
         self._on_crash_point: Callable[[], None] = lambda: None
+        self._crash_behind: tuple[str, int] | None = None
+        """How a name ends that is waited for, and the crash point from then on."""
         self.observer: Callable[[str, str, int, int], None] | None = None
         """(operation, path, position, count) of each change that succeeded: what a checker may want to know."""
 
@@ -272,7 +274,7 @@ class SimDisk:
             words.append(f"-{lost}names")
         self._crash_directory(self.root, "", seen, words)
         self.used_bytes = self._count_bytes(self.root, set())
-        self._crash_at = None
+        self.forget_crash_point()
         return " ".join(words)
 
     def _crash_directory(self, directory: Directory, path: str, seen: dict[int, str], words: list[str]) -> None:
@@ -304,8 +306,19 @@ class SimDisk:
         self._crash_at = self.operations + operations
         self._on_crash_point = on_crash_point
 
+    def crash_behind(self, suffix: str, operations: int, on_crash_point: Callable[[], None]) -> None:
+        """The same, counted from when a name appears that ends so: a step that is rare is met, too."""
+        self._crash_behind = suffix, operations
+        self._on_crash_point = on_crash_point
+
     def forget_crash_point(self) -> None:
         self._crash_at = None
+        self._crash_behind = None
+
+    def made(self, path: str) -> None:
+        if self._crash_behind is not None and path.endswith(self._crash_behind[0]):
+            self._crash_at = self.operations + self._crash_behind[1]
+            self._crash_behind = None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         node = self.node(path)
@@ -546,6 +559,7 @@ class DiskView:
                 disk.journal.put(directory, name, inode)
 
             self._change(OP_CREATE, path, put)
+            disk.made(path)
         elif isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return SimFile(disk, node, path, self._process)
@@ -610,6 +624,7 @@ class DiskView:
                 disk.used_bytes -= len(gone.data)
 
         self._change(OP_RENAME, source, move)
+        disk.made(target)
 
     def remove(self, path: str) -> None:
         self._process.check()

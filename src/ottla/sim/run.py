@@ -26,6 +26,7 @@ from ottla.sim.checkers import Violation
 from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.late_world import LateWorld
 from ottla.sim.log_world import LogWorld
+from ottla.sim.loop import TooManySteps
 from ottla.sim.trace import Trace
 from ottla.sim.txn_world import TransactionWorld
 from ottla.sim.world import BrokerWorld
@@ -88,6 +89,8 @@ def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], Non
             world.run()
         except Violation as violation:
             rule, detail = violation.rule, violation.detail
+        except TooManySteps as error:
+            rule, detail = "rest", str(error)
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             where = next((f"{frame.filename.rpartition('ottla/')[2]}:{frame.lineno}" for frame in reversed(frames)), "?")

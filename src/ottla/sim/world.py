@@ -38,6 +38,7 @@ from ottla.sim.partition_model import PartitionModel, Sent, batch_in_files
 from ottla.sim.process import Process
 from ottla.sim.trace import Trace
 from ottla.sim.workload import ANSWER_S_MAX, EARLIEST, LATEST, SMALL_ANSWER_S_MAX, Client, Shared, Topic
+from ottla.storage.names import CLEANED, DELETED, SWAP
 from ottla.types import TopicPartition
 
 PORT: Final = 9092
@@ -96,6 +97,7 @@ class BrokerWorld:
         self.shared = Shared(random.Random(f"clients {seed}"), self.trace, PORT)
         self.shared.on_acknowledged = self._check_acknowledged
         self.shared.has_compaction = has_compaction
+        self._cleaning = random.Random(f"cleaning {seed}")
         if len(self.log_dirs) > 1 and features.random() < 0.5:
             self.shared.log_dirs = self.log_dirs
         self.groups = Groups(features, self.shared, properties, self.loop.time) if has_groups else None
@@ -305,6 +307,10 @@ class BrokerWorld:
             self.disk.faults.append(Fault("read", where, after=rng.randint(0, 60)))
         elif kind < 0.55:
             self.disk.faults.append(Fault(rng.choice(("create", "rename", "flush_dir")), where, after=rng.randint(0, 20)))
+        elif self.shared.has_compaction:
+            # Its steps are few among all changes, so they are waited for.
+            name, within = self._cleaning.choice(((CLEANED, 40), (SWAP, 6), (DELETED, 4)))
+            self.disk.crash_behind(name, self._cleaning.randint(1, within), process.die)
         self.shared.disk_is_sound = not self.disk.faults and self.disk.capacity_bytes is None
 
     async def _stop(self, process: Process) -> None:
@@ -463,6 +469,7 @@ class BrokerWorld:
             require(end >= died_end, "acknowledged", f"{model.name} ends at {end} after {how}, it was {died_end}")
         if how == "clean":
             require(start == died_start, "log-start", f"{model.name} starts at {start} after a clean stop, it was {died_start}")
+        require(start <= died_start, "log-start", f"{model.name} starts at {start} after {how}, it was {died_start}")
         model.check_stored(self.disk, start, end)
         check_indexes(self.disk, log.dir, (), start)
         require(start <= log.high_watermark <= end, "high-watermark", f"{model.name}: {start}, {log.high_watermark}, {end}")
