@@ -257,12 +257,14 @@ class Speaker:
         asked = TopicRequest(name=self.topic, partition_indexes=[partition])
         answer = await self.connection.call("describe_producers", 0, DescribeProducersRequest(topics=[asked]))
         found = answer.topics[0].partitions[0]
+        # By age: ids that were not heard of before get their names here.
+        producers = sorted(found.active_producers, key=lambda each: each.producer_id)
         self.tell(
             f"producers of {partition}",
             found.error_code,
             sorted(
                 (self.id_of(each.producer_id), each.producer_epoch, each.last_sequence, each.current_txn_start_offset)
-                for each in found.active_producers
+                for each in producers
             ),
         )
 
