@@ -257,10 +257,13 @@ class SimDisk:
         self._on_crash_point: Callable[[], None] = lambda: None
         self._crash_behind: tuple[str, int] | None = None
         """How a name ends that is waited for, and the crash point from then on."""
+        self.interrupted = ""
+        """What the last process that died inside a change was about to change."""
         self.observer: Callable[[str, str, int, int], None] | None = None
         """(operation, path, position, count) of each change that succeeded: what a checker may want to know."""
 
     def view(self, process: Process) -> DiskView:
+        self.interrupted = ""
         return DiskView(self, process)
 
     # -- what the simulator does to it
@@ -417,8 +420,9 @@ class SimDisk:
         self.operations += 1
         return self._crash_at is not None and self.operations >= self._crash_at
 
-    def die_here(self, process: Process) -> ProcessDied:
+    def die_here(self, process: Process, path: str) -> ProcessDied:
         self._crash_at = None
+        self.interrupted = path
         self._on_crash_point()
         assert not process.alive, "a crash point must end the process"
         return ProcessDied(process.name)
@@ -486,7 +490,7 @@ class SimFile:
             if disk.observer is not None:
                 disk.observer(OP_WRITE, self.path, position, len(taken))
         if dies:
-            raise disk.die_here(self._process)
+            raise disk.die_here(self._process, self.path)
         if len(taken) < len(new):
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
 
@@ -505,7 +509,7 @@ class SimFile:
             if disk.observer is not None:
                 disk.observer(OP_TRUNCATE, self.path, size, 0)
         if dies:
-            raise disk.die_here(self._process)
+            raise disk.die_here(self._process, self.path)
 
     def flush(self) -> None:
         self._check()
@@ -522,7 +526,7 @@ class SimFile:
             if disk.observer is not None:
                 disk.observer(OP_FLUSH, self.path, 0, len(self._inode.data))
         if dies:
-            raise disk.die_here(self._process)
+            raise disk.die_here(self._process, self.path)
 
     def fileno(self) -> int:
         raise OSError(errno.EBADF, "a virtual file has no descriptor", self.path)
@@ -684,4 +688,4 @@ class DiskView:
             if disk.observer is not None:
                 disk.observer(operation, path, 0, 0)
         if dies:
-            raise disk.die_here(self._process)
+            raise disk.die_here(self._process, path)

@@ -196,8 +196,8 @@ class Groups:
 
     # --- from life to life
 
-    def on_death(self) -> None:
-        """The broker is gone; what it knew can still be seen."""
+    def on_death(self, interrupted: str) -> None:
+        """The broker is gone; what it knew can still be seen. It was about to change what `interrupted` names."""
         for model in self.models:
             model.coordinator_died()
         self._before = {}
@@ -206,7 +206,9 @@ class Groups:
             return
         self._before = self._describe() or {}
         topic = self.broker.image.topics.get(OFFSETS_TOPIC)
-        self._ends = {number: self._end(number) for number in range(0 if topic is None else len(topic.partitions))}
+        numbers = range(0 if topic is None else len(topic.partitions))
+        # Of what was in the middle of being written nothing is known.
+        self._ends = {number: self._end(number) for number in numbers if f"/{OFFSETS_TOPIC}-{number}/" not in interrupted}
 
     async def on_start(self, broker: Broker, how: str) -> None:
         """It is back: once it has replayed its logs, it knows what it knew."""
@@ -221,7 +223,7 @@ class Groups:
         for group_id, (state, offsets) in before.items():
             number = self.number_of(group_id)
             if how == "crash" or self._ends.get(number) != self._end(number):
-                continue  # of what was in the middle of being written nothing is known
+                continue
             if state is None and not offsets:
                 continue  # it was about to begin
             state_after, offsets_after = after.get(group_id, (None, {}))

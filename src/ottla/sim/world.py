@@ -389,7 +389,7 @@ class BrokerWorld:
         """What a restart has to bring back, by what the disk holds and was told to keep."""
         if self.groups is not None:
             self.groups.broker = self.broker
-            self.groups.on_death()
+            self.groups.on_death(self.disk.interrupted)
         for topic in [*self.shared.topics.values(), *self.shared.doubtful]:
             for model in topic.partitions:
                 partition = self._partition(model) if self.broker is not None else None
