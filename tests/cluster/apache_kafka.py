@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from cluster_kit import Cluster, until
-from zookeeper import KAFKA_3, ends_with_us, kafka_jars
+from zookeeper import KAFKA_3, kafka_jars, popen
 
 from ottla.runtime.free_ports import free_port
 
@@ -48,20 +48,18 @@ class ApacheBroker:
         )
         jars = ":".join(str(jar) for jar in sorted(kafka_jars(KAFKA_3).glob("*.jar")) if "slf4j-simple" not in jar.name)
         with (self.directory / "output.log").open("ab") as output:
-            command = ends_with_us(
-                [
-                    "java",
-                    "-Xmx400m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    f"-Dlog4j.configuration=file:{log4j}",
-                    "-cp",
-                    jars,
-                    "kafka.Kafka",
-                    str(properties),
-                ]
-            )
-            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+            command = [
+                "java",
+                "-Xmx400m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                f"-Dlog4j.configuration=file:{log4j}",
+                "-cp",
+                jars,
+                "kafka.Kafka",
+                str(properties),
+            ]
+            self.process = popen(command, stdout=output, stderr=output)
         until(lambda: self.number in self._cluster.live_brokers(), "Apache Kafka is registered")
 
     def output(self) -> str:

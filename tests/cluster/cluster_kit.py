@@ -29,7 +29,7 @@ from ottla.runtime.free_ports import free_port
 sys.path.insert(0, str(Path(__file__).parent))
 
 from network import Network
-from zookeeper import ZooKeeper, ends_with_us
+from zookeeper import ZooKeeper, popen
 
 WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
@@ -110,8 +110,10 @@ class BrokerProcess:
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         network = self.cluster.network
         with self.log_path.open("ab") as output, network.inside(self.number) if network else contextlib.nullcontext():
-            self.process = subprocess.Popen(
-                ends_with_us([sys.executable, "-m", "ottla", "serve", "--config", str(path)]),
+            # A network of its own belongs to the thread that has entered it.
+            self.process = popen(
+                [sys.executable, "-m", "ottla", "serve", "--config", str(path)],
+                here=network is not None,
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

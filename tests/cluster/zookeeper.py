@@ -16,7 +16,7 @@ from pathlib import Path
 from ottla.runtime.free_ports import free_port
 
 sys.path.append(str(Path(__file__).parents[1] / "compat"))
-from peers import KAFKA_3, ends_with_us, kafka_jars
+from peers import KAFKA_3, kafka_jars, popen
 
 
 class ZooKeeper:
@@ -46,22 +46,20 @@ class ZooKeeper:
             if "slf4j-simple" not in jar.name and "kafka" not in jar.name
         ]
         with (self.directory / "output.log").open("ab") as output:
-            command = ends_with_us(
-                [
-                    "java",
-                    "-Xmx128m",
-                    "-XX:+UseSerialGC",
-                    "-XX:TieredStopAtLevel=1",
-                    # Its process is killed here, never the machine; on a busy disk a flush may take longer than a session lasts.
-                    "-Dzookeeper.forceSync=no",
-                    f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
-                    "-cp",
-                    ":".join(jars),
-                    "org.apache.zookeeper.server.ZooKeeperServerMain",
-                    str(self.directory / "zoo.cfg"),
-                ]
-            )
-            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+            command = [
+                "java",
+                "-Xmx128m",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                # Its process is killed here, never the machine; on a busy disk a flush may take longer than a session lasts.
+                "-Dzookeeper.forceSync=no",
+                f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
+                "-cp",
+                ":".join(jars),
+                "org.apache.zookeeper.server.ZooKeeperServerMain",
+                str(self.directory / "zoo.cfg"),
+            ]
+            self._process = popen(command, here=True, stdout=output, stderr=output)
         self._await()
 
     def _await(self) -> None:

@@ -26,8 +26,9 @@ import time
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -282,15 +283,21 @@ def free_ports(count: int) -> list[int]:
     return [free_port() for _ in range(count)]
 
 
-def ends_with_us(command: Sequence[str]) -> list[str]:
+def _ends_with_us(command: Sequence[str]) -> list[str]:
     """The same command, in the same process, which the kernel kills when the thread that starts it is gone: a test run that is
     killed leaves nothing behind."""
-    return [
-        program("setpriv", "it is part of util-linux (Debian: `apt-get install util-linux`)"),
-        "--pdeathsig",
-        "KILL",
-        *command,
-    ]
+    setpriv = program("setpriv", "it is part of util-linux (Debian: `apt-get install util-linux`)")
+    return [setpriv, "--pdeathsig", "KILL", *command]
+
+
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts processes")
+
+
+def popen(command: Sequence[str], *, here: bool = False, **options: Any) -> subprocess.Popen[bytes]:
+    """A process that ends with us, whichever thread asks for it: one that lives as long as we do starts them all; `here`: this
+    thread does, and it ends with it."""
+    start = partial(subprocess.Popen, _ends_with_us(command), **options)
+    return start() if here else _starter.submit(start).result()
 
 
 class Running:
@@ -348,9 +355,7 @@ class Service(Running):
     def launch(self) -> None:
         with open(self.dir / "output.log", "ab") as log:
             # A session of its own, so that an interrupt at the terminal reaches pytest alone and stop() stays in order.
-            self.process = subprocess.Popen(
-                ends_with_us(self.command()), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
-            )
+            self.process = popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def await_ready(self) -> None:
         assert self.process is not None
