@@ -6,7 +6,6 @@ of transaction version 2 writes there) or only verified. If one partition of a t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final
 
@@ -47,7 +46,13 @@ def handle(
 async def _after_commit(
     asked: list[AddPartitionsToTxnTransaction], answers: list[_Codes | Awaitable[_Codes]], version: int
 ) -> AddPartitionsToTxnResponse:
-    return _response(asked, [answer if isinstance(answer, Mapping) else await answer for answer in answers], version)
+    codes = []
+    for transaction, answer in zip(asked, answers, strict=True):
+        try:
+            codes.append(answer if isinstance(answer, Mapping) else await answer)
+        except KafkaError as error:
+            codes.append(_refused(_partitions(transaction.topics), error, version))
+    return _response(asked, codes, version)
 
 
 def _answer(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> _Codes | Awaitable[_Codes]:
@@ -73,27 +78,18 @@ def _ask(
     producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
         hosted, shard = transactions.shard_for(transactional_id)
-        found = transactions.when_committed(
+        return transactions.when_committed(
             hosted, lambda: shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
         )
-        return _awaited(found, partitions, context.version) if isinstance(found, asyncio.Future) else found
     client_version = 2 if context.version >= _BATCHED_FROM else 0
     reply: Reply[_Codes] = Reply(lambda code: dict.fromkeys(partitions, code))
-    added = transactions.ask(
+    return transactions.ask(
         transactional_id,
         reply,
         lambda shard, ids, wall_ms: shard.add_partitions(
             transactional_id, producer_id, producer_epoch, partitions, client_version, reply, wall_ms
         ),
     )
-    return added if isinstance(added, Mapping) else _awaited(added, partitions, context.version)
-
-
-async def _awaited(found: Awaitable[_Codes], partitions: list[TopicPartition], version: int) -> _Codes:
-    try:
-        return await found
-    except KafkaError as error:
-        return _refused(partitions, error, version)
 
 
 def _refused(partitions: list[TopicPartition], error: KafkaError, version: int) -> _Codes:
