@@ -29,7 +29,7 @@ from ottla.runtime.free_ports import free_port
 sys.path.insert(0, str(Path(__file__).parent))
 
 from network import Network
-from zookeeper import ZooKeeper, popen
+from zookeeper import ZooKeeper, halt, popen
 
 WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
@@ -165,8 +165,9 @@ class BrokerProcess:
         return code
 
     def pause(self) -> None:
+        assert self.process is not None
         self._is_paused = True
-        self.signal(signal.SIGSTOP)
+        halt(self.process)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -16,7 +16,7 @@ from pathlib import Path
 from ottla.runtime.free_ports import free_port
 
 sys.path.append(str(Path(__file__).parents[1] / "compat"))
-from peers import KAFKA_3, kafka_jars, popen
+from peers import KAFKA_3, halt, kafka_jars, popen
 
 
 class ZooKeeper:
@@ -88,7 +88,7 @@ class ZooKeeper:
 
     def pause(self) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        halt(self._process)
 
     def resume(self) -> None:
         assert self._process is not None

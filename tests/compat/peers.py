@@ -293,6 +293,12 @@ def _ends_with_us(command: Sequence[str]) -> list[str]:
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts processes")
 
 
+def halt(process: subprocess.Popen[bytes]) -> None:
+    """SIGSTOP, waited for: on a busy machine a process runs on, and answers, for a while after it was sent."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 def popen(command: Sequence[str], *, here: bool = False, **options: Any) -> subprocess.Popen[bytes]:
     """A process that ends with us, whichever thread asks for it: one that lives as long as we do starts them all; `here`: this
     thread does, and it ends with it."""
