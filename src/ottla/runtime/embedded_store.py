@@ -174,7 +174,8 @@ class EmbeddedStore:
 def _make(path: str) -> None:
     """An empty tree, whole and durable under its name or not there at all: two waits for the disk, where SQLite has eight."""
     new = f"{path}.new"
-    for remains in (new, f"{new}-wal"):
+    # Also the log of a file that was removed: SQLite would take what is in it for changes of this one.
+    for remains in (new, f"{new}-wal", f"{path}-wal"):
         if os.path.exists(remains):
             os.unlink(remains)
     # The file will hold credentials: nobody but the owner reads it.

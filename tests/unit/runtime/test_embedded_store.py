@@ -59,6 +59,21 @@ def test_what_a_crash_left_of_making_it_is_made_anew(tmp_path: Path, remains: by
     assert [path.name for path in tmp_path.iterdir()] == ["m.db"]
 
 
+def test_changes_of_a_file_that_was_removed_are_none_of_the_next_one(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = EmbeddedStore.open(str(tmp_path / "m.db"))
+        await store.multi([Create("/a")])
+        killed = _copy(tmp_path)
+        await store.close()
+        assert (killed / "m.db-wal").stat().st_size
+        (killed / "m.db").unlink()
+        again = EmbeddedStore.open(str(killed / "m.db"))
+        assert await again.get("/a") is None
+        await again.close()
+
+    asyncio.run(run())
+
+
 def test_a_copy_of_the_files_taken_while_it_runs_holds_every_commit(tmp_path: Path) -> None:
     """As after kill -9: nothing was closed, and what multi acknowledged is there."""
 
