@@ -4,20 +4,19 @@ Owns: this broker's view of what lies under /config, and writing there. Whoever 
 another broker or Kafka's own tool on ZooKeeper, leaves a notice under /config/changes; every broker reads the settings the notice
 names, all over again. Never: decides whether a change is allowed (`cluster.config_changes`).
 
-1. A change and its notice are one write.
-2. After a reconnect everything is read again: notices may have come and gone meanwhile.
+A change and its notice are one write.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ottla.broker.client_configs import alter_client_config, load_client_config, load_client_configs
-from ottla.broker.tree import broker_configs, each, group_configs, patiently, stored_configs, topic_config
+from ottla.broker.notices import NoticeFollower
+from ottla.broker.tree import broker_configs, each, group_configs, stored_configs, topic_config
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity, entity_of, with_client_config
 from ottla.cluster.config_changes import plan_config
@@ -34,19 +33,19 @@ from ottla.ports import (
     Node,
     NodeExists,
     NoNode,
-    SessionEvent,
     SetData,
     StoreError,
 )
 
 logger = logging.getLogger(__name__)
 
-_PREFIX: Final = znodes.CONFIG_CHANGE.rpartition("/")[2]
 _NOTICES_KEPT: Final = 1000
 """Older notices are removed by whoever sees them, beyond so many: a broker that was away reads everything anyway."""
 
 
-class DynamicConfigs:
+class DynamicConfigs(NoticeFollower):
+    what = "settings"
+
     def __init__(
         self,
         store: MetadataStore,
@@ -56,37 +55,22 @@ class DynamicConfigs:
         on_groups: Callable[[dict[str, dict[str, str]]], None],
     ) -> None:
         """`on_topics` is called with the settings of topics that changed, the others with those of all brokers, all groups."""
+        path, _, prefix = znodes.CONFIG_CHANGE.rpartition("/")
+        super().__init__(store, {path: prefix})
         self.topics: dict[str, dict[str, str]] = {}
         self.brokers: dict[str, dict[str, str]] = {}
         self.groups: dict[str, dict[str, str]] = {}
         self.clients: ClientConfigs = {}
-        self._store = store
         self._on_topics = on_topics
         self._on_brokers = on_brokers
         self._on_groups = on_groups
-        self._seen = -1
-        self._look = asyncio.Event()
-        self._all = False
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        self._store.watch(znodes.CONFIG_CHANGES, lambda _: self._look.set())
-        self._store.on_session(self._session_changed)
-        await patiently(self._load)
-        self._look.set()
-        self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _load(self) -> None:
-        self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
+        await self._pass_over()
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
         await self._read_groups()
         self.clients = await load_client_configs(self._store)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the settings of these topics again: of new ones, nobody sends a notice."""
@@ -94,29 +78,8 @@ class DynamicConfigs:
         configs = await each(names, lambda name: topic_config(self._store, name))
         self.topics.update(zip(names, configs, strict=True))
 
-    def _session_changed(self, event: SessionEvent) -> None:
-        if event is SessionEvent.CONNECTED:
-            self._all = True
-            self._look.set()
-
-    async def _run(self) -> None:
-        while True:
-            await self._look.wait()
-            self._look.clear()
-            try:
-                if self._all:
-                    self._all = False
-                    await self._read_all()
-                else:
-                    await self._read_notices()
-            except StoreError as error:
-                logger.warning("settings could not be read: %s", error)
-                self._all = True
-            except Exception:
-                logger.exception("settings could not be taken over")
-
     async def _read_all(self) -> None:
-        self._seen = max((_number(name) for name in await self._store.children(znodes.CONFIG_CHANGES)), default=-1)
+        await self._pass_over()
         stored = await stored_configs(self._store)
         changed = {name: config for name, config in stored.topics.items() if self.topics.get(name) != config}
         self.topics = stored.topics
@@ -135,13 +98,12 @@ class DynamicConfigs:
             self._on_groups(groups)
 
     async def _read_notices(self) -> None:
-        names = sorted(await self._store.children(znodes.CONFIG_CHANGES), key=_number)
-        fresh = [name for name in names if _number(name) > self._seen]
+        names, fresh = await self._notices(znodes.CONFIG_CHANGES)
         if fresh:
             nodes = await each([f"{znodes.CONFIG_CHANGES}/{name}" for name in fresh], self._store.get)
             entities = {znodes.decode_config_change(node.data) for node in nodes if node is not None}
             await self._read_entities([entity for entity in entities if entity is not None])
-            self._seen = _number(fresh[-1])
+            self._seen[znodes.CONFIG_CHANGES] = self._number(znodes.CONFIG_CHANGES, fresh[-1])
         if len(names) > 2 * _NOTICES_KEPT:
             await each(names[:-_NOTICES_KEPT], self._remove_notice)
 
@@ -251,8 +213,3 @@ def _with_config(image: ClusterImage, asked: ConfigAlteration, config: dict[str,
         return image.with_broker_config(asked.resource_name, config)
     topic = image.topics.get(asked.resource_name)
     return image if topic is None else image.with_topics([replace(topic, config=config)])
-
-
-def _number(name: str) -> int:
-    digits = name.removeprefix(_PREFIX)
-    return int(digits) if digits.isdigit() else -1
