@@ -376,13 +376,16 @@ class Broker:
         )
         try:
             await self.controller.start()
-            self.server.ip_rate = lambda host: connection_rate_of(self.controller.client_configs, host)
+            self.server.ip_rate = self._connection_rate_of
             for warning in await self.controller.adopt_topics(self._found_topics()):
                 logger.warning("%s", warning)
             if self._settle is not None:
                 await self._settle()
         except StoreError as error:
             raise StartupError(str(error)) from error
+
+    def _connection_rate_of(self, host: str) -> int | None:
+        return connection_rate_of(self.controller.client_configs, host)
 
     async def _open_zookeeper(self, connect: str) -> MetadataStore:
         from ottla.runtime.zookeeper_store import ZooKeeperStore
@@ -446,7 +449,7 @@ class Broker:
         self._undo.append(host.stop)
         try:
             await host.start()
-            self.server.ip_rate = lambda host: connection_rate_of(self.controller.client_configs, host)
+            self.server.ip_rate = self._connection_rate_of
             brokers = await self._from_store(lambda: load_brokers(self.store))
             member.metadata_cache.begin(brokers, host.controller_id)
         except StoreError as error:

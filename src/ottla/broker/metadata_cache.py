@@ -18,6 +18,7 @@ from typing import Final
 from ottla.cluster import znodes
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.orders import DELETED
 from ottla.ports import MetadataStore, StoreError
 from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -26,9 +27,6 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from ottla.types import ZERO_UUID
-
-LEADER_DURING_DELETE: Final = -2
-"""As leader of a partition: its topic is being deleted."""
 
 _DELETED_MAX: Final = 10_000
 _NO_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), (), -1)
@@ -102,7 +100,7 @@ class MetadataCache:
         if whole:
             self._deleted.pop(topic_id, None)
             return False
-        if topic_id != ZERO_UUID and any(state.leader == LEADER_DURING_DELETE for state in told.partition_states):
+        if topic_id != ZERO_UUID and any(state.leader == DELETED for state in told.partition_states):
             self._deleted[topic_id] = None
             if len(self._deleted) > _DELETED_MAX:
                 del self._deleted[next(iter(self._deleted))]
@@ -183,7 +181,7 @@ def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Map
     gone: set[int] = set()
     for state in told.partition_states:
         number = state.partition_index
-        if state.leader == LEADER_DURING_DELETE:
+        if state.leader == DELETED:
             gone.add(number)
             continue
         while len(partitions) <= number:

@@ -62,6 +62,10 @@ class ConnectionLimits:
     request_bytes_max: int = 100 << 20
     held_bytes_max: int = -1
 
+    def rate_of(self, listener: str) -> int:
+        """New connections in a second on one listener."""
+        return self.per_listener_creation_rate.get(listener, self.creation_rate)
+
 
 @dataclass(slots=True, eq=False)
 class ListenerUse:
@@ -118,8 +122,7 @@ class SocketServer:
 
     async def listen(self, name: str, host: str, port: int) -> int:
         """Open a listener; returns the port bound. OSError if that cannot be."""
-        limits = self.limits
-        use = ListenerUse(name, rate=ConnectionRate(limits.per_listener_creation_rate.get(name, limits.creation_rate)))
+        use = ListenerUse(name, rate=ConnectionRate(self.limits.rate_of(name)))
         self._uses.append(use)
         listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port)
         self._listeners.append(listener)
@@ -149,7 +152,7 @@ class SocketServer:
         self.limits = limits
         self._rate.per_second = limits.creation_rate
         for use in self._uses:
-            use.rate.per_second = limits.per_listener_creation_rate.get(use.name, limits.creation_rate)
+            use.rate.per_second = limits.rate_of(use.name)
         self._let_in()
 
     # Called by connections

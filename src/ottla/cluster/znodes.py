@@ -40,7 +40,8 @@ REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 FEATURE: Final = "/feature"
 NO_FEATURES: Final = b'{"features":{},"version":2,"status":1}'
 """What a controller of Kafka 3.9 leaves at FEATURE where nothing was finalized: versioning is on, and there is nothing to it."""
-_TRANSACTION_VERSION: Final = "transaction.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+"""The one feature that brokers have and say so."""
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ADOPTED: Final = "/ottla/adopted"
 """Ottla's own mark: the data directories were looked through for the topics of a former Apache Kafka."""
@@ -146,7 +147,7 @@ def encode_broker(broker: BrokerImage, now_ms: int) -> bytes:
     if broker.rack is not None:
         fields["rack"] = broker.rack
     version = broker.transaction_version
-    return _encode(fields | {"features": {_TRANSACTION_VERSION: {"min_version": 0, "max_version": version}} if version else {}})
+    return _encode(fields | {"features": {TRANSACTION_VERSION: {"min_version": 0, "max_version": version}} if version else {}})
 
 
 def decode_broker(broker_id: int, data: bytes, czxid: int) -> BrokerImage:
@@ -156,7 +157,7 @@ def decode_broker(broker_id: int, data: bytes, czxid: int) -> BrokerImage:
         protocols = fields["listener_security_protocol_map"]
         endpoints = tuple(_decode_endpoint(text, protocols) for text in fields["endpoints"])
         features = fields.get("features") or {}
-        version = int(features[_TRANSACTION_VERSION]["max_version"]) if _TRANSACTION_VERSION in features else 0
+        version = int(features[TRANSACTION_VERSION]["max_version"]) if TRANSACTION_VERSION in features else 0
         return BrokerImage(broker_id, czxid, fields.get("rack"), endpoints, version)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{path} cannot be understood: {error!r}") from error

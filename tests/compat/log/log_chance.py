@@ -362,13 +362,7 @@ class Visitor:
             timeout_ms=1_000,
         )
         answer = await self.ask("list_offsets", version, request)
-        heard: Any = "hangs up"
-        if answer is not None:
-            heard = [
-                (ErrorCode(each.error_code).name, self.age(each.timestamp), each.offset, each.leader_epoch)
-                for found in answer.topics
-                for each in found.partitions
-            ]
+        heard = _of_partitions(answer, lambda each: (self.age(each.timestamp), each.offset, each.leader_epoch))
         self.tell(f"offset of {name} {index} at {self.age(at)} epoch {epoch} v{version}", heard)
 
     async def epochs(self) -> None:
@@ -381,13 +375,7 @@ class Visitor:
         if version >= 3:
             request.replica_id = -1
         answer = await self.ask("offset_for_leader_epoch", version, request)
-        heard: Any = "hangs up"
-        if answer is not None:
-            heard = [
-                (ErrorCode(each.error_code).name, each.leader_epoch, each.end_offset)
-                for found in answer.topics
-                for each in found.partitions
-            ]
+        heard = _of_partitions(answer, lambda each: (each.leader_epoch, each.end_offset))
         self.tell(f"end of {name} {index} {partition.current_leader_epoch} {partition.leader_epoch} v{version}", heard)
 
     async def delete_records(self) -> None:
@@ -396,11 +384,7 @@ class Visitor:
         offset = chance.choices((-1, 0, 1, 2, 500, -2), (10, 20, 40, 20, 10, 10))[0]
         topic = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
         answer = await self.ask("delete_records", version, DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
-        heard: Any = "hangs up"
-        if answer is not None:
-            heard = [
-                (ErrorCode(each.error_code).name, each.low_watermark) for found in answer.topics for each in found.partitions
-            ]
+        heard = _of_partitions(answer, lambda each: (each.low_watermark,))
         self.tell(f"delete records of {name} {index} before {offset} v{version}", heard)
 
     # Topics
@@ -685,6 +669,13 @@ BAD_VALUES: Final = (
     ("segment.ms", "0"),
     ("flush.messages", "0"),
 )
+
+
+def _of_partitions(answer: Any, of: Callable[[Any], tuple[object, ...]]) -> str | list[tuple[object, ...]]:
+    """The code of each partition, and what `of` finds worth telling of it."""
+    if answer is None:
+        return "hangs up"
+    return [(ErrorCode(each.error_code).name, *of(each)) for found in answer.topics for each in found.partitions]
 
 
 async def converse_at_random(host: str, port: int, seed: int) -> list[str]:

@@ -13,6 +13,7 @@ import re
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers import HANDLERS
 from ottla.broker.transactions import TRANSACTION_VERSION
+from ottla.cluster import znodes
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -24,7 +25,6 @@ from ottla.protocol.messages.api_versions import (
 
 VERSIONS = (0, 4)
 
-_TRANSACTION_VERSION = "transaction.version"
 _FEATURES_EPOCH = 0
 _EPOCH_WITHOUT = 1
 """Clients believe the latest epoch they hear of."""
@@ -46,13 +46,13 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
             for key, handler in sorted(HANDLERS.items())
             if context.broker.is_in_cluster or not handler.between_brokers
         ],
-        supported_features=[SupportedFeatureKey(name=_TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION)]
+        supported_features=[SupportedFeatureKey(name=znodes.TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION)]
         if context.version >= _FROM_ZERO_SINCE
         else [],
         finalized_features_epoch=_FEATURES_EPOCH if level >= TRANSACTION_VERSION else _EPOCH_WITHOUT,
         finalized_features=[
             FinalizedFeatureKey(
-                name=_TRANSACTION_VERSION, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
+                name=znodes.TRANSACTION_VERSION, max_version_level=TRANSACTION_VERSION, min_version_level=TRANSACTION_VERSION
             )
         ]
         if level >= TRANSACTION_VERSION

@@ -10,7 +10,7 @@ VERSIONS = (0, 3)
 
 
 def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    return refuse(request, KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker"))
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker")
 
 
 def refuse(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
