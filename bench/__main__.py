@@ -29,6 +29,7 @@ PARTS = (
 def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> Figures:
     """A fresh broker, all the figures of the chosen parts, and its end."""
     figures: Figures = {}
+    os.sync()  # the gigabytes of the broker before are no load of this one
     try:
         figures |= measure.start(server)
         time.sleep(1)
