@@ -29,10 +29,12 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -700,3 +702,41 @@ def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_pat
         await cluster.until_equal(1, 2, 3)
 
     play(tmp_path, case, replica_fetch_max_bytes="4000")
+
+
+def test_g07_a_member_that_asks_again_hears_no_assignment_that_could_still_be_lost(tmp_path: Path) -> None:
+    """The first SyncGroup waits for the replicas; who asked a second time was answered from what the coordinator had in mind
+    (found by the simulator: the next coordinator gave out lower generations)."""
+
+    async def case(cluster: Cluster) -> None:
+        offsets = TopicPartition("__consumer_offsets", 0)
+        await cluster.order(offsets, State(1, [1, 2, 3], topic_id=bytes(range(2, 18))), is_new=True)
+        await cluster.until(lambda: cluster.brokers[1].coordinators.known_leader_of("g") == 1)
+        connection, again = await cluster.client(1), await cluster.client(1)
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined = await connection.call("join_group", 3, join)
+        sync = SyncGroupRequest(
+            group_id="g",
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
+        )
+        log = cluster.partition(1, offsets).log
+        with deaf(cluster, 2), deaf(cluster, 3):
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            waiting = [asyncio.ensure_future(connection.call("sync_group", 2, sync))]
+            await cluster.until(lambda: log.log_end_offset > log.high_watermark)
+            waiting.append(asyncio.ensure_future(again.call("sync_group", 2, sync)))
+            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 2)
+            assert not any(each.done() for each in waiting)
+        for each in waiting:
+            assert bytes((await each).assignment) == b"mine"
+        assert log.high_watermark == log.log_end_offset
+
+    play(tmp_path, case, offsets_commit_timeout_ms="60000", group_initial_rebalance_delay_ms="0")

@@ -9,7 +9,9 @@ anything itself.
 2. A shard belongs to one leader epoch. With the epoch it goes, and whoever waits in it hears NOT_COORDINATOR.
 3. If records cannot be appended, the shard is thrown away and loaded anew (unless nothing but the records was at stake): what it
    has thought of in the meantime would not be what the log says.
-4. What is answered at once costs neither a task nor a future: heartbeats and, with this broker alone in sync, commits.
+4. Also what changes nothing is answered only when all that it may rest on is committed: what somebody heard is not lost.
+5. What is answered at once costs neither a task nor a future: heartbeats while nothing is on its way to the other replicas and,
+   with this broker alone in sync, commits.
 """
 
 from __future__ import annotations
@@ -116,9 +118,6 @@ class HostedShard(Generic[S]):
 
 
 class ShardHost(Generic[S]):
-    answers_when_committed = False
-    """Also what changes nothing is answered only when all that it may rest on is committed."""
-
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop, topic_name: str) -> None:
         self._broker = broker
         self._loop = loop
@@ -284,10 +283,8 @@ class ShardHost(Generic[S]):
             return
         if decision.timers:
             self._set_timers(hosted, decision)
-        if self.answers_when_committed and (decision.replies or decision.effects):
+        if decision.replies or decision.effects:
             self._release_when_committed(hosted, decision)
-        else:
-            self._release(hosted, decision)
 
     def _append(self, hosted: HostedShard[S], decision: Decision) -> None:
         shard = hosted.shard

@@ -53,8 +53,6 @@ class NoProducerId(Exception):
 
 
 class Transactions(ShardHost["TransactionShard"]):
-    answers_when_committed = True
-
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(broker, loop, TRANSACTIONS_TOPIC)
         self._timeouts: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group lives, and hears whether a rebalance has begun (F39). Answered at once."""
+"""Heartbeat: a member of a classic group lives, and hears whether a rebalance has begun (F39)."""
 
 from __future__ import annotations
 
