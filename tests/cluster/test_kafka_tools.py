@@ -20,6 +20,7 @@ TOOLS = {
     "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "elect": "org.apache.kafka.tools.LeaderElectionCommand",
     "configs": "kafka.admin.ConfigCommand",
+    "acls": "kafka.admin.AclCommand",
     "shell": "org.apache.zookeeper.ZooKeeperMain",
     "dump": "kafka.tools.DumpLogSegments",
 }
@@ -109,6 +110,26 @@ def _quotas(cluster: Cluster, number: int) -> dict[str, float]:
     told = cluster.brokers[number].ask("describe_client_quotas", 1, DescribeClientQuotasRequest(components=[component]))
     (entry,) = told.entries
     return {value.key: value.value for value in entry.values}
+
+
+@pytest.mark.slow
+def test_access_entries_written_by_kafkas_tool_are_heard_by_every_broker(three: Cluster) -> None:
+    """F59: 3.9's tool writes them straight into ZooKeeper, in both of its forms; names as they are."""
+    by_hand = ("--authorizer-properties", f"zookeeper.connect={three.connect}")
+    bob = ("--allow-principal", "User:bob", "--operation", "Read")
+    tool("acls", *by_hand, "--add", *bob, "--topic", "orders")
+    tool("acls", *by_hand, "--add", *bob, "--group", "*")
+    tool("acls", *by_hand, "--add", *bob, "--topic", "ord", "--resource-pattern-type", "prefixed")
+    tool("acls", *by_hand, "--remove", "--force", *bob, "--topic", "orders")
+    said = (
+        "Topic orders (LITERAL): 1 entries",
+        "Group * (LITERAL): 1 entries",
+        "Topic ord (PREFIXED): 1 entries",
+        "Topic orders (LITERAL): 0 entries",
+    )
+    for broker in three.brokers.values():
+        for line in said:
+            until(lambda broker=broker, line=line: f"access control of {line}" in broker.output(), f"{broker.number}: {line}")
 
 
 def test_a_topic_written_in_the_shell_is_served_and_a_mark_deletes_it(three: Cluster) -> None:

@@ -61,6 +61,9 @@ class AclEntities(NoticeFollower):
             found = await self._read(resources)
             self.acls = {resource: acls for resource, acls in self.acls.items() if resource not in resources} | found
             self._seen[path] = self._number(path, fresh[-1])
+            for resource in sorted(resources):
+                count = len(found.get(resource, ()))
+                logger.info("access control of %s %s (%s): %d entries", resource.kind, resource.name, resource.pattern, count)
 
     async def _read(self, resources: Collection[Resource]) -> dict[Resource, frozenset[AclEntry]]:
         nodes = await each([acl_path(resource) for resource in resources], self._store.get)
