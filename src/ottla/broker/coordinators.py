@@ -34,7 +34,8 @@ class Coordinators(ShardHost["GroupShard"]):
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(broker, loop, OFFSETS_TOPIC)
         self._config = group_config(broker.settings)
-        self._compression = broker.settings.int("offsets.topic.compression.codec")
+        self.compression = broker.settings.int("offsets.topic.compression.codec")
+        """The codec of what groups write."""
         self._group_configs: Mapping[str, Mapping[str, str]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._schedule_expiry()
@@ -81,7 +82,7 @@ class Coordinators(ShardHost["GroupShard"]):
 
     @property
     def _codec(self) -> int:
-        return self._compression
+        return self.compression
 
     @property
     def _load_piece_bytes(self) -> int:
@@ -131,7 +132,7 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def settings_changed(self, settings: BrokerSettings) -> None:
         self._config = group_config(settings)
-        self._compression = settings.int("offsets.topic.compression.codec")
+        self.compression = settings.int("offsets.topic.compression.codec")
         self._configure()
 
     def _configure(self) -> None:

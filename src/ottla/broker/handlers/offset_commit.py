@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.context import RequestContext
+from ottla.broker.handlers.offset_commit_quick import quick as quick
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.shard_host import Reply
 from ottla.cluster.image import ClusterImage

@@ -31,7 +31,7 @@ from ottla.protocol.internal.group_records import (
 from ottla.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.offsets import CommittedOffset
+    from ottla.coordinator.group.committed_offset import CommittedOffset
 
 CONSUMER_PROTOCOL: Final = "consumer"
 

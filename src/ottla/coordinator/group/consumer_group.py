@@ -42,7 +42,7 @@ from ottla.protocol.internal.group_records import (
 )
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.offsets import CommittedOffset
+    from ottla.coordinator.group.committed_offset import CommittedOffset
 
 FIRST_EPOCH: Final = 1
 NO_ASSIGNMENT: Final[Assignment] = {}

@@ -14,7 +14,8 @@ from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.offsets import CommittedOffset, Offsets
+    from ottla.coordinator.group.committed_offset import CommittedOffset
+    from ottla.coordinator.group.offsets import Offsets
 
 NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1

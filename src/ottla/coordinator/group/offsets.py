@@ -13,9 +13,9 @@ commit: the group was asked before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.committed_offset import Commits, CommittedOffset
 from ottla.coordinator.group.pending_offsets import PendingOffsets
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
@@ -60,27 +60,6 @@ _SERVER_RETENTION: Final = -1
 _TAKEN_MAX: Final = 1024
 _TAKEN: Final = [OffsetCommitResponsePartition(partition_index=number) for number in range(_TAKEN_MAX)]
 """The answers for partitions whose offset is taken, shared by all commits: nobody changes one."""
-
-
-@dataclass(slots=True)
-class CommittedOffset:
-    offset: int
-    leader_epoch: int = NO_LEADER_EPOCH
-    metadata: str = ""
-    commit_timestamp_ms: int = NO_TIMESTAMP
-    expire_timestamp_ms: int = NO_TIMESTAMP
-    """Set by old clients that bring their own retention; else the broker's counts."""
-    topic_id: bytes = ZERO_UUID
-    order: int = field(default=0, compare=False)
-    """Rises with the place in the log, and is known when it has one."""
-
-
-class Commits(NamedTuple):
-    """What the records of some offsets say, of one group, in their order."""
-
-    group: str
-    offsets: list[tuple[str, int, CommittedOffset]]
-    """Topic, partition, and what is committed."""
 
 
 class Offsets:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.offsets import CommittedOffset
+    from ottla.coordinator.group.committed_offset import CommittedOffset
 
 Place = tuple[str, str, int]
 """Group, topic, partition."""

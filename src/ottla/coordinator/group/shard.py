@@ -17,9 +17,10 @@ from typing import Final
 
 from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.committed_offset import Commits
 from ottla.coordinator.group.consumer import Consumer
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
-from ottla.coordinator.group.offsets import Commits, Offsets
+from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import decode_record

@@ -1,0 +1,323 @@
+"""The short cut of OffsetCommit against the long way: two brokers get the same frames, one of them without the short cut."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.broker.app import Broker
+from ottla.broker.connection import Connection
+from ottla.broker.coordinators import OFFSETS_TOPIC
+from ottla.broker.dispatch import PendingReply, Usual
+from ottla.broker.handlers import offset_commit_quick
+from ottla.broker.shard_host import Reply
+from ottla.broker.socket_server import ListenerUse
+from ottla.cluster.requests import NewTopic
+from ottla.cluster.settings import BrokerSettings
+from ottla.coordinator.group.group import Caller
+from ottla.errors import MalformedInput
+from ottla.metrics import Counters
+from ottla.protocol.headers import encode_request
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.registry import API_BY_NAME
+from ottla.records.batch import scan_batches
+from ottla.records.record import read_records
+from ottla.runtime.clock import SystemClock
+from ottla.runtime.loop import ThreadWorkers, real_world, run
+
+OFFSET_COMMIT = API_BY_NAME["offset_commit"]
+NOW_MS = 1_700_000_000_000
+LONG = "x" * 200
+TOPICS = ("t", LONG)
+MANY = 150
+"""So many that their number takes two bytes."""
+NOBODYS_ID = bytes(range(16))
+CLASSIC, STATIC, NEW = "classic-groupe-é", "static", "new"
+MEMBER = "m-1"
+GENERATION = 1
+
+
+class StoppedClock(SystemClock):
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+class Side:
+    """One of the two brokers, asked without a socket."""
+
+    def __init__(self, broker: Broker, *, quick: bool) -> None:
+        self.broker = broker
+        self.quick = quick
+        self.taken = 0
+        self._dispatcher = broker.server.dispatch.__self__
+
+    def topic_id(self, name: str) -> bytes:
+        topic = self.broker.image.topics.get(name)
+        return topic.topic_id if topic is not None else NOBODYS_ID
+
+    def answer(self, frame: bytes) -> list[bytes] | str | None:
+        """The reply in its parts, or that the connection is closed."""
+        connection = Connection(self.broker.server, ListenerUse("x"))
+        data = memoryview(bytearray(frame))
+        try:
+            found = self._dispatcher._begin(data, connection)
+            if isinstance(found, Usual):
+                found.route.quick = self._counted if self.quick else None
+            reply = self._dispatcher.dispatch(data, connection)
+        except MalformedInput:
+            return "closed"
+        assert not isinstance(reply, PendingReply)
+        return None if reply is None else [bytes(part) for part in reply]
+
+    def _counted(self, *args):
+        reply = offset_commit_quick.quick(*args)
+        self.taken += reply is not None
+        return reply
+
+    def log(self) -> list[object]:
+        """All offsets that were written, without the ids of topics, which each broker draws itself."""
+        found: list[object] = []
+        for number in range(2):
+            partition = self.broker.partitions.by_key[OFFSETS_TOPIC, number]
+            read = partition.read(0, 1 << 24, partition.log.log_end_offset, True)
+            data = b"".join(part.file.read(part.position, part.size) for part in read.ranges)
+            batches, _ = scan_batches(data)
+            for batch in batches:
+                records = [(each.offset, each.key, each.value, each.timestamp) for each in read_records(data, batch)]
+                if records[0][1][:2] == b"\0\1":
+                    kept = [(offset, key, self.neutral(value), at_ms) for offset, key, value, at_ms in records]
+                    found.append((number, batch.attributes, batch.base_timestamp, batch.max_timestamp, kept))
+        return found
+
+    def neutral(self, data: bytes) -> bytes:
+        for name in TOPICS:
+            data = data.replace(self.topic_id(name), b"=" * 16)
+        return data
+
+    def state(self) -> dict[str, list[object]]:
+        """What the groups know of their offsets."""
+        coordinators = self.broker.coordinators
+        found: dict[str, list[object]] = {}
+        for group in (CLASSIC, STATIC, NEW, "simple"):
+            _, shard = coordinators.shard_for(group)
+            found[group] = [
+                (topic, partition, each.offset, each.leader_epoch, each.metadata, each.commit_timestamp_ms, each.order,
+                 each.expire_timestamp_ms, self.neutral(each.topic_id))
+                for topic, partition, each in shard.offsets.of_group(group)
+            ]  # fmt: skip
+        return found
+
+    async def populate(self) -> None:
+        """A group of each kind, in generation 1, as the log alone could not make it."""
+        coordinators = self.broker.coordinators
+        await coordinators.leader_of(CLASSIC)
+        for group, instance in ((CLASSIC, None), (STATIC, "i-1")):
+            join = JoinGroupRequest(
+                group_id=group,
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                member_id="",
+                group_instance_id=instance,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff")],
+            )
+            hosted, shard = coordinators.shard_for(group)
+            caller = Caller(3 if instance is None else 5, "c", "/127.0.0.1", "1")
+            joined: Reply[object] = Reply()
+            await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
+            found = shard.groups.by_id[group]
+            (member,) = found.members
+            sync = SyncGroupRequest(
+                group_id=group,
+                generation_id=found.generation,
+                member_id=member,
+                group_instance_id=instance,
+                assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"")],
+            )
+            coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
+            assert found.state_name == "Stable"
+            assert found.generation == GENERATION
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=NEW, member_id=MEMBER, member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )  # fmt: skip
+        hosted, shard = coordinators.shard_for(NEW)
+        caller = Caller(1, "c", "/127.0.0.1", "")
+        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), coordinators.now()))
+
+    def member(self, group: str) -> str:
+        _, shard = self.broker.coordinators.shard_for(group)
+        return next(iter(shard.groups.by_id[group].members))
+
+    def epoch(self, group: str) -> int:
+        if group != NEW:
+            return GENERATION
+        _, shard = self.broker.coordinators.shard_for(group)
+        return shard.groups.by_id[group].members[MEMBER].epoch
+
+    def request(
+        self,
+        group: str = CLASSIC,
+        offsets: dict[str, list[tuple[int, int, int, str | None]]] | None = None,
+        **changed: object,
+    ) -> OffsetCommitRequest:
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=self.epoch(group) if group != "simple" else -1,
+            member_id=self.member(group) if group != "simple" else "",
+            group_instance_id=None,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=self.topic_id(topic),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=text
+                        )
+                        for index, offset, epoch, text in partitions
+                    ],
+                )
+                for topic, partitions in ({"t": [(0, 7, 3, "")]} if offsets is None else offsets).items()
+            ],
+        )
+        for field, value in changed.items():
+            setattr(request, field, value)
+        return request
+
+
+def frame_of(version: int, request: OffsetCommitRequest) -> bytes:
+    return b"".join(encode_request(OFFSET_COMMIT, version, 77, "c", request))[4:]
+
+
+@contextlib.asynccontextmanager
+async def side(path: Path, *, quick: bool, partitions: int, **configured: str):
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path), "broker.id": "1", "offsets.topic.num.partitions": "2"}
+    given |= {"group.initial.rebalance.delay.ms": "0", "offset.metadata.max.bytes": "10"}
+    settings = BrokerSettings.parse(given | {name.replace("_", "."): value for name, value in configured.items()})
+    world = dataclasses.replace(real_world(Counters(), settings), clock=StoppedClock())
+    broker = Broker(settings, world)
+    await broker.start()
+    try:
+        await broker.controller.create_topics([NewTopic("t", 4, 1), NewTopic(LONG, partitions, 1)])
+        made = Side(broker, quick=quick)
+        await made.populate()
+        yield made
+    finally:
+        await broker.stop()
+        if isinstance(world.workers, ThreadWorkers):
+            world.workers.close()
+
+
+def compare(
+    path: Path, frames: Callable[[Side], list[bytes]], partitions: int = 2, **configured: str
+) -> tuple[list[object], int]:
+    """Both answer the same to all frames and keep the same; the answers, and how many came by the short cut."""
+
+    async def case() -> tuple[list[object], int]:
+        async with (
+            side(path / "quick", quick=True, partitions=partitions, **configured) as short,
+            side(path / "long", quick=False, partitions=partitions, **configured) as long,
+        ):
+            answers = []
+            for mine, others in zip(frames(short), frames(long), strict=True):
+                said, expected = short.answer(mine), long.answer(others)
+                if isinstance(said, list) and isinstance(expected, list):
+                    assert [short.neutral(part) for part in said] == [long.neutral(part) for part in expected], mine.hex()
+                else:
+                    assert said == expected, mine.hex()
+                answers.append(said)
+            assert short.state() == long.state()
+            assert short.log() == long.log()
+            assert long.taken == 0
+            return answers, short.taken
+
+    return run(case())
+
+
+def test_f42_the_usual_commits_are_kept_and_answered_alike(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        return [frame_of(version, request) for version in range(1, 11) for request in requests(side, version)]
+
+    def requests(side: Side, version: int) -> list[OffsetCommitRequest]:
+        return [
+            side.request(offsets={"t": [(0, 1, -1, "")]}),
+            side.request(offsets={"t": [(0, 2, 0, None), (1, 1 << 40, 5, "")]}),
+            side.request(offsets={LONG: [(at, at * 1000, at, "") for at in range(MANY)]}),
+            side.request(offsets={"t": [(3, 2, 0, ""), (3, 1, 0, "")], LONG: [(0, (1 << 63) - 1, (1 << 31) - 1, None)]}),
+            side.request(STATIC, group_instance_id="i-1" if version >= 7 else None),
+            side.request(STATIC, {LONG: [(9, 9, 9, "")]}),
+            side.request(NEW if version >= 9 else CLASSIC),
+        ]
+
+    answers, taken = compare(tmp_path, frames, MANY)
+    assert all(isinstance(answer, list) for answer in answers)
+    assert len(answers) == 10 * 7
+    assert taken == 5 * 7  # from version 6 on
+
+
+def test_what_is_unusual_goes_the_long_way(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        return [frame for version in range(6, 11) for frame in of_version(side, version)]
+
+    def of_version(side: Side, version: int) -> list[bytes]:
+        good = frame_of(version, side.request())
+        requests = [
+            side.request(offsets={"t": [(0, 7, 3, "metadata")]}),
+            side.request(offsets={"t": [(0, 7, 3, "more than is taken")]}),
+            side.request(offsets={"t": [(0, 1, 1, ""), (4, 7, 3, "")]}),
+            side.request(offsets={"t": [(-1, 7, 3, "")]}),
+            side.request(offsets={"t": [(0, 5, 5, "")], "unknown": [(0, 7, 3, "")]}),
+            side.request(offsets={"t": []}),
+            side.request(offsets={}),
+            side.request(generation_id_or_member_epoch=GENERATION + 1),
+            side.request(member_id="nobody"),
+            side.request(generation_id_or_member_epoch=-1, member_id=""),
+            side.request(STATIC, group_instance_id="i-2") if version >= 7 else side.request(member_id="x"),
+            side.request(NEW, generation_id_or_member_epoch=99),
+        ]
+        return [frame_of(version, each) for each in requests] + [good[:-1], good + b"\0"]
+
+    answers, taken = compare(tmp_path, frames)
+    assert taken == 0
+    assert len(answers) == 5 * 14
+
+
+def test_whatever_byte_is_another_the_answer_is_the_same(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        return [frame for version in (6, 7, 8, 10) for frame in of_version(side, version)]
+
+    def of_version(side: Side, version: int) -> list[bytes]:
+        chance = random.Random(version)
+        good = frame_of(version, side.request(offsets={"t": [(0, 7, 3, ""), (1, 8, 3, None)]}))
+        topic_id = good.find(side.topic_id("t"))
+        made = []
+        for at in range(13, len(good)):
+            if version >= 10 and topic_id <= at < topic_id + 16:
+                continue  # another id would be one of this broker only
+            for value in sorted({0, 1, 2, 127, 128, 255, chance.randrange(256)}):
+                made.append(good[:at] + bytes([value]) + good[at + 1 :])
+            made.append(good[:at])
+        return made
+
+    answers, taken = compare(tmp_path, frames)
+    assert taken > 200
+    assert "closed" in answers
+
+
+def test_who_has_no_members_commits_alike_and_compressed(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        of_members = [frame_of(7, side.request(offsets={LONG: [(at, at, 0, "") for at in range(MANY)]}))]
+        return of_members + [frame_of(9, side.request("simple", {"t": [(0, at, 0, "")]})) for at in range(3)]
+
+    _, taken = compare(tmp_path, frames, MANY, offsets_topic_compression_codec="3")
+    assert taken == 1 + 2  # but for the one that makes the group
