@@ -103,6 +103,11 @@ class Disk(Protocol):
         """Make creations, renames and removals in a directory durable."""
         ...
 
+    def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
+        """Flushes that need no order among them: a disk takes many that come together as one. Returns when all have ended, and
+        raises an OSError of one of them."""
+        ...
+
     def lock(self, path: str) -> File:
         """Take the lock file, or BlockingIOError if another process holds it. Held until closed."""
         ...

@@ -169,12 +169,6 @@ class Housekeeping:
         for data_dir, partitions in self._broker.partitions.by_data_dir():
             # Some may have been deleted while the checkpoints of another directory were written.
             logs = [partition.log for partition in partitions if not partition.is_offline]
-            try:
-                for log in logs:
-                    log.write_metadata()
-            except OSError as error:
-                self._broker.partitions.directory_failed(data_dir, error)
-                continue
             points = {log.topic_partition: log.recovery_point for log in logs}
             # A recovery point moves with the log start, over records that were never flushed: the start must be durable before.
             await self._write_log_starts(data_dir, logs)

@@ -10,13 +10,16 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from ottla.types import Buffer
 
 _PARTS_MAX: Final = 1024
 """IOV_MAX of Linux and macOS."""
+_FLUSHES_AT_ONCE: Final = 16
+"""A file system writes its journal once for all who wait for it at the same time."""
 
 
 class OsFile:
@@ -161,6 +164,16 @@ class OsDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
+        if len(calls) < 2:
+            for call in calls:
+                call()
+            return
+        with ThreadPoolExecutor(min(len(calls), _FLUSHES_AT_ONCE), "flush") as pool:
+            ended = [pool.submit(call) for call in calls]
+        for call_ended in ended:
+            call_ended.result()
 
     def lock(self, path: str) -> LockFile:
         if _is_held(path):

@@ -663,6 +663,11 @@ class DiskView:
             raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
         self._change(OP_FLUSH_DIR, path, self._disk.journal.commit)
 
+    def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
+        """One after the other: a crash between two of them is what a crash among all of them may leave."""
+        for call in calls:
+            call()
+
     def lock(self, path: str) -> File:
         file = self.open(path, create=True)
         assert isinstance(file, SimFile)

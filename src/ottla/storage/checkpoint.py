@@ -41,7 +41,15 @@ def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp
     Without `flush` that holds for the death of the process only; the machine's may leave neither.
     """
     temporary = path + temporary_suffix
-    file = disk.open(temporary, create=True)
+    write_temporary(disk, temporary, text, flush=flush)
+    disk.rename(temporary, path)
+    if flush:
+        disk.flush_dir(path.rpartition("/")[0])
+
+
+def write_temporary(disk: Disk, path: str, text: str, *, flush: bool) -> None:
+    """The first half of `replace_text`. Unflushed, it must be flushed before it is given the name of another file."""
+    file = disk.open(path, create=True)
     try:
         file.truncate(0)
         file.write(0, [text.encode()])
@@ -49,14 +57,23 @@ def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp
             file.flush()
     finally:
         file.close()
-    disk.rename(temporary, path)
-    if flush:
-        disk.flush_dir(path.rpartition("/")[0])
+
+
+def flush_file(disk: Disk, path: str) -> None:
+    file = disk.open(path)
+    try:
+        file.flush()
+    finally:
+        file.close()
 
 
 def _write_entries(disk: Disk, path: str, entries: Iterable[str], temporary_suffix: str = ".tmp") -> None:
+    replace_text(disk, path, _entries_text(entries), temporary_suffix)
+
+
+def _entries_text(entries: Iterable[str]) -> str:
     lines = list(entries)
-    replace_text(disk, path, "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]), temporary_suffix)
+    return "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines])
 
 
 def _read_entries(disk: Disk, path: str, fields: int) -> list[list[str]]:
@@ -108,9 +125,13 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     }
 
 
-def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]]) -> None:
+def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
     """(leader epoch, its first offset), ascending."""
-    _write_entries(disk, path, (f"{epoch} {offset}" for epoch, offset in epochs))
+    return _entries_text(f"{epoch} {offset}" for epoch, offset in epochs)
+
+
+def write_epochs(disk: Disk, path: str, epochs: Iterable[tuple[int, int]]) -> None:
+    replace_text(disk, path, epochs_text(epochs))
 
 
 def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from ottla.ports import Disk
-from ottla.storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
+from ottla.storage.checkpoint import CorruptCheckpoint, epochs_text, flush_file, read_epochs, write_epochs, write_temporary
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, OffsetAndEpoch
 
+_STAGED = ".tmp"
 UNDEFINED = OffsetAndEpoch(NO_OFFSET, NO_LEADER_EPOCH)
 
 
@@ -116,10 +117,29 @@ class EpochCache:
     def write(self, log_end_offset: int) -> None:
         """Bring the file up to date. An epoch without data yet is left out, as it would be dropped at the next start anyway:
         so to begin an epoch on a thousand partitions costs no write."""
-        entries = [entry for entry in self.entries() if entry[1] < log_end_offset]
+        entries = self._with_data(log_end_offset)
         if entries != self._stored:
             write_epochs(self._disk, self.path, entries)
             self._stored = entries
+
+    def stage(self, log_end_offset: int) -> bool:
+        """The steps of `write` one by one, for who writes many: this, `flush_staged`, `put_staged`, and then the directory is
+        to be flushed. False: the file is up to date."""
+        entries = self._with_data(log_end_offset)
+        if entries == self._stored:
+            return False
+        write_temporary(self._disk, self.path + _STAGED, epochs_text(entries), flush=False)
+        self._stored = entries
+        return True
+
+    def flush_staged(self) -> None:
+        flush_file(self._disk, self.path + _STAGED)
+
+    def put_staged(self) -> None:
+        self._disk.rename(self.path + _STAGED, self.path)
+
+    def _with_data(self, log_end_offset: int) -> list[tuple[int, int]]:
+        return [entry for entry in self.entries() if entry[1] < log_end_offset]
 
     def _changed(self) -> None:
         self.latest = self._epochs[-1] if self._epochs else NO_LEADER_EPOCH

@@ -596,6 +596,16 @@ class Log:
         )
         return plan
 
+    def closing_plan(self) -> FlushPlan:
+        """The last flush of a clean stop. The indexes of the active segment are part of it, since no start will look for them in
+        the log."""
+        index_paths = self.active.finish_indexes()
+        plan = self.flush_plan()
+        if plan is None:
+            return FlushPlan(self.log_end_offset, self._truncations, self._disk, [], index_paths, [])
+        plan.index_paths += index_paths
+        return plan
+
     def metadata_written(self) -> None:
         """The file with the topic's id is new, and perhaps not on the disk: it must be there before records are."""
         self._metadata_dirty = self._dir_dirty = True
@@ -801,6 +811,13 @@ class Log:
         """Bring the epoch file up to date (part of each round of checkpoints)."""
         self.epochs.write(self.log_end_offset)
 
+    def stage_epochs(self) -> bool:
+        """Of a clean stop, see `EpochCache.stage`; the closing plan then flushes the directory. False: the file is up to date."""
+        staged = self.epochs.stage(self.log_end_offset)
+        if staged:
+            self._dir_dirty = True
+        return staged
+
     def take_snapshot(self) -> None:
         """Write down what is known of producers, before the last flush of a clean stop. None: nobody's, and none was before."""
         if self.log_end_offset > self.snapshots.latest_offset and (len(self.producers) or self.snapshots.offsets):
@@ -808,12 +825,13 @@ class Log:
             self._dir_dirty = True
 
     def close(self) -> None:
-        """Leave the files as a clean stop has them. Flush first, if a recovery point is to vouch for it."""
+        """Leave the files as a clean stop has them. The closing plan comes first, if anything is to vouch for them."""
         if self.closed:
             return
         self.take_snapshot()
         self.closed = True
         self.epochs.write(self.log_end_offset)
+        self.active.finish_indexes()
         for segment in self._segments:
             segment.close()
         self._places.clear()

@@ -20,6 +20,7 @@ from typing import Final
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Disk, File
 from ottla.records.batch import BatchInfo
+from ottla.storage.checkpoint import flush_file
 from ottla.storage.config import INT64_MAX
 from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, offset_file
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -328,12 +329,17 @@ class Segment:
         self.active = False
         self._cache.touch(self)
 
+    def finish_indexes(self) -> list[str]:
+        """The index files as a sealed segment has them. Returns which are to be flushed: a clean stop vouches for them, and the
+        next start does not read the log again."""
+        if not self.active or self._index is None:
+            return []
+        self.time_index.append(self.max_timestamp, self._offset_of_max)
+        self.write_indexes()
+        return [self.path(suffix) for suffix in self._index_suffixes()]
+
     def close(self) -> None:
-        """The files as a sealed segment has them, descriptors closed."""
-        if self.active and self._index is not None:
-            self.time_index.append(self.max_timestamp, self._offset_of_max)
-            self.write_indexes()
-            self._flush_indexes()  # a clean stop vouches for them, and the next start does not read the log again
+        """Descriptors closed. `finish_indexes` comes before."""
         self._cache.forget(self)
         file, self._file = self._file, None
         if file is not None:
@@ -582,15 +588,14 @@ class Segment:
         self._flush_indexes()
 
     def _flush_indexes(self) -> None:
-        for suffix in (OFFSET_INDEX, TIME_INDEX, *((TXN_INDEX,) if self.has_aborted else ())):
+        for suffix in self._index_suffixes():
             self._flush_file(suffix)
 
+    def _index_suffixes(self) -> tuple[str, ...]:
+        return (OFFSET_INDEX, TIME_INDEX, TXN_INDEX) if self.has_aborted else (OFFSET_INDEX, TIME_INDEX)
+
     def _flush_file(self, suffix: str) -> None:
-        file = self._disk.open(self.path(suffix))
-        try:
-            file.flush()
-        finally:
-            file.close()
+        flush_file(self._disk, self.path(suffix))
 
     def _shrink_index_files(self) -> None:
         assert self._index is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_lock_is_held_until_closed_against_this_and_other_processes(disk: Disk, 
     again = disk.lock(path)
     assert isinstance(again, OsFile)
     again.close()
+
+
+def test_flushes_made_at_once_all_end_before_an_error_of_one_is_told(disk: Disk) -> None:
+    ended: list[int] = []
+
+    def flush(number: int) -> None:
+        ended.append(number)
+        if number == 3:
+            raise OSError(5, "Input/output error")
+
+    with pytest.raises(OSError):
+        disk.at_once([partial(flush, number) for number in range(50)])
+    assert sorted(ended) == list(range(50))

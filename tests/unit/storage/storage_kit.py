@@ -181,6 +181,10 @@ class MemoryDisk:
             else:
                 del self.durable_names[name]
 
+    def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
+        for call in calls:
+            call()
+
     def lock(self, path: str) -> MemoryFile:
         if path in self.locked:
             raise BlockingIOError(path)

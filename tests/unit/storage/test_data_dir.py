@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 import pytest
 from storage_kit import (
@@ -219,6 +220,28 @@ def test_l11_killed_at_each_step_of_a_clean_stop_loses_nothing_that_was_flushed(
             assert data_dir.was_clean
             break
     assert finished == 1
+
+
+@pytest.mark.parametrize("logs", [1, 40])
+def test_a_clean_stop_flushes_all_logs_in_as_many_rounds_as_one(logs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    disk = MemoryDisk()
+    at_once = disk.at_once
+
+    def counted(calls: Sequence[Callable[[], object]]) -> None:
+        rounds.append(len(calls))
+        at_once(calls)
+
+    monkeypatch.setattr(disk, "at_once", counted)
+    data_dir = open_dir(disk)
+    data_dir.load(settings, NOW_MS)
+    for number in range(logs):
+        append(data_dir.create_log(TopicPartition("orders", number), TOPIC_ID, settings("orders"), NOW_MS), 1)
+    alone = len([step for step in disk.steps if step.startswith("flush")])
+    data_dir.close()
+    assert rounds == [logs, logs, logs + 1], "epochs; logs and indexes; their directories, and the one they are in"
+    flushed = [step for step in disk.steps if step.startswith("flush")][alone:]
+    assert len(flushed) == 6 * logs + 1 + 8, "each file and directory once, and the checkpoints"
 
 
 def test_writes_that_fail_while_stopping_leave_no_mark_of_a_clean_stop() -> None:
