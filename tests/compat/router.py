@@ -6,6 +6,7 @@ Nothing is remembered: who leads and who coordinates is asked before each reques
 
 from __future__ import annotations
 
+import asyncio
 from copy import copy
 from typing import Any
 
@@ -18,19 +19,41 @@ from ottla.runtime.network import RealNetwork
 
 GROUP, TRANSACTION = 0, 1
 
+OF_ONE_GROUP = (
+    "consumer_group_heartbeat",
+    "heartbeat",
+    "join_group",
+    "leave_group",
+    "offset_commit",
+    "offset_delete",
+    "sync_group",
+    "txn_offset_commit",
+)
+OF_GROUPS = {
+    "consumer_group_describe": ("group_ids", "groups"),
+    "delete_groups": ("groups_names", "results"),
+    "describe_groups": ("groups", "groups"),
+    "offset_fetch": ("groups", "groups"),
+}
+"""What they are asked of, and where the answers are."""
+
 
 class Router:
-    def __init__(self, first: ClientConnection) -> None:
+    def __init__(self, first: ClientConnection, client_id: str | None = None) -> None:
         self._first = first
+        self._client_id = client_id
         self._others: dict[int, ClientConnection] = {}
 
     @classmethod
-    async def open(cls, host: str, port: int) -> Router:
-        return cls(await ClientConnection.open(RealNetwork(Counters()), host, port))
+    async def open(cls, host: str, port: int, client_id: str | None = None) -> Router:
+        return cls(await ClientConnection.open(RealNetwork(Counters()), host, port, client_id=client_id), client_id)
 
     def close(self) -> None:
         for connection in (self._first, *self._others.values()):
             connection.close()
+
+    def send(self, api: str, version: int, request: Any) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(self.call(api, version, request))
 
     async def call(self, api: str, version: int, request: Any) -> Any:
         if api in ("init_producer_id", "add_offsets_to_txn", "end_txn"):
@@ -38,9 +61,13 @@ class Router:
         if api == "add_partitions_to_txn":
             name = request.v3_and_below_transactional_id
             return await (await self._coordinator(TRANSACTION, name)).call(api, version, request)
-        if api in ("txn_offset_commit", "offset_fetch"):
-            group = request.group_id if api == "txn_offset_commit" else request.groups[0].group_id
-            return await (await self._coordinator(GROUP, group)).call(api, version, request)
+        if api in OF_ONE_GROUP or (api == "offset_fetch" and not request.groups):
+            return await (await self._coordinator(GROUP, request.group_id)).call(api, version, request)
+        if api in OF_GROUPS:
+            return await self._of_groups(api, version, request)
+        if api == "list_groups":
+            answers = [await connection.call(api, version, request) for connection in await self._all()]
+            return replace(answers[0], groups=[each for answer in answers for each in answer.groups])
         if api == "describe_transactions":
             return await self._describe_transactions(version, request)
         if api == "list_transactions":
@@ -53,6 +80,16 @@ class Router:
         if api in ("produce", "fetch", "describe_producers"):
             return await (await self._leader(*_place(api, request))).call(api, version, request)
         return await self._first.call(api, version, request)
+
+    async def _of_groups(self, api: str, version: int, request: Any) -> Any:
+        asked, told = OF_GROUPS[api]
+        answers = [
+            await (await self._coordinator(GROUP, group if isinstance(group, str) else group.group_id)).call(
+                api, version, replace(request, **{asked: [group]})
+            )
+            for group in getattr(request, asked)
+        ]
+        return replace(answers[0], **{told: [each for answer in answers for each in getattr(answer, told)]})
 
     async def _describe_transactions(self, version: int, request: Any) -> Any:
         answers = [
@@ -99,7 +136,7 @@ class Router:
 
     async def _to(self, number: int, host: str, port: int) -> ClientConnection:
         if number not in self._others:
-            self._others[number] = await ClientConnection.open(RealNetwork(Counters()), host, port)
+            self._others[number] = await ClientConnection.open(RealNetwork(Counters()), host, port, client_id=self._client_id)
         return self._others[number]
 
 

@@ -74,8 +74,8 @@ class Consumer:
 
 
 class Circle:
-    def __init__(self, host: str, port: int, seed: int) -> None:
-        self.party = Party(host, port, 100_000 + seed)  # its topic, and its way of noting
+    def __init__(self, host: str, port: int, seed: int, *, routed: bool = False) -> None:
+        self.party = Party(host, port, 100_000 + seed, routed=routed)  # its topic, and its way of noting
         self.party.group = self.group = f"circle-{seed}"
         self.chance = random.Random(seed)
         self.topics = {"a": self.party.topic, "b": f"{self.party.topic}-b"}
@@ -629,8 +629,8 @@ class Circle:
         await self.chance.choices(acts, weights)[0]()
 
 
-async def converse_at_random(host: str, port: int, seed: int) -> list[str]:
-    circle = Circle(host, port, seed)
+async def converse_at_random(host: str, port: int, seed: int, *, routed: bool = False) -> list[str]:
+    circle = Circle(host, port, seed, routed=routed)
     try:
         await circle.begin()
         for _ in range(STEPS):

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from router import Router
+
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
 from ottla.metrics import Counters
@@ -50,6 +52,7 @@ PATIENCE_S = 120.0
 TIMEOUT_MS = 600_000  # no member shall be gone before the end
 
 Protocols = tuple[tuple[str, bytes], ...]
+Connection = ClientConnection | Router
 
 
 def subscription(topics: Collection[str], more: bytes = b"") -> bytes:
@@ -62,7 +65,7 @@ def subscription(topics: Collection[str], more: bytes = b"") -> bytes:
 
 @dataclass
 class Member:
-    connection: ClientConnection
+    connection: Connection
     member_id: str
     instance_id: str | None
     protocols: Protocols
@@ -70,8 +73,9 @@ class Member:
 
 
 class Party:
-    def __init__(self, host: str, port: int, seed: int) -> None:
-        self.host, self.port = host, port
+    def __init__(self, host: str, port: int, seed: int, *, routed: bool = False) -> None:
+        """`routed`: there are several brokers."""
+        self.host, self.port, self.routed = host, port, routed
         self.chance = random.Random(seed)
         self.group, self.topic = f"party-{seed}", f"party-topic-{seed}"
         self.said: list[str] = []
@@ -81,12 +85,16 @@ class Party:
         self.leader = self.protocol = ""
         self.synced = False
         self.names: dict[str, str] = {"": "-"}
-        self.connections: list[ClientConnection] = []
-        self.spare: list[ClientConnection] = []
+        self.connections: list[Connection] = []
+        self.spare: list[Connection] = []
         self.instances = 0
 
-    async def connect(self) -> ClientConnection:
-        connection = await ClientConnection.open(RealNetwork(Counters()), self.host, self.port, client_id="party")
+    async def connect(self) -> Connection:
+        connection: Connection
+        if self.routed:
+            connection = await Router.open(self.host, self.port, client_id="party")
+        else:
+            connection = await ClientConnection.open(RealNetwork(Counters()), self.host, self.port, client_id="party")
         self.connections.append(connection)
         return connection
 
@@ -576,8 +584,8 @@ class Party:
         await chance.choices(acts, weights)[0]()
 
 
-async def converse_at_random(host: str, port: int, seed: int) -> list[str]:
-    party = Party(host, port, seed)
+async def converse_at_random(host: str, port: int, seed: int, *, routed: bool = False) -> list[str]:
+    party = Party(host, port, seed, routed=routed)
     try:
         await party.begin()
         for _ in range(STEPS):

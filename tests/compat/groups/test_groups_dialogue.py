@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 import consumer_chance
 import group_chance
@@ -20,13 +21,13 @@ SEEDS = range(12)
 KINDS = {"classic": group_chance.converse_at_random, "consumer": consumer_chance.converse_at_random}
 
 
-async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list[str]]:
+async def converse(host: str, port: int, seeds: Iterable[int], *, routed: bool = False) -> dict[str, list[str]]:
     transcripts: dict[str, list[str]] = {}
     gate = asyncio.Semaphore(8)
 
     async def hold(kind: str, seed: int) -> None:
         async with gate:
-            transcripts[f"{kind} {seed}"] = await KINDS[kind](host, port, seed)
+            transcripts[f"{kind} {seed}"] = await KINDS[kind](host, port, seed, routed=routed)
 
     async with asyncio.TaskGroup() as tasks:
         for seed in seeds:
@@ -51,6 +52,16 @@ def test_the_same_answers(transcripts: Transcripts, kind: str, seed: int) -> Non
 def test_the_same_answers_to_hundreds_of_dialogues(first: int) -> None:
     seeds = range(first, first + 100)
     transcripts = both(converse, seeds, **consumer_chance.SETTINGS)
+    for seed in seeds:
+        for kind in KINDS:
+            check(transcripts, f"{kind} {seed}")
+
+
+@pytest.mark.slow
+def test_the_same_answers_of_three_brokers() -> None:
+    """Each request goes to the broker it belongs to; one Apache Kafka is told the same."""
+    seeds = range(2_000, 2_020)
+    transcripts = both(partial(converse, routed=True), seeds, brokers=3, **consumer_chance.SETTINGS)
     for seed in seeds:
         for kind in KINDS:
             check(transcripts, f"{kind} {seed}")
