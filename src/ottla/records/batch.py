@@ -50,6 +50,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 KNOWN_ATTRIBUTES: Final = 0x7F
 
 SEQUENCE_MAX: Final = 0x7FFFFFFF
+BATCHES_KEPT: Final = 5
+"""Of each producer: as many as it may have in flight, and send again."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMPED: Final = struct.Struct(">qii")

@@ -7,8 +7,8 @@ Invariants
 1. Offsets never change: a rewritten batch keeps base offset and last offset, so readers, followers and sequences see the same.
 2. A batch of which everything stays is handed on as the bytes it was.
 3. A batch is only looked into when its CRC is right: damage is never given a fresh CRC.
-4. The last batch of a producer that may come back stays, if need be without records (its sequence is in the header); so does the
-   last batch of a segment, so that the log shows no gap behind it.
+4. The last batches of a producer that may come back stay, if need be without records (their sequences are in the headers); so
+   does the last batch of a segment, so that the log shows no gap behind it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.records.batch import (
+    BATCHES_KEPT,
     CODEC_MASK,
     DELETE_HORIZON_BIT,
     RECORDS_AT,
@@ -43,12 +44,16 @@ class Uncleanable(Exception):
 
 
 class LastBatches:
-    """The last batch of each producer id, and its time: the last with a sequence of its epoch, else the last marker."""
+    """The last batches of each producer id, and its time: the last with a sequence of its epoch, else the last marker.
+
+    Outside of transactions as many as a producer may send again. (Kafka keeps one: who had several in flight when the broker was
+    killed would hear of a gap where there is none. What is in a transaction is not compacted before it has ended.)
+    """
 
     __slots__ = ("_epochs", "_offsets", "_times_ms", "_with_sequence")
 
     def __init__(self) -> None:
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[int, list[int]] = {}
         self._epochs: dict[int, int] = {}
         self._with_sequence: set[int] = set()
         self._times_ms: dict[int, int] = {}
@@ -60,10 +65,15 @@ class LastBatches:
             if producer_id >= 0:
                 if self._epochs.get(producer_id) != info.producer_epoch:
                     self._with_sequence.discard(producer_id)
+                if producer_id in self._with_sequence and not (info.is_control or info.is_transactional):
+                    offsets = self._offsets[producer_id]
+                    offsets.append(info.last_offset)
+                    if len(offsets) > BATCHES_KEPT:
+                        del offsets[0]
+                elif not info.is_control or producer_id not in self._with_sequence:
+                    self._offsets[producer_id] = [info.last_offset]
                 if not info.is_control:
                     self._with_sequence.add(producer_id)
-                if not info.is_control or producer_id not in self._with_sequence:
-                    self._offsets[producer_id] = info.last_offset
                 self._epochs[producer_id] = info.producer_epoch
                 self._times_ms[producer_id] = info.max_timestamp
 
@@ -76,7 +86,10 @@ class LastBatches:
                 del self._times_ms[producer_id]
 
     def is_last(self, info: BatchInfo) -> bool:
-        return info.producer_id >= 0 and self._offsets.get(info.producer_id) == info.last_offset
+        if info.producer_id < 0:
+            return False
+        offsets = self._offsets.get(info.producer_id)
+        return offsets is not None and info.last_offset in offsets
 
 
 def _check(chunk: bytes, info: BatchInfo) -> None:

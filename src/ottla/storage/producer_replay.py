@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.errors import KafkaError, MalformedInput
-from ottla.records.batch import BatchInfo, read_batch_header, scan_batches
+from ottla.records.batch import BATCHES_KEPT, BatchInfo, read_batch_header, scan_batches
 from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch_of
 from ottla.records.record import read_records
 from ottla.storage.config import INT64_MAX
-from ottla.storage.producer_state import BATCHES_KEPT, ProducerStates, written
+from ottla.storage.producer_state import ProducerStates, written
 from ottla.storage.scan import scan_file
 from ottla.storage.segment import Segment
 from ottla.storage.snapshot import Snapshots

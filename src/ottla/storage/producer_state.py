@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchInfo
+from ottla.records.batch import BATCHES_KEPT, CONTROL_BIT, SEQUENCE_MAX, TRANSACTIONAL_BIT, BatchInfo
 from ottla.storage.config import INT64_MAX
 from ottla.types import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TopicPartition
 
-BATCHES_KEPT: Final = 5
-"""As many as a producer may have in flight."""
 PRODUCERS_MAX: Final = 100_000
 EPOCH_MAX: Final = 0x7FFF
 NO_COORDINATOR_EPOCH: Final = -1
@@ -196,10 +194,6 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
-    def last_offsets(self) -> dict[int, int]:
-        """The last data batch of each producer that may come back: compaction keeps it (L09)."""
-        return {producer.producer_id: producer.last_data_offset for producer in self._producers.values() if producer.batches}
-
     def facts(self) -> tuple[object, ...]:
         """The whole state, for comparing."""
         return (
@@ -256,9 +250,11 @@ class ProducerStates:
             )
         if producer is not None and producer.epoch != NO_PRODUCER_EPOCH:
             self._check_epoch(producer, batch.producer_epoch)
+        attempt = self._attempts.get(batch.producer_id)
+        if attempt is not None and attempt.bumps_epochs:
+            bumps_epochs = True  # it began so, whatever it speaks now
         if bumps_epochs and batch.is_transactional and first != 0 and (producer is None or not producer.batches):
             raise self._out_of_order(batch, 0)
-        attempt = self._attempts.get(batch.producer_id)
         if attempt is not None and first > attempt.lowest_sequence:
             raise self._out_of_order(batch, attempt.lowest_sequence)
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:

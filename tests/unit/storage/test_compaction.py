@@ -178,23 +178,32 @@ def test_l08_the_horizon_is_not_moved_by_later_passes() -> None:
         assert read_batches(log)[0][0].base_timestamp == NOW_MS + COMPACTED.delete_retention_ms
 
 
-def test_the_last_batch_of_a_producer_stays_without_records() -> None:
+def test_the_last_batches_of_a_producer_stay_without_records() -> None:
+    """All that it may have in flight: it may not have heard of any of them when the broker is killed (I01)."""
     disk = MemoryDisk()
     _, log = new_log(disk, COMPACTED)
-    put(log, (A, b"1"), producer_id=7, producer_epoch=2, base_sequence=0)
-    put(log, (A, b"2"), (B, b"2"), producer_id=7, producer_epoch=2, base_sequence=1)
+    put(log, (A, b"0"), producer_id=7, producer_epoch=1, base_sequence=0)
+    for sequence in range(6):
+        put(log, (A, b"1"), producer_id=7, producer_epoch=2, base_sequence=sequence)
+    put(log, (A, b"2"), (B, b"2"), producer_id=7, producer_epoch=2, base_sequence=6)
     put(log, (A, b"3"), (B, b"3"))
     log.roll(NOW_MS)
     compact(disk, log)
-    first, second = (info for info, _ in read_batches(log))
-    assert (first.producer_id, first.producer_epoch, first.base_sequence, first.last_sequence) == (7, 2, 1, 2)
-    assert (first.record_count, first.base_offset, first.last_offset, first.codec) == (0, 1, 2, 0)
-    assert (second.base_offset, second.record_count) == (3, 2)
+    *kept, last = (info for info, _ in read_batches(log))
+    assert [(info.producer_id, info.producer_epoch, info.base_sequence, info.last_sequence) for info in kept] == [
+        *((7, 2, sequence, sequence) for sequence in range(2, 6)),
+        (7, 2, 6, 7),
+    ]
+    assert [(info.record_count, info.base_offset, info.last_offset, info.codec) for info in kept] == [
+        *((0, offset, offset, 0) for offset in range(3, 7)),
+        (0, 7, 8, 0),
+    ]
+    assert (last.base_offset, last.record_count) == (9, 2)
     # a later batch of the same producer frees it; so does its silence for a day
     put(log, (C, b"4"))
     log.roll(NOW_MS)
     compact(disk, log, NOW_MS + 86_400_002)
-    assert [info.base_offset for info, _ in read_batches(log)] == [3, 5]
+    assert [info.base_offset for info, _ in read_batches(log)] == [9, 11]
 
 
 def test_the_last_batch_of_a_segment_stays_so_that_no_gap_shows() -> None:

@@ -6,9 +6,9 @@ import pytest
 from producer_kit import data_batch, refused
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import SEQUENCE_MAX
+from ottla.records.batch import BATCHES_KEPT, SEQUENCE_MAX
 from ottla.storage.config import INT64_MAX
-from ottla.storage.producer_state import BATCHES_KEPT, ProducerStates, Written
+from ottla.storage.producer_state import ProducerStates, Written
 from ottla.types import TopicPartition
 
 
@@ -271,6 +271,15 @@ def test_t11_with_version_2_a_transaction_begins_at_sequence_zero() -> None:
     assert refused(partition.send, 3, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.send(0, 3, **options) is None
     assert partition.send(3, **options) is None
+
+
+def test_t11_who_began_with_version_2_has_to_go_on_so() -> None:
+    """Kafka keeps the version of the first attempt of a producer that it does not know."""
+    partition = Partition()
+    partition.states.attempt(7, 0, 3, bumps_epochs=True)
+    options = {"transactional": True, "verified": True}
+    assert refused(partition.send, 3, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.send(0, **options) is None
 
 
 def test_a_coordinators_own_records_have_no_sequence_but_an_epoch() -> None:
