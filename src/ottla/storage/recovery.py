@@ -10,8 +10,9 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
-from ottla.errors import MalformedInput
+from ottla.errors import KafkaError, MalformedInput
 from ottla.ports import Disk, Random
 from ottla.records.batch import BatchInfo
 from ottla.storage.checkpoint import CorruptCheckpoint, read_partition_metadata
@@ -40,6 +41,8 @@ from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import ZERO_UUID, TopicPartition
 
+_TAIL_BYTES: Final = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -64,23 +67,25 @@ def open_log(
     """The log in a directory. OSError if the disk fails; damage is repaired, at the price of what was damaged."""
     _finish_swaps(disk, dir)
     new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
-    segments = _find_segments(disk, dir, new_segment)
+    damaged: list[Segment] = []
+    """Those of whose indexes one is missing or cannot be right."""
+    segments = _find_segments(disk, dir, new_segment, damaged)
     epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
     producers = ProducerStates(topic_partition)
     snapshots = Snapshots(disk, dir)
 
-    if found.clean and not _ends_whole(segments):
+    if found.clean and not _ends_whole(segments, damaged):
         found = Found(False, 0, found.log_start_offset, found.cleaned_offset)
     if not found.clean:
         gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
         cleaned_offset = INT64_MAX if gaps and found.cleaned_offset is None else found.cleaned_offset
         states = _States(producers, snapshots, found.log_start_offset)
-        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states)
+        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states, damaged)
         if segments and found.recovery_point >= segments[-1].end_offset:
             # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
             # a recovery that was killed, must not come back.
             segments[-1].flush_files()
-    elif snapshots.offsets:  # with none, there was nothing to be remembered
+    elif snapshots.offsets or damaged or _lacks_snapshot(segments):  # otherwise there was nothing to be remembered
         rebuild(producers, snapshots, segments, found.log_start_offset, segments[-1].end_offset if segments else 0)
 
     if segments and segments[-1].end_offset < found.log_start_offset:
@@ -97,7 +102,8 @@ def open_log(
     log_start_offset = max(found.log_start_offset, segments[0].base_offset)
     _settle_snapshots(producers, snapshots, segments, log_start_offset)
     for segment in segments:
-        if not segment.txn_index_plausible():
+        # Who took away one index may have taken this one too, and that there was one nobody could tell.
+        if segment in damaged or not segment.txn_index_plausible():
             mend_txn_index(segment, ProducerStates(topic_partition), snapshots, segments, log_start_offset)
     epochs.truncate_end(active.end_offset)
     epochs.truncate_start(log_start_offset)
@@ -240,7 +246,7 @@ def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
     return end_offset
 
 
-def _find_segments(disk: Disk, dir: str, make: _SegmentMaker) -> list[Segment]:
+def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segment]) -> list[Segment]:
     """The segments by their `.log` files, ascending; indexes without a log go. End offsets are set, except of the last."""
     bases: list[int] = []
     sidecars: list[tuple[int, str]] = []
@@ -253,25 +259,47 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker) -> list[Segment]:
         elif parsed[1] in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
             sidecars.append((parsed[0], name))
     known = set(bases)
-    with_aborted: set[int] = set()
+    with_aborted: dict[int, int] = {}
     for offset, name in sidecars:
         if offset not in known:
             disk.remove(f"{dir}/{name}")
-        elif name.endswith(TXN_INDEX) and disk.size(f"{dir}/{name}"):
-            with_aborted.add(offset)
+        elif name.endswith(TXN_INDEX):
+            with_aborted[offset] = disk.size(f"{dir}/{name}")
     segments = [make.existing(base) for base in sorted(bases)]
     for segment in segments:
-        segment.has_aborted = segment.base_offset in with_aborted
+        size = with_aborted.get(segment.base_offset)
+        segment.has_aborted = bool(size)
+        if size == 0:  # without an entry there would be no file
+            damaged.append(segment)
     for segment, follower in pairwise(segments):
         segment.end_offset = follower.base_offset
     return segments
 
 
-def _ends_whole(segments: list[Segment]) -> bool:
-    """After a clean stop: note the log end, and see that indexes are there. False if the stop cannot have been clean."""
+def _mend_indexes(segments: list[Segment], damaged: list[Segment]) -> None:
+    """See that indexes are there."""
     for segment in segments:
         if not segment.indexes_plausible():
             segment.rebuild_indexes()
+            damaged.append(segment)
+
+
+def _lacks_snapshot(segments: list[Segment]) -> bool:
+    """After a clean stop that has left no snapshot: whether it must have. With each segment but the first there is one; with the
+    first too where producers are known, and then one of the last batches is likely theirs."""
+    if len(segments) != 1 or not segments[0].size:
+        return bool(segments[1:])
+    (segment,) = segments
+    start = segment.index.around_position(max(segment.size - _TAIL_BYTES, 0))[0]
+    try:
+        return any(info.producer_id >= 0 for info, _ in segment.batches(start))
+    except KafkaError:
+        return True
+
+
+def _ends_whole(segments: list[Segment], damaged: list[Segment]) -> bool:
+    """After a clean stop: note the log end, and see that indexes are there. False if the stop cannot have been clean."""
+    _mend_indexes(segments, damaged)
     if segments:
         last = segments[-1]
         try:
@@ -292,6 +320,7 @@ def _recover(
     disk: Disk,
     cleaned_offset: int | None,
     states: _States,
+    damaged: list[Segment],
 ) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
@@ -301,9 +330,7 @@ def _recover(
     them at its end.
     """
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
-    for segment in segments[:first]:
-        if not segment.indexes_plausible():
-            segment.rebuild_indexes()
+    _mend_indexes(segments[:first], damaged)
     if first:
         segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
     if segments:

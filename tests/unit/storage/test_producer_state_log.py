@@ -125,6 +125,24 @@ def test_l05_without_snapshots_the_log_tells_all(clean: bool) -> None:
     assert crashed(disk).producers.facts() == before
 
 
+@pytest.mark.parametrize("batches", [2, 30])
+def test_l05_snapshots_taken_away_after_a_clean_stop_are_missed(batches: int) -> None:
+    """In one segment and in several. Otherwise an open transaction would be read, and a duplicate stored."""
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, SMALL)
+    for sequence in range(batches):
+        send(log, 1, 0, sequence)
+    send(log, 2, 0, 0, transactional=True)
+    before, stable = log.producers.facts(), log.last_stable_offset
+    data_dir.close()
+    for offset in snapshots(disk):
+        disk.remove(f"{DIR}/{offset:020d}.snapshot")
+    log = crashed(disk)
+    assert log.producers.facts() == before
+    assert log.last_stable_offset == stable == batches
+    assert send(log, 1, 0, batches - 1).duplicate
+
+
 def test_l05_an_older_snapshot_will_do() -> None:
     disk = MemoryDisk()
     data_dir, log = new_log(disk, SMALL)
@@ -231,7 +249,8 @@ def reopen_dir(disk: MemoryDisk) -> object:
     return reopen(disk, SMALL)[0]
 
 
-def test_a_damaged_transaction_index_is_mended_after_a_clean_stop_too() -> None:
+@pytest.mark.parametrize("damage", ["short", "emptied", "gone with the others"])
+def test_a_damaged_transaction_index_is_mended_after_a_clean_stop_too(damage: str) -> None:
     disk = MemoryDisk()
     data_dir, log = new_log(disk, SMALL)
     for sequence in range(12):
@@ -241,7 +260,12 @@ def test_a_damaged_transaction_index_is_mended_after_a_clean_stop_too() -> None:
     data_dir.close()
     names = [name for name in disk.list(DIR) if name.endswith(".txnindex")]
     assert len(names) > 1
-    disk.put(f"{DIR}/{names[1]}", disk.content(f"{DIR}/{names[1]}")[:-1])
+    if damage == "gone with the others":  # as by `rm *index`
+        for name in disk.list(DIR):
+            if name.endswith("index"):
+                disk.remove(f"{DIR}/{name}")
+    else:
+        disk.put(f"{DIR}/{names[1]}", disk.content(f"{DIR}/{names[1]}")[:-1] if damage == "short" else b"")
     assert crashed(disk).aborted(0, 1000) == aborted
 
 
