@@ -101,7 +101,7 @@ class Cleaner:
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
         now_ms = self._broker.clock_watch.now_ms()
         found: dict[Log, tuple[Partition, Dirt]] = {}
-        for number, partition in enumerate(self._broker.partitions.online(), 1):
+        for number, partition in enumerate(list(self._broker.partitions), 1):
             if number % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
             log = partition.log

@@ -32,6 +32,9 @@ DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data
 NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE")
 """Variables with the prefix of settings that belong to other commands."""
 
+GC_THRESHOLDS = (10_000, 20, 10)
+"""Of the cyclic collector: new objects before it looks at them, and how often it looks at older ones."""
+
 _OPTIONS = {
     "--config": "config",
     "-c": "config",
@@ -158,6 +161,7 @@ def _set_up_logging() -> None:
 
 
 def _run(settings: BrokerSettings, options: Options) -> int:
+    import gc
     import logging
 
     from ottla.broker.app import StartupError, serve
@@ -165,7 +169,12 @@ def _run(settings: BrokerSettings, options: Options) -> int:
     from ottla.records import compiled
     from ottla.runtime.loop import real_world, run
 
+    # Hardly anything here is garbage that counting references would not find: looking for it after every few hundred objects
+    # costs more than it ever gives back, and what a start makes lives as long as the process.
+    gc.set_threshold(*GC_THRESHOLDS)
+
     def on_ready(broker: Broker) -> None:
+        gc.freeze()
         logging.getLogger("ottla").info(
             "ready in %d ms: broker %d of cluster %s at %s, data in %s, %s",
             since_process_start_ms(),

@@ -118,7 +118,7 @@ class Classic:
                 # An empty group of another kind makes room.
                 decision.records += found.tombstones()
             group = ClassicGroup(request.group_id)
-        protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+        protocols = tuple([(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
         if not self._has_room(group, member_id):
             self._remove(decision, group, member_id)
             return decision.add(_refused(token, NO_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED))

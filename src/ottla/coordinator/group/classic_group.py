@@ -391,8 +391,9 @@ class ClassicGroup:
         if not self.members:
             return frozenset()
         topics: set[str] = set()
-        for member in self.members.values():
-            names = subscribed_topics(member.subscription(self.protocol_name))
+        # Most members say the same, and it is read once.
+        for subscription in {member.subscription(self.protocol_name) for member in self.members.values()}:
+            names = subscribed_topics(subscription)
             if names is None:
                 return None
             topics.update(names)
