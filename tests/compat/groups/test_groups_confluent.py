@@ -92,7 +92,7 @@ def members(*args: Any, **config: Any) -> Iterator[Members]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_f33_f35_partitions_are_shared_and_move_with_membership(
+def test_f33_f35_f36_partitions_are_shared_and_move_with_membership(
     servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None], strategy: str
 ) -> None:
     topic = filled(partitions=6)

@@ -31,6 +31,28 @@ def test_a_first_join_gets_an_id_and_a_second_with_it_joins(host: Any) -> None: 
     assert bytes(answer.members[0].metadata) == RANGE
 
 
+def test_f38_a_group_goes_through_its_states_as_clients_see_them(host: Any) -> None:
+    def state() -> str:
+        return str(host.shard.describe_groups(["g"], 4)[0].group_state)
+
+    assert state() == "Dead", "what is not there is told so"
+    member, joining = host.new_member()
+    assert state() == "PreparingRebalance"
+    host.advance(3000)
+    assert host.answers[joining].generation_id == 1
+    assert state() == "CompletingRebalance"
+    syncing = host.sync(member, 1, {member: b"all"})
+    assert bytes(host.answers[syncing].assignment) == b"all"
+    assert state() == "Stable"
+    rejoining = host.join(member)  # the leader wants another generation, and is alone: it begins and ends at once
+    assert host.answers[rejoining].generation_id == 2
+    assert state() == "CompletingRebalance"
+    assert host.leave((member, None)) == [0]
+    assert state() == "Empty"
+    host.do(host.shard.delete_groups(["g"], 1000, host.now))
+    assert state() == "Dead"
+
+
 def test_before_version_4_a_member_joins_at_once(host: Any) -> None:  # G01
     token = host.join(version=3)
     host.advance(3000)
