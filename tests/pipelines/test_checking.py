@@ -39,6 +39,17 @@ def refused(shop: Shop, text: str) -> PipelineError:
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return 7', 4, "returns int"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o, two):\n    return o', 4, "TypeError"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.groupBy("id").count()', 4, "watermark"),
+        (
+            'S = p.source("x", options={"maxOffsetPerTrigger": 5})\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")',
+            4,
+            "option maxOffsetPerTrigger: '5' is not possible, there is no such option; did you mean maxOffsetsPerTrigger?",
+        ),
+        (
+            'S = p.source("x", p.avro(\'{"type": "record", "name": "r", "fields": [{"name": "a", "type": "wrong"}]}\'))\n'
+            'p.sql(S, to=p.sink("o"), query="SELECT * FROM x")',
+            4,
+            "Avro schema does not parse: UnknownType: wrong",
+        ),
         ('S = p.source("x", p.avro("{"))\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")', 4, "Avro schema is no JSON"),
     ],
 )

@@ -69,6 +69,7 @@ def test_without_a_toml_everything_has_a_default(tmp_path: Path) -> None:
         ("[pipeline]\ntrigger = 'soon'\n", 2, "'soon' is no duration"),
         ("[pipeline]\ntrigger = 5\n", 2, "a text is wanted"),
         ("[pipeline]\nname = 'a b'\n", 2, "letters, digits"),
+        ("[pipeline]\nmetrics = 'here'\n", 2, "'here' is no address"),
         ("[spark.conf]\nspark.executor.memory = '1g'\n", 2, "names with dots are quoted"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,8 @@ def test_a_cluster_gets_its_settings_and_the_package(
     assert "spark.driver.host" not in recorder.heard
     assert recorder.heard["spark.stage.maxConsecutiveAttempts"] == "1"
     assert recorder.heard["spark.speculation"] == "false"
+    # What decides about the executors' Python is the environment of this process when Spark starts in it.
+    assert os.environ["PYSPARK_PYTHON"] == conf.get("spark.pyspark.python", "as it was")
     (package,) = recorder.shipped
     # The sources alone, from the zip: what an executor without Ottla would import.
     code = "import pyspark_ottla, ottla.pipelines.producing, ottla.pipelines.source_read as it; print(it.__file__)"

@@ -190,7 +190,7 @@ def _run(spark: Any, project: Project, plan: Plan, *, once: bool, json_output: b
     finally:
         stopped = flows.stopping.is_set()
         flows.stop()
-        spark.streams.removeListener(listener)
+        progress.unlisten(spark, listener)
         for number, handler in before.items():
             signal.signal(number, handler)
     if not json_output:

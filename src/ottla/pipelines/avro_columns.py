@@ -41,9 +41,8 @@ def parse(schema: str, place: Place) -> Any:
     except ImportError:
         raise PipelineError("Avro needs fastavro", place, hint="pip install 'ottla[avro]', on the executors too") from None
     try:
-        document = json.loads(schema)
-        parsed = fastavro.parse_schema(document)
-    except ValueError as error:
+        parsed = fastavro.parse_schema(json.loads(schema))
+    except json.JSONDecodeError as error:
         raise PipelineError(f"the Avro schema is no JSON: {error}", place) from None
     except Exception as error:
         raise PipelineError(f"the Avro schema does not parse: {type(error).__name__}: {error}", place) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.table import Table
 
+_HEAR_TIMEOUT_MS = 10_000
 # Spark's names for the parts of a batch, and ours. What the sink's transaction costs is inside addBatch, and shown beside it.
 _PHASES = {
     "latestOffset": "offsets",
@@ -128,6 +130,16 @@ def listen(spark: SparkSession, watch: Watch) -> Any:
     listener = Listener()
     spark.streams.addListener(listener)
     return listener
+
+
+def unlisten(spark: SparkSession, listener: Any) -> None:
+    """Spark tells in a queue of its own: what the last batches were is heard before nobody listens any more."""
+    sc: Any = spark.sparkContext._jsc
+    # It is a matter of the screen; whatever goes wrong here must not hide how the queries ended.
+    with suppress(Exception):
+        sc.sc().listenerBus().waitUntilEmpty(_HEAR_TIMEOUT_MS)
+    with suppress(Exception):
+        spark.streams.removeListener(listener)
 
 
 def table(name: str, flows: list[str], watch: Watch, note: str = "") -> Table:

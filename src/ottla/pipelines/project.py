@@ -35,6 +35,7 @@ from ottla.pipelines.failure import PipelineError, Place
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_ADDRESS = re.compile(r".*:\d{1,5}")
 
 # What would break exactly once, whoever asks for it.
 _FORBIDDEN_CONF = {
@@ -144,6 +145,8 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
 def _setting(key: str, value: str) -> dict[str, Any]:
     if key in ("trigger", "transaction_timeout"):
         return {f"{key}_ms": duration_ms(value)}
+    if key == "metrics" and not _ADDRESS.fullmatch(value):
+        raise ValueError(f"{value!r} is no address: write 127.0.0.1:9404")
     if key == "name" and not _NAME.fullmatch(value):
         raise ValueError(f"{value!r}: letters, digits, '.', '_' and '-'")
     return {key: value}

@@ -27,6 +27,7 @@ from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.graph import Node, Plan, reads, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
+from ottla.pipelines.source_options import check_stream, source_options
 from ottla.pipelines.values import Json
 from ottla.types import TopicPartition
 
@@ -124,9 +125,13 @@ class Frames:
         if isinstance(node, Flow) and node.to is None:
             return self.result(node)
         source = node if isinstance(node, Source) else self.read_back(node)
-        return reading.stream(
-            self.spark, source, reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
-        )
+        options = reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
+        try:
+            # Spark would ask the source only when the query starts, and say it less well.
+            check_stream(source_options(options))
+        except InvalidOption as error:
+            raise PipelineError(f"source {source.name!r}: {error}", source.place) from None
+        return reading.stream(self.spark, source, options)
 
 
 def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:
@@ -234,11 +239,6 @@ class Flows:
         self.sinks[flow.name] = sink
         return writer
 
-    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
-        if self.once:
-            return writer.trigger(availableNow=True)
-        return writer.trigger(processingTime=f"{self.project.trigger_ms} milliseconds")
-
     def _target(self, flow: Flow) -> Target:
         target = flow.to
         if isinstance(target, Sink):
@@ -318,7 +318,9 @@ class Flows:
             try:
                 query.stop()
             except Exception as error:
-                raise PipelineError(f"flow {name!r} does not stop: {reading.first_line(error)}") from error
+                raise PipelineError(
+                    f"flow {name!r} does not stop: {reading.first_line(error)}", hint="nothing is lost: run it again"
+                ) from error
         for sink in self.sinks.values():
             sink.close()
 

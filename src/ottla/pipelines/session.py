@@ -53,10 +53,14 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    if _is_local(master):
+    if "spark.pyspark.python" in conf:
+        # PySpark looks into the environment alone; it is spark-submit that would have put it there.
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    elif is_local(master):
         # The workers run this Python, whatever is first on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _quiet_python()
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings(master, conf).items():
         builder = builder.config(key, value)
@@ -64,7 +68,7 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
         spark = builder.getOrCreate()
     except Exception as error:
         raise PipelineError(f"Spark does not start on {master}: {first_line(error)}") from error
-    if ship and not _is_local(master):
+    if ship and not is_local(master):
         # Executors of any cluster fetch it from the driver, and so does one that joins later.
         spark.sparkContext.addPyFile(package())
     return spark
@@ -73,10 +77,19 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
 def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """All that Spark is told: ours, then the user's, then what nobody may change."""
     quiet = {} if "spark.driver.extraJavaOptions" in conf else _quiet_logs()
-    return {**_DEFAULTS, **(_LOCAL if _is_local(master) else {}), **quiet, **conf, **_FORCED}
+    return {**_DEFAULTS, **(_LOCAL if is_local(master) else {}), **quiet, **conf, **_FORCED}
 
 
-def _is_local(master: str) -> bool:
+def _quiet_python() -> None:
+    """PySpark logs with a page of stack what it then raises, and we say in a line."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def is_local(master: str) -> bool:
+    """Whether all its tasks run on the driver's machine."""
     return master.startswith("local")
 
 
