@@ -251,10 +251,11 @@ class ProducerStates:
         if producer is not None and producer.epoch != NO_PRODUCER_EPOCH:
             self._check_epoch(producer, batch.producer_epoch)
         attempt = self._attempts.get(batch.producer_id)
-        if attempt is not None and attempt.bumps_epochs:
-            bumps_epochs = True  # it began so, whatever it speaks now
-        if bumps_epochs and batch.is_transactional and first != 0 and (producer is None or not producer.batches):
-            raise self._out_of_order(batch, 0)
+        if first != 0 and (producer is None or not producer.batches):
+            # Who began so goes on so, whatever it speaks now.
+            began = attempt is not None and attempt.bumps_epochs
+            if began or (bumps_epochs and batch.is_transactional):
+                raise self._out_of_order(batch, 0)
         if attempt is not None and first > attempt.lowest_sequence:
             raise self._out_of_order(batch, attempt.lowest_sequence)
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:

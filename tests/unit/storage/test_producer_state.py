@@ -279,6 +279,7 @@ def test_t11_who_began_with_version_2_has_to_go_on_so() -> None:
     partition.states.attempt(7, 0, 3, bumps_epochs=True)
     options = {"transactional": True, "verified": True}
     assert refused(partition.send, 3, **options) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(partition.send, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "not in a transaction either"
     assert partition.send(0, **options) is None
 
 
