@@ -326,12 +326,14 @@ def test_a_client_may_change_its_generation(host: Any) -> None:
 def test_t05_a_transaction_past_its_time_is_aborted_with_a_raised_epoch(host: Any, version: int) -> None:
     producer = host.init(timeout_ms=1000)
     host.add(producer, 0, version=version)
-    host.now_ms += 1000
+    host.now_ms += 900
+    host.add(producer, 1, version=version)
+    host.now_ms += 100
     assert host.time_out() == []
     host.now_ms += 1
-    assert host.time_out() == ["t"]
+    assert host.time_out() == ["t"], "its time runs from its first partition on"
     assert host.state == State.COMPLETE_ABORT
-    assert host.written == [(P0, 1000, 1, False)]
+    assert sorted(host.written) == [(P0, 1000, 1, False), (P1, 1000, 1, False)]
     assert host.add(producer, 1, version=version) == FENCED
     assert host.time_out() == []
     if version == 0:
