@@ -121,15 +121,17 @@ def test_a_wrong_zookeeper_is_said_in_one_line(cluster: Callable[..., Cluster], 
     broker.process = None
 
 
-def test_data_of_another_cluster_are_refused(cluster: Callable[..., Cluster]) -> None:
-    """And nothing of them is touched."""
-    one, other = cluster(1), cluster(1)
+@pytest.mark.parametrize("path", ["another's", "nobody's"])
+def test_data_of_another_cluster_are_refused(cluster: Callable[..., Cluster], path: str) -> None:
+    """And nothing of them is touched. Also where there is no cluster yet: a slip of the pen in the path must not begin one."""
+    one = cluster(1)
+    connect = cluster(1).connect if path == "another's" else f"{one.connect}-nobody"
     one.create_topic("t", partitions=1, replicas=1)
     one.produce("t", [b"mine"] * 10)
     assert one.brokers[1].stop() == 0
     stranger = one.brokers[1]
     before = _files(stranger.data)
-    stranger.start(wait=False, zookeeper_connect=other.connect, broker_id="1")
+    stranger.start(wait=False, zookeeper_connect=connect, broker_id="1")
     assert stranger.process is not None
     assert stranger.process.wait(WAIT_S) == 1
     assert "belong to the cluster" in stranger.output().splitlines()[-1]

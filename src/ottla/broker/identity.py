@@ -32,6 +32,15 @@ async def resolve_identity(
 
     A SettingsError says where two of them disagree: data must not be opened under another broker's name or in another cluster.
     """
+    connect = settings.optional_str("zookeeper.connect")
+    if connect is not None and stored_cluster_id is not None and await store.get(znodes.CLUSTER_ID) is None:
+        # A slip of the pen in the path behind the addresses: in a cluster without topics all of its logs would be set aside.
+        raise SettingsError(
+            [
+                f"the data directories belong to the cluster {stored_cluster_id}, but there is none at "
+                f"zookeeper.connect={connect} (is the path right?)"
+            ]
+        )
     await ensure_base_paths(store)
     problems: list[str] = []
     cluster_id = await find_cluster_id(store, random, stored_cluster_id)

@@ -126,15 +126,16 @@ class ClusterView:
             for replica in partition.replicas:
                 by_replica.setdefault(replica, []).append(partition)
         away: set[int] = set()
+        # High watermarks first: under load, a log end that was asked before would seem to be behind them.
+        for broker, group in by_leader.items():
+            told = self._latest(broker, group, _CONSUMER, away)
+            for partition in group:
+                partition.high_watermark = told.get((partition.topic, partition.index))
         for broker, group in by_replica.items():
             told = self._latest(broker, group, _DEBUGGING_CONSUMER, away)
             for partition in group:
                 if (partition.topic, partition.index) in told:
                     partition.log_end_offsets[broker] = told[partition.topic, partition.index]
-        for broker, group in by_leader.items():
-            told = self._latest(broker, group, _CONSUMER, away)
-            for partition in group:
-                partition.high_watermark = told.get((partition.topic, partition.index))
 
     def _latest(self, broker: int, group: list[PartitionState], replica_id: int, away: set[int]) -> dict[TopicIndex, int]:
         if broker not in self.brokers or broker in away:
