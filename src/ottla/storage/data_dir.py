@@ -48,6 +48,7 @@ from ottla.storage.names import (
     parse_partition_dir,
     partition_dir,
 )
+from ottla.storage.new_log import new_log
 from ottla.storage.recovery import Found, open_log
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
@@ -305,8 +306,10 @@ class DataDir:
     def _make_log(
         self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, cache: SegmentCache
     ) -> Log:
-        self._disk.make_dirs(path)
-        log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), cache, now_ms)
+        if self._disk.exists(path):  # what is left of an attempt that failed
+            log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), cache, now_ms)
+        else:
+            log = new_log(self._disk, self._random, path, topic_partition, config, cache, now_ms)
         if topic_id != ZERO_UUID:
             self.assign_topic_id(log, topic_id)  # before any record: data must never be taken for another topic's
         return log

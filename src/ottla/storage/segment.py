@@ -145,16 +145,18 @@ class Segment:
         jitter_ms: int,
         now_ms: int,
         cache: SegmentCache,
+        in_new_dir: bool = False,
     ) -> Segment:
-        """A new, empty, active segment. Files of that name are remains of something that failed, and are emptied."""
+        """A new, empty, active segment. Files of that name are remains of something that failed, and are emptied; in a directory
+        that is as new there are none."""
         segment = cls(
             disk, dir, base_offset, index_interval_bytes=index_interval_bytes, jitter_ms=jitter_ms, now_ms=now_ms, cache=cache
         )
-        if disk.exists(segment.path(TXN_INDEX)):
+        if not in_new_dir and disk.exists(segment.path(TXN_INDEX)):
             disk.remove(segment.path(TXN_INDEX))
         for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the log last: its name is what makes a segment
             file = disk.open(segment.path(suffix), create=True)
-            if file.size():
+            if not in_new_dir and file.size():
                 file.truncate(0)
             if suffix == LOG:
                 segment._file = file

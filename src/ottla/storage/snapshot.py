@@ -80,11 +80,14 @@ class Snapshots:
 
     __slots__ = ("_disk", "dir", "offsets", "unflushed")
 
-    def __init__(self, disk: Disk, dir: str) -> None:
+    def __init__(self, disk: Disk, dir: str, offsets: list[int] | None = None) -> None:
+        """`offsets`: those that are there; None: look."""
         self._disk = disk
         self.dir = dir
-        found = (parse_offset_file(name) for name in disk.list(dir))
-        self.offsets = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == SNAPSHOT)
+        if offsets is None:
+            found = (parse_offset_file(name) for name in disk.list(dir))
+            offsets = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == SNAPSHOT)
+        self.offsets = offsets
         self.unflushed: list[int] = []
         """Written, and perhaps not on the disk."""
 

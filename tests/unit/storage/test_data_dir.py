@@ -314,3 +314,19 @@ def test_recovery_keeps_gaps_that_compaction_made_and_ends_at_those_a_crash_made
         disk.die()
         _, log = reopen(disk, LogConfig())
         assert log.log_end_offset == ends
+
+
+def test_a_new_log_is_as_one_found_in_an_empty_directory() -> None:
+    made, found = MemoryDisk(), MemoryDisk()
+    logs = []
+    for disk in (made, found):
+        data_dir = open_dir(disk)
+        data_dir.load(settings, NOW_MS)
+        if disk is found:
+            disk.make_dirs("/data/orders-0")
+        log = data_dir.create_log(TP, TOPIC_ID, settings("orders"), NOW_MS)
+        logs.append((log.topic_id, log.log_end_offset, log.recovery_point, log.epochs.entries(), log.segment_bases))
+        append(log, 1, leader_epoch=4)
+        data_dir.close()
+    assert logs[0] == logs[1]
+    assert {name: inode.data for name, inode in made.names.items()} == {name: inode.data for name, inode in found.names.items()}

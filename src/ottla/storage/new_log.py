@@ -1,0 +1,57 @@
+"""A log that did not exist before, in a directory that is made for it.
+
+Owns: the fewest calls to the disk that do it; a topic may have thousands of partitions. Nothing is looked for, as `recovery` does
+in a directory that was there.
+"""
+
+from __future__ import annotations
+
+from ottla.ports import Disk, Random
+from ottla.storage.config import LogConfig
+from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.log import Log
+from ottla.storage.names import EPOCH_CHECKPOINT
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.snapshot import Snapshots
+from ottla.types import ZERO_UUID, TopicPartition
+
+
+def new_log(
+    disk: Disk,
+    random: Random,
+    dir: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    cache: SegmentCache,
+    now_ms: int,
+) -> Log:
+    """The directory must not exist. What is made is not flushed: see `Log.flush_plan`."""
+    disk.make_dirs(dir)
+    jitter_limit = min(config.segment_jitter_ms, config.segment_ms)
+    segment = Segment.create(
+        disk,
+        dir,
+        0,
+        index_interval_bytes=config.index_interval_bytes,
+        jitter_ms=random.below(jitter_limit) if jitter_limit > 0 else 0,
+        now_ms=now_ms,
+        cache=cache,
+        in_new_dir=True,
+    )
+    return Log(
+        disk,
+        random,
+        dir,
+        topic_partition,
+        ZERO_UUID,
+        config,
+        EpochCache(disk, f"{dir}/{EPOCH_CHECKPOINT}"),
+        [segment],
+        log_start_offset=0,
+        recovery_point=0,
+        cache=cache,
+        now_ms=now_ms,
+        producers=ProducerStates(topic_partition),
+        snapshots=Snapshots(disk, dir, []),
+    )
