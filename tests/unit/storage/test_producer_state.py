@@ -128,8 +128,8 @@ def test_i06_only_the_silent_expire_and_none_with_an_open_transaction() -> None:
     partition.send(0, producer=1)
     partition.send(0, producer=2, transactional=True, verified=True)
     partition.send(0, producer=3)
-    assert partition.states.expire(now_ms=1000 + 50, expiration_ms=50) == 1
-    assert {producer.producer_id for producer in partition.states} == {2, 3}
+    assert partition.states.expire(now_ms=1001 + 50, expiration_ms=50) == 1
+    assert {producer.producer_id for producer in partition.states} == {2, 3}, "2 is as silent, and its transaction open"
 
 
 def test_the_number_of_producers_is_bounded_and_the_oldest_go_first() -> None:

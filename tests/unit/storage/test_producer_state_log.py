@@ -15,6 +15,7 @@ from producer_kit import refused
 from storage_kit import NOW_MS, RULES, TP, MemoryDisk, PowerLoss, new_log, reopen
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import SEQUENCE_MAX
 from ottla.records.record import build_batch
 from ottla.records.validate import check
 from ottla.storage.config import LogConfig
@@ -170,6 +171,17 @@ def test_i01_all_five_in_flight_are_known_after_a_clean_stop() -> None:
             assert send(log, producer, epoch, sequence, 2).duplicate
     assert refused(send, log, 1, 0, 8, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "nobody knows any more"
     assert not send(log, 1, 0, 20).duplicate
+
+
+def test_i02_a_batch_that_wraps_is_known_after_a_clean_stop() -> None:
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk)
+    send(log, 1, 0, SEQUENCE_MAX - 1, 4)
+    data_dir.close()
+    log = crashed(disk, LogConfig())
+    assert send(log, 1, 0, SEQUENCE_MAX - 1, 4).duplicate
+    assert refused(send, log, 1, 0, 3) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not send(log, 1, 0, 2).duplicate
 
 
 def test_i05_a_retry_of_what_was_truncated_is_taken() -> None:
