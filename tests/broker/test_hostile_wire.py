@@ -48,6 +48,11 @@ MALFORMED = {
     "string past the end": struct.pack(">i", 18) + header(3, 1) + b"\x00\x00\x00\x01\x7f\xff",
     "topic not UTF-8": struct.pack(">i", 20) + header(3, 1) + b"\x00\x00\x00\x01\x00\x02\xc3\x28",
     "overlong varint": struct.pack(">i", 19) + header(3, 9) + b"\x00" + b"\xff" * 6,
+    "262,145 topics": struct.pack(">i", 16 + 3 * 262_145) + header(3, 1) + struct.pack(">i", 262_145) + b"\x00\x01a" * 262_145,
+    "1,025 tags": struct.pack(">i", 14 + 3 * 1025)
+    + header(18, 3)
+    + b"\x81\x08"
+    + b"".join(bytes([0x80 | number & 0x7F, number >> 7, 0]) for number in range(1025)),
     "an empty body": struct.pack(">i", 12) + header(0, 3),
 }
 

@@ -33,6 +33,13 @@ logger = logging.getLogger(__name__)
 
 _API_VERSIONS = 18
 
+_ELEMENTS_MAX = 1 << 18
+"""In all arrays of a request together. 100 MB of empty names would be 33 million: gigabytes of objects, and nobody else served
+for the half minute it takes to make and answer them. The largest clients name some ten thousand partitions."""
+_ORDER_ELEMENTS_MAX = 1 << 24
+"""In what a controller tells: every replica of every partition of the cluster may stand in it."""
+_ORDERS = frozenset({"leader_and_isr", "stop_replica", "update_metadata"})
+
 QuickReply = bytes | list[Part] | asyncio.Future[list[Part]] | None
 """A short cut's reply, as bytes or parts, now or later; None: it was not for the short cut."""
 
@@ -52,7 +59,7 @@ class Route:
     ) -> None:
         self.api = api
         self.version = version
-        self.decode = decoder(api.request, version)
+        self.decode = decoder(api.request, version, _ORDER_ELEMENTS_MAX if api.name in _ORDERS else _ELEMENTS_MAX)
         self.encode = ResponseEncoder(api, version)
         self.handle = handle
         self.refuse = refuse

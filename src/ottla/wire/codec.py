@@ -7,6 +7,7 @@ be read: `print(decoder_source(ProduceRequest, 9))`.
 Invariants:
 1. A decoder returns a value or raises MalformedInput, whatever the bytes.
 2. A length or count is held against the bytes that remain before anything is built from it; an element counts at least one byte.
+   Where a bound is given, all arrays of a message together hold no more elements than that.
 3. `bytes` and `records` come back as slices of the given buffer: no copy, and not longer valid than it.
 4. An encoder appends parts that together are the message. File ranges and large buffers pass as they are, everything between
    them is one bytearray.
@@ -41,6 +42,9 @@ JOIN_BYTES_MAX = 4096
 
 _STRING_BYTES_MAX = 32767
 
+_TAGS_MAX = 1024
+"""Tagged fields behind one part. Kafka's messages know a handful; stepping over millions of them would take seconds."""
+
 _FIXED = {
     "bool": "?",
     "int8": "b",
@@ -53,15 +57,15 @@ _FIXED = {
     "uuid": "16s",
 }
 
-_decoders: dict[tuple[type, int], Any] = {}
+_decoders: dict[tuple[type, int, int | None], Any] = {}
 _encoders: dict[tuple[type, int], Any] = {}
 
 
-def decoder(cls: type[T], version: int) -> Decoder[T]:
-    """The function (buffer, position) -> (message, position after it) for one version."""
-    found: Decoder[T] | None = _decoders.get((cls, version))
+def decoder(cls: type[T], version: int, elements_max: int | None = None) -> Decoder[T]:
+    """The function (buffer, position) -> (message, position after it) for one version; `elements_max` in all its arrays."""
+    found: Decoder[T] | None = _decoders.get((cls, version, elements_max))
     if found is None:
-        found = _decoders[cls, version] = _DecoderWriter(cls, version).compiled()
+        found = _decoders[cls, version, elements_max] = _DecoderWriter(cls, version, elements_max).compiled()
     return found
 
 
@@ -175,6 +179,10 @@ class _Writer:
 class _DecoderWriter(_Writer):
     HEADER = "def run(given, pos):"
 
+    def __init__(self, cls: type, version: int, elements_max: int | None = None) -> None:
+        super().__init__(cls, version)
+        self.elements_max = elements_max
+
     def compiled(self) -> Callable[..., Any]:
         body = self.body()
         self.names |= {
@@ -196,6 +204,7 @@ class _DecoderWriter(_Writer):
         return [
             "    buf = memoryview(given)",
             "    end = len(buf)",
+            *([] if self.elements_max is None else [f"    elements_left = {self.elements_max}"]),
             "    try:",
             *self.lines,
             "    except Cut as error:",
@@ -316,6 +325,9 @@ class _DecoderWriter(_Writer):
             self.refuse(f"{size} < 0", field, "null is not allowed")
         least = max(1, _size_least(element, self.version, self.flexible))
         self.refuse(f"{size} > (end - pos) // {least}", field, "more elements than bytes are left")
+        if self.elements_max is not None:
+            self.line(f"elements_left -= {size}")
+            self.refuse("elements_left < 0", field, f"more than {self.elements_max} elements in all")
         if isinstance(element, str) and element in _FIXED and element != "uuid":
             width = struct.calcsize(_FIXED[element])
             self.line(f"stop = pos + {size} * {width}")
@@ -347,6 +359,7 @@ class _DecoderWriter(_Writer):
         count, tag, last, size, stop = (self.name(word) for word in ("count", "tag", "last", "size", "stop"))
         self.line(f"{count}, pos = varint(buf, pos - 1)")
         self.refuse(f"{count} > (end - pos) // 2", "tagged fields", "more than bytes are left")
+        self.refuse(f"{count} > {_TAGS_MAX}", "tagged fields", f"more than {_TAGS_MAX}")
         self.line(f"{last} = -1")
         self.line(f"for _ in range({count}):")
         self.depth += 1
@@ -608,6 +621,8 @@ def skip_tags(buf: memoryview, position: int) -> int:
     count, position = read_unsigned_varint(buf, position)
     if count > (end - position) // 2:
         raise MalformedInput("tagged fields: more than bytes are left")
+    if count > _TAGS_MAX:
+        raise MalformedInput(f"tagged fields: more than {_TAGS_MAX}")
     last = -1
     for _ in range(count):
         tag, position = read_unsigned_varint(buf, position)

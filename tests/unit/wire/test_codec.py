@@ -201,6 +201,9 @@ def test_unknown_tagged_fields_are_stepped_over() -> None:
         pytest.param(Names, 1, "ffffffff1f", id="a length of 33 bits"),
         pytest.param(Names, 1, "808080808001", id="a length of six bytes"),
         pytest.param(Names, 1, "0261" + "ffffffff0f", id="4 billion tagged fields"),
+        pytest.param(
+            Names, 1, "0261" + "8108" + "".join(f"{128 | n & 127:02x}{n >> 7:02x}00" for n in range(1025)), id="1025 tags"
+        ),
         pytest.param(Names, 1, "0261" + "01" + "0005aa", id="a tagged field cut short"),
         pytest.param(Names, 1, "0261" + "02" + "0100" + "0000", id="tags out of order"),
         pytest.param(Names, 1, "0261" + "02" + "0000" + "0000", id="a tag twice"),
@@ -215,6 +218,13 @@ def test_refused(cls: type, version: int, data: str) -> None:
     # Not by `decode`, whose own look at the end of the buffer would hide a missing check.
     with pytest.raises(MalformedInput):
         decoder(cls, version)(bytes.fromhex(data), 0)
+
+
+def test_f87_a_bound_counts_the_elements_of_all_arrays_together() -> None:
+    data = encode(full(), 3)
+    assert decoder(Tree, 3, 10)(data, 0) == (full(), len(data))
+    with pytest.raises(MalformedInput, match="tagged_numbers: more than 9 elements in all"):
+        decoder(Tree, 3, 9)(data, 0)
 
 
 def test_a_byte_too_many_is_refused() -> None:
