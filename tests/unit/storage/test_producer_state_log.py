@@ -286,6 +286,7 @@ def test_a_snapshot_is_believed_only_as_a_whole() -> None:
     send(log, 1, 3, 7, 4)
     send(log, 2, 0, 0, transactional=True)
     end_txn(log, 3, 1, commit=True, coordinator_epoch=6)
+    send(log, 4, 0, SEQUENCE_MAX, 3)
     data = encode(log.producers)
     assert [producer.facts() for producer in decode(data)] == [producer.facts() for producer in log.producers]
     for size in range(len(data)):
