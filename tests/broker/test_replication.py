@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ottla.broker.app import Broker
 from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition import Partition
@@ -27,6 +29,7 @@ from ottla.protocol.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -43,7 +46,8 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from ottla.records.record import build_batch
-from ottla.runtime.loop import real_world, run
+from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.storage.results import FlushPlan
 from ottla.types import TopicPartition
 
 TOPIC = "t"
@@ -740,3 +744,63 @@ def test_g07_a_member_that_asks_again_hears_no_assignment_that_could_still_be_lo
         assert log.high_watermark == log.log_end_offset
 
     play(tmp_path, case, offsets_commit_timeout_ms="60000", group_initial_rebalance_delay_ms="0")
+
+
+# F14: with `flush.messages` a follower acknowledges, by its next fetch, what is on its disk; its broker does not wait for that.
+
+
+class FlushGate:
+    """Flushes of one broker begin when they are let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        self.is_open = asyncio.Event()
+        self.waiting = asyncio.Event()
+        original = ThreadWorkers.run
+
+        async def run(workers: ThreadWorkers, work: Callable[[], Any]) -> Any:
+            plan = getattr(work, "__self__", None)
+            if isinstance(plan, FlushPlan) and any(file.path.startswith(f"{directory}/") for file in plan.files):
+                self.waiting.set()
+                await self.is_open.wait()
+            return await original(workers, work)
+
+        monkeypatch.setattr(ThreadWorkers, "run", run)
+
+
+def test_f14_a_follower_acknowledges_what_is_on_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(cluster: Cluster) -> None:
+        gate = FlushGate(monkeypatch, tmp_path / "2")
+        await cluster.order(T0, State(1, [1, 2], replicas=[1, 2]), is_new=True)
+        written = asyncio.create_task(cluster.produce(1, b"a", b"b"))
+        await gate.waiting.wait()
+        log = cluster.partition(2).log
+        assert (log.log_end_offset, log.recovery_point) == (2, 0)
+        await cluster.until(lambda: cluster.partition(1).log.recovery_point == 2, "the leader flushed its own")
+        assert (cluster.partition(1).high_watermark, written.done()) == (0, False)
+        assert (await (await cluster.client(2)).call("api_versions", 0, ApiVersionsRequest())).error_code == 0, (
+            "the loop of the follower goes on"
+        )
+        assert not written.done()
+        gate.is_open.set()
+        assert (await written).error_code == 0
+        assert log.recovery_point == 2
+
+    play(tmp_path, case, (1, 2), log_flush_interval_messages="1")
+
+
+def test_f14_a_follower_that_leads_before_its_flush_ended_commits_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(cluster: Cluster) -> None:
+        gate = FlushGate(monkeypatch, tmp_path / "2")
+        await cluster.order(T0, State(1, [1, 2], replicas=[1, 2]), is_new=True)
+        written = asyncio.create_task(cluster.produce(1, b"a", b"b"))
+        await gate.waiting.wait()
+        await cluster.order(T0, State(2, [2], leader_epoch=1, partition_epoch=1, replicas=[1, 2]), to=[2])
+        partition = cluster.partition(2)
+        assert partition.is_leader
+        assert (partition.high_watermark, partition.held_offset) == (0, 0)
+        gate.is_open.set()
+        await cluster.until(lambda: partition.high_watermark == 2, "it is committed once it is flushed")
+        assert partition.log.recovery_point == 2
+        written.cancel()
+
+    play(tmp_path, case, (1, 2), log_flush_interval_messages="1")

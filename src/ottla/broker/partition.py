@@ -10,7 +10,8 @@ the partition itself if there is more for followers to fetch.
 3. A request that names a leader epoch is served only if it is the current one (KIP-320).
 4. An I/O error takes the whole data directory offline; the partition then answers KAFKA_STORAGE_ERROR.
 5. What `flush.messages` wants on the disk first is neither acknowledged nor seen before it is there. The flush runs elsewhere;
-   what is appended meanwhile waits for it, and is flushed together if it needs to be (F14).
+   what is appended meanwhile waits for it, and is flushed together if it needs to be (F14). A follower does not ask for more
+   before it has flushed what it owes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.records.compression import NONE
 from ottla.records.own import own_batch
 from ottla.records.validate import CREATE_TIME, PRODUCER, Rules, check
 from ottla.replication.leader import IsrProposal, Leadership
+from ottla.storage.config import INT64_MAX
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, OffsetAndEpoch
 
@@ -146,6 +148,10 @@ class Partition:
                 self.reign = image.leader_epoch
             if is_new:
                 self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
+                if self.owes_flush and self.held_offset is None and self._flush_now is not None:
+                    # It followed until now, and its last flush has not ended.
+                    self.held_offset = self.log.recovery_point
+                    self._flush_now(self)
             self._lead(image, is_new)
             self._advance_high_watermark()
         else:
@@ -365,12 +371,24 @@ class Partition:
             self._hold(info, now_ms)
 
     def _hold(self, info: AppendInfo, now_ms: int) -> None:
-        """The settings ask that acknowledged records are on the disk (F14)."""
-        if self._flush_now is None or not self.is_leader:
+        """The settings ask that acknowledged records are on the disk (F14). A follower acknowledges with its next fetch: who
+        fetches sees to it (`owes_flush`)."""
+        if self._flush_now is None:
             self.log.flush(now_ms)
-        elif self.held_offset is None:
+        elif self.is_leader and self.held_offset is None:
             self.held_offset = info.first_offset
             self._flush_now(self)
+
+    @property
+    def owes_flush(self) -> bool:
+        """What was appended may not be acknowledged before it is flushed."""
+        log = self.log
+        return (
+            log.flush_messages != INT64_MAX
+            and log.unflushed_messages >= log.flush_messages
+            and self._flush_now is not None
+            and not (self._offline or log.closed)
+        )
 
     def flush_ended(self) -> bool:
         """The flush that was asked for is over. True: another one is needed, for what came meanwhile."""

@@ -201,6 +201,11 @@ class _Fetcher:
             except TimeoutError:
                 pass
             return
+        owing = [followed.partition for followed in due.values() if followed.partition.owes_flush]
+        if owing:
+            # To ask for what follows acknowledges what is there.
+            await asyncio.gather(*(self._broker.housekeeping.flush(partition) for partition in owing))
+            return
         wishes = {key: _wish(followed.partition) for key, followed in due.items()}
         asked = self._session.request(wishes)
         settings = self._broker.settings
