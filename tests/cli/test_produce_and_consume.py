@@ -195,6 +195,29 @@ def test_the_reader_goes_away(ottla: Ottla, topic: str) -> None:
         assert process.wait(TIMEOUT_S) == 141
 
 
+@pytest.mark.parametrize("words", [["consume"], ["topic", "describe", "--json"]])
+def test_no_room_for_the_output(ottla: Ottla, topic: str, words: list[str]) -> None:
+    ottla.ok("produce", topic, "-p", "0", stdin=("x" * 500 + "\n") * 100)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            ottla.command(*words, topic),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=ottla.environment,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert b"cannot write the output: No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+
+
+def test_acks_that_do_not_exist(ottla: Ottla, topic: str) -> None:
+    for command in (["produce"], ["perf", "produce"], ["perf", "latency"]):
+        assert "none of 0, 1 and all" in ottla.fails(*command, topic, "--acks", "2", code=2)
+
+
 def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) -> None:
     read_end, write_end = os.pipe()
     with subprocess.Popen(

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from ottla_command import TIMEOUT_S, Ottla, environment
 
+from ottla.cli.serve import Options, gather
 from ottla.testing import Broker, BrokerFailed
 
 ANY_PORT = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
@@ -85,6 +86,10 @@ def test_bad_variables_and_options(tmp_path: Path) -> None:
     assert "OTTLA_NUM_PARTITONS" in serve(cwd=tmp_path, OTTLA_NUM_PARTITONS="3").stderr
     assert serve("--confg", "x", cwd=tmp_path).returncode == 2
     assert serve("--config", "nope", cwd=tmp_path).stderr == "ottla serve: cannot read nope: No such file or directory\n"
+
+
+def test_variables_of_the_installation_are_no_settings() -> None:
+    assert gather(Options(), {"OTTLA_COMPILE": "0", "OTTLA_NUM_PARTITIONS": "3"})["num.partitions"] == "3"
 
 
 def test_help_is_the_friendly_one() -> None:

@@ -10,6 +10,7 @@ Exit codes: 0 done; 1 it failed; 2 the command line itself was wrong; 130 Ctrl-C
 from __future__ import annotations
 
 import difflib
+import errno
 import functools
 import json
 import os
@@ -21,6 +22,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+
+_OUTPUT_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a write to a file may end in. (A file that was opened by name says it in its error.)"""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -118,9 +122,14 @@ def guarded(command: C) -> C:
             _flush_quietly()
             _leave(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # What is still buffered must not be written at exit: it would fail again, loudly.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _forget_output()
             _leave(EXIT_BROKEN_PIPE)
+        except OSError as failed:
+            if failed.errno not in _OUTPUT_FAILED or failed.filename is not None:
+                raise
+            _forget_output()
+            report(Failure(f"cannot write the output: {failed.strerror}"), as_json=bool(kwargs.get("json_output")))
+            _leave(EXIT_FAILED)
         except Exception as exception:
             error = _kafka_error(exception)
             if error is None:
@@ -135,8 +144,13 @@ def guarded(command: C) -> C:
 def _flush_quietly() -> None:
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        _forget_output()
+
+
+def _forget_output() -> None:
+    """What is still buffered must not be written at exit: it would fail again, loudly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _kafka_error(exception: Exception) -> Any:

@@ -35,6 +35,16 @@ Properties = Annotated[
     list[str] | None,
     typer.Option("--property", "-X", metavar="KEY=VALUE", help="One client property.", rich_help_panel="Connection"),
 ]
+
+
+def _known_acks(value: str) -> str:
+    # The library takes any number up to 1000, and the broker refuses it record by record.
+    if value not in ("0", "1", "-1", "all"):
+        raise typer.BadParameter(f"{value!r} is none of 0, 1 and all")
+    return value
+
+
+Acks = Annotated[str, typer.Option("--acks", metavar="0|1|all", callback=_known_acks, help="Who has to have it.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
 

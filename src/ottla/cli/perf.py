@@ -21,7 +21,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.consume import Bounds, find_bounds, reader_properties
 from ottla.cli.failure import Failure, explain, guarded
 from ottla.cli.latencies import Latencies
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import print_document
 from ottla.cli.positions import Position
 from ottla.cli.produce import ensure_topic
@@ -40,7 +40,6 @@ Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many records.")]
 Size = Annotated[int, typer.Option("--size", min=0, help="Bytes of each value.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the topic if it is missing.")]
-Acks = Annotated[str, typer.Option("--acks", metavar="0|1|all")]
 Compression = Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")]
 
 

@@ -14,7 +14,7 @@ import typer
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_line
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def produce(
     ] = None,
     null: Annotated[str | None, typer.Option("--null", metavar="WORD", help="A key or value of this word is null.")] = None,
     compression: Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")] = "none",
-    acks: Annotated[str, typer.Option("--acks", metavar="0|1|all")] = "all",
+    acks: Acks = "all",
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it is missing.")] = False,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Until a record counts as failed.")

@@ -29,8 +29,8 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
-NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE")
-"""Variables with the prefix of settings that belong to other commands."""
+NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE", "OTTLA_COMPILE")
+"""Variables with the prefix of settings that belong to other commands, and to the installation."""
 
 GC_THRESHOLDS = (10_000, 20, 10)
 """Of the cyclic collector: new objects before it looks at them, and how often it looks at older ones."""
