@@ -83,14 +83,35 @@ def test_keys_headers_timestamps_nulls_and_empties(bootstrap: str, topic: str, c
         assert (message.headers() or []) == record.get("headers", [])
 
 
+def test_many_writers_and_many_readers(bootstrap: str, new_topic: Callable[..., str]) -> None:
+    """F1, F4: all is kept however often it was read, and each partition has the order in which each writer wrote to it."""
+    topic = new_topic(partitions=2)
+    sent: dict[int, list[bytes]] = {0: [], 1: []}
+    producers = [Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}) for _ in range(3)]
+    for number in range(300):
+        for writer, producer in enumerate(producers):
+            value = f"{writer}:{number}".encode()
+            producer.produce(topic, value, partition=number % 2)
+            sent[number % 2].append(value)
+    assert [producer.flush(60) for producer in producers] == [0, 0, 0]
+    for partition, values in sent.items():
+        first, again = (consume(bootstrap, topic, len(values), partition=partition) for _ in range(2))
+        assert [message.value() for message in again] == [message.value() for message in first]
+        for writer in range(3):
+            mine = f"{writer}:".encode()
+            read = [message.value() or b"" for message in first]
+            assert [value for value in read if value.startswith(mine)] == [value for value in values if value.startswith(mine)]
+
+
 def test_delivery_reports_carry_the_offsets(bootstrap: str, topic: str) -> None:
+    """F28: what became of a record reaches its sender later; that it was refused, too (see the limit below)."""
     first = produce(bootstrap, topic, [{"value": b"a"}, {"value": b"b"}], acks="all")
     second = produce(bootstrap, topic, [{"value": b"c"}], acks=1)
     assert [message.offset() for message in first + second] == [0, 1, 2]
 
 
 def test_idempotent_producer_with_five_in_flight(bootstrap: str, topic: str) -> None:
-    """F29: order holds over many small batches in flight."""
+    """F26, F29: order holds over many small batches in flight on one connection."""
     values = [str(number).encode() for number in range(5_000)]
     config = {"enable.idempotence": True, "batch.num.messages": 20, "linger.ms": 0}
     delivered = produce(bootstrap, topic, [{"value": value} for value in values], **config)
@@ -106,7 +127,7 @@ def test_a_record_just_below_the_limit(bootstrap: str, topic: str) -> None:
 
 
 def test_a_record_above_the_limit_is_refused_and_not_kept(bootstrap: str, topic: str) -> None:
-    """F18."""
+    """F18, F28."""
     with pytest.raises(KafkaException) as refused:
         produce(bootstrap, topic, [{"value": bytes(1_100_000)}], **{"message.max.bytes": 5_000_000})
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
@@ -123,6 +144,7 @@ def test_a_batch_larger_than_every_fetch_limit_still_comes(bootstrap: str, new_t
 
 
 def test_reading_from_the_middle_of_a_batch(bootstrap: str, topic: str) -> None:
+    """F26: what came within `linger.ms` is one batch."""
     produce(bootstrap, topic, [{"value": str(number).encode()} for number in range(100)], **{"linger.ms": 50})
     assert [message.value() for message in consume(bootstrap, topic, 37, start=63)] == [str(n).encode() for n in range(63, 100)]
 
