@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 import zipfile
 from types import SimpleNamespace
 from typing import Any, cast
@@ -59,6 +61,12 @@ def test_the_table_and_the_metrics_page_say_the_same() -> None:
         text = console.export_text()
     assert "00:00:10" in text
     assert "a worker was lost" in text
+    narrow = Console(width=80, record=True, file=io.StringIO())
+    narrow.print(progress.table("shop", ["revenue", "waiting"], watch, width=80))
+    shown = narrow.export_text()
+    # Fewer columns, but whole ones.
+    assert {"flow", "revenue", "batch ms", "a worker was lost"} <= set(re.split(r"\s{2,}", shown.replace("\n", "  ")))
+    assert shown.count("…") == 1
     samples = {
         (sample.name, sample.labels.get("phase")): sample.value
         for family in progress.Collector("shop", watch).collect()
@@ -75,3 +83,25 @@ def test_the_package_that_is_shipped_holds_the_sources() -> None:
         names = set(archive.namelist())
     assert {"ottla/pipelines/producing.py", "ottla/records/column_writer.py", "pyspark_ottla/__init__.py"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
+
+
+def test_what_spark_still_has_to_tell_is_heard_first() -> None:
+    """A run that ended shows its last batch too: Spark tells from a queue, after the batch."""
+    heard: list[str] = []
+
+    class Spark:
+        def __getattr__(self, name: str) -> object:
+            return self
+
+        def __call__(self) -> object:
+            return self
+
+        def waitUntilEmpty(self, timeout_ms: int) -> None:
+            heard.append("the rest")
+            raise RuntimeError("a queue that stays full takes nothing away but a line")
+
+        def removeListener(self, listener: object) -> None:
+            heard.append(f"{listener} goes")
+
+    progress.unlisten(cast(Any, Spark()), "ours")
+    assert heard == ["the rest", "ours goes"]

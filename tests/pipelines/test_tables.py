@@ -21,6 +21,15 @@ def test_jars_made_for_another_spark_are_said_to_be_so() -> None:
     assert found.place.file == __file__
 
 
+def test_a_driver_that_spark_does_not_find_by_the_address_alone_is_to_be_named() -> None:
+    error = RuntimeError("An error occurred while calling o1.save.\n: java.sql.SQLException: No suitable driver\n\tat a.b")
+    found = tables._failed(SPARK, p.jdbc("jdbc:h2:mem:x", "orders"), error)
+    assert found.message == "table 'orders': java.sql.SQLException: No suitable driver"
+    assert found.hint is not None
+    assert 'options={"driver"' in found.hint
+    assert tables._failed(SPARK, p.jdbc("jdbc:h2:mem:x", "orders"), RuntimeError("no such column")).hint is None
+
+
 def test_another_failure_has_no_hint() -> None:
     found = tables._failed(SPARK, p.table("lake.t", "iceberg"), RuntimeError("[CATALOG_NOT_FOUND] no lake\nJVM stacktrace"))
     assert (found.message, found.hint) == ("table 'lake.t': [CATALOG_NOT_FOUND] no lake", None)

@@ -211,7 +211,7 @@ def _watch_live(flows: Any, watch: Any, name: str, names: list[str]) -> None:
     with Live(progress.table(name, names, watch), refresh_per_second=4) as live:
         while flows.running and not flows.stopping.is_set():
             flows.wait(0.5)
-            live.update(progress.table(name, names, watch, "Ctrl-C lets the running batch finish"))
+            live.update(progress.table(name, names, watch, "Ctrl-C lets the running batch finish", live.console.width))
 
 
 @app.command("status")

@@ -142,39 +142,56 @@ def unlisten(spark: SparkSession, listener: Any) -> None:
         spark.streams.removeListener(listener)
 
 
-def table(name: str, flows: list[str], watch: Watch, note: str = "") -> Table:
-    """All flows, live."""
+def table(name: str, flows: list[str], watch: Watch, note: str = "", width: int = 200) -> Table:
+    """All flows, live. A narrow terminal gets fewer columns, not all of them unreadable."""
+    rows = [_cells(flow, watch.latest.get(flow)) for flow in flows]
+    # What no flow has is not shown: state, a watermark, dead letters, an error.
+    columns = [column for column in rows[0] if column in _ALWAYS or any(row[column] for row in rows)]
+    for less in ((), *_LESS):
+        columns = [column for column in columns if column not in less]
+        widths = [max(len(column), *(len(row[column]) for row in rows)) for column in columns]
+        if 1 + sum(min(each, _WIDEST) + _GAP for each in widths) <= width:
+            break
+    from rich import box
     from rich.table import Table
 
-    view = Table(title=f"pipeline {name}", caption=note or None, title_justify="left", caption_justify="left", expand=False)
-    view.add_column("flow")
-    for column in ("batch", "in/s", "out", "lag", "batch ms", "offsets", "plan", "work", "txn", "checkpoint", "state"):
-        view.add_column(column, justify="right")
-    view.add_column("watermark")
-    view.add_column("dead", justify="right")
-    view.add_column("last error", overflow="fold", max_width=40)
-    for flow in flows:
-        found = watch.latest.get(flow)
-        if found is None:
-            view.add_row(flow, *["…"] + [""] * 13)
-            continue
-        phases = found["phases_ms"]
-        view.add_row(
-            flow,
-            str(found["batch"]),
-            f"{found['rows_per_s']:,.0f}",
-            f"{found['records_out']:,}",
-            "" if found["lag"] is None else f"{found['lag']:,}",
-            f"{found['batch_ms']:,}",
-            *(f"{phases.get(phase, 0):,.0f}" for phase in ("offsets", "plan", "work")),
-            "" if found["transaction_ms"] is None else f"{found['transaction_ms']:,.0f}",
-            f"{phases.get('checkpoint', 0):,.0f}",
-            f"{found['state_rows']:,}" if found["state_rows"] else "",
-            _clock(found["watermark"]),
-            f"{found['dead_letters']:,}" if found["dead_letters"] else "",
-            found["last_error"] or "",
-        )
+    view = Table(title=f"pipeline {name}", caption=note or None, title_justify="left", caption_justify="left")
+    view.box, view.padding = box.SIMPLE_HEAD, (0, 1, 0, 0)
+    for column in columns:
+        words = column in ("flow", "watermark", "last error")
+        view.add_column(column, justify="left" if words else "right", no_wrap=column != "last error", overflow="fold")
+    for row in rows:
+        view.add_row(*(row[column] for column in columns))
     return view
+
+
+_ALWAYS = ("flow", "batch", "in/s", "out", "lag", "batch ms", "offsets", "plan", "work", "txn", "checkpoint")
+_GAP, _WIDEST = 2, 30
+# What is left out first where there is not enough room.
+_LESS = (("offsets", "plan", "checkpoint"), ("work", "txn"), ("dead",), ("watermark",))
+
+
+def _cells(flow: str, found: Mapping[str, Any] | None) -> dict[str, str]:
+    if found is None:
+        return {"flow": flow, "batch": "…", **dict.fromkeys((*_ALWAYS[2:], "state", "watermark", "dead", "last error"), "")}
+    phases = found["phases_ms"]
+    return {
+        "flow": flow,
+        "batch": str(found["batch"]),
+        "in/s": f"{found['rows_per_s']:,.0f}",
+        "out": f"{found['records_out']:,}",
+        "lag": "" if found["lag"] is None else f"{found['lag']:,}",
+        "batch ms": f"{found['batch_ms']:,}",
+        "offsets": f"{phases.get('offsets', 0):,.0f}",
+        "plan": f"{phases.get('plan', 0):,.0f}",
+        "work": f"{phases.get('work', 0):,.0f}",
+        "txn": "" if found["transaction_ms"] is None else f"{found['transaction_ms']:,.0f}",
+        "checkpoint": f"{phases.get('checkpoint', 0):,.0f}",
+        "state": f"{found['state_rows']:,}" if found["state_rows"] else "",
+        "watermark": _clock(found["watermark"]),
+        "dead": f"{found['dead_letters']:,}" if found["dead_letters"] else "",
+        "last error": (found["last_error"] or "")[:80],
+    }
 
 
 def line(found: Mapping[str, Any]) -> str:
@@ -190,7 +207,7 @@ def line(found: Mapping[str, Any]) -> str:
 
 
 def _clock(watermark: str | None) -> str:
-    return "" if not watermark or watermark.startswith("1970") else watermark.replace("T", " ").removesuffix("Z")
+    return "" if not watermark or watermark.startswith("1970") else watermark.replace("T", " ")[:19]
 
 
 def serve_metrics(address: str, name: str, watch: Watch) -> None:

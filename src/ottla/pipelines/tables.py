@@ -48,6 +48,8 @@ def _failed(spark: SparkSession, table: Table, error: BaseException, flow: str =
     """Jars of Delta and Iceberg fit one release of Spark; with another one they fail somewhere inside."""
     unfit = any(kind in str(error) for kind in _UNFIT) and table.format in _CLASSES
     hint = f"these jars of {table.format} were made for another Spark than {spark.version}" if unfit else None
+    if table.format == "jdbc" and "driver" not in dict(table.options) and "driver" in first_line(error).lower():
+        hint = 'a driver that came with spark.jars is named: options={"driver": "org.postgresql.Driver"}'
     return PipelineError(f"{flow}table {table.path!r}: {first_line(error)}", table.place, hint=hint)
 
 
@@ -157,7 +159,9 @@ def _jdbc(spark: SparkSession, frame: DataFrame, table: Table, marker: Marker, g
         if known and found.getString(1) == marker.query_id and found.getLong(2) >= marker.batch_id:
             connection.rollback()
             return False
-        columns = ", ".join(f'"{name}"' for name in frame.columns)
+        # As Spark itself wrote them when it made the table: MySQL wants other marks than everybody else.
+        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(options["url"])
+        columns = ", ".join(dialect.quoteIdentifier(name) for name in frame.columns)
         statement.executeUpdate(f"INSERT INTO {table.path} ({columns}) SELECT {columns} FROM {staging}")
         change = connection.prepareStatement(
             f"UPDATE {BATCHES} SET query_id = ?, batch_id = ? WHERE flow = ?"
