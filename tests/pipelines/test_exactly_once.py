@@ -196,26 +196,57 @@ def test_a_task_that_is_not_the_only_one_sends_nothing_where_one_was_promised(mo
         list(writing.write(iter([])))
 
 
-@pytest.mark.parametrize(("options", "way"), [("", "write"), (', options={"minPartitions": "3"}', "produce")])
-def test_few_rows_are_written_by_the_task_that_has_them(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, options: str, way: str
+SPREAD = ', options={"minPartitions": "3"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "local", "way"), [("", True, "alone"), (SPREAD, True, "in turns"), (SPREAD, False, "shuffled")]
+)
+def test_every_record_is_there_once_whichever_tasks_write_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, options: str, local: bool, way: str
 ) -> None:
-    """F78: a batch of one task goes without a shuffle, one of several through it; every record is there once either way."""
+    """F78: one task goes alone, tasks of one machine write to the same partitions in turns, others through a shuffle."""
     file, source, out = copy_of(shop, partitions=4, more=options)
-    one_task = exactly_once._in_one_task
     ways: list[str] = []
+    one_task, writing = exactly_once._in_one_task, exactly_once.Transaction.writing
 
-    def noted(frame: DataFrame) -> bool:
-        ways.append("write" if one_task(frame) else "produce")
-        return ways[-1] == "write"
+    def counted(frame: DataFrame) -> bool:
+        ways.append("alone" if one_task(frame) else "shuffled")
+        return ways[-1] == "alone"
 
-    monkeypatch.setattr(exactly_once, "_in_one_task", noted)
+    def noted(self: exactly_once.Transaction, topic: str, codec: str, shared: str | None = None) -> producing.Writing:
+        if shared is not None:
+            ways[-1] = "in turns"
+        return writing(self, topic, codec, shared)
+
+    monkeypatch.setattr(exactly_once, "_in_one_task", counted)
+    monkeypatch.setattr(exactly_once.Transaction, "writing", noted)
+    monkeypatch.setattr(exactly_once, "is_local", lambda master: local)
     for first in (0, 300):
         shop.produce(source, orders(300, first))
         shop.run(file)
     assert set(ways) == {way}  # on a slow machine a batch may have to run again
     found = shop.values(out)
     assert Counter(value["id"] for value in found) == Counter(range(600))
+
+
+def test_two_sources_may_have_the_same_dead_letters(shop: Shop) -> None:
+    """F81: the second one's go on with the sequences of the first: a broker drops what it takes for a repetition."""
+    one, two, out, letters = shop.topic("one"), shop.topic("two"), shop.topic("out"), shop.topic("dlq")
+    text = """
+from ottla import pipelines as p
+
+one = p.source("{one}", p.json("id long"), name="one", dead_letter="{letters}")
+two = p.source("{two}", p.json("id long"), name="two", dead_letter="{letters}")
+
+p.sql(one, two, to=p.sink("{out}"), name="both", query="SELECT * FROM one UNION ALL SELECT * FROM two")
+"""
+    file = shop.pipeline(text.format(one=one, two=two, out=out, letters=letters))
+    shop.produce(one, [("k", {"id": 1}), ("k", b"{one")])
+    shop.produce(two, [("k", {"id": 2}), ("k", b"{two")])
+    shop.run(file)
+    assert sorted(value["id"] for value in shop.values(out)) == [1, 2]
+    assert sorted(message.value() for message in shop.read(letters)) == [b"{one", b"{two"]
 
 
 def test_a_checkpoint_of_another_pipeline_is_refused(shop: Shop) -> None:

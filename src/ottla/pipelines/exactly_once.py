@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ from ottla.pipelines import producing
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, Offsets
 from ottla.pipelines.definitions import Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.session import is_local
+from ottla.records.batch import SEQUENCE_MAX
 from ottla.records.compression import CODEC_NAMES
 from ottla.types import ProducerIdAndEpoch, TopicPartition
 
@@ -89,27 +92,43 @@ class Transaction:
     client: Client
     transactional_id: str
     producer: ProducerIdAndEpoch
+    sequences: dict[str, dict[int, int]] = field(default_factory=dict)
+    """Of each topic's partitions: the next one. Two sources may have the same dead letters."""
 
-    def writing(self, topic: str, codec: str) -> producing.Writing:
+    def writing(self, topic: str, codec: str, shared: str | None = None) -> producing.Writing:
         partitions = len(self.client.topic(topic, create=True).partitions)
         return producing.Writing(
-            self.client.options, topic, partitions, self.transactional_id, self.producer, CODEC_NAMES.index(codec)
+            self.client.options,
+            topic,
+            partitions,
+            self.transactional_id,
+            self.producer,
+            CODEC_NAMES.index(codec),
+            dict(self.sequences.get(topic, {})),
+            shared,
         )
 
     def send(self, records: DataFrame, topic: str, codec: str) -> tuple[int, int]:
         """Rows (key, value, …) into a topic, by tasks; how many records and bytes."""
         from pyspark.sql import functions as F
 
-        writing = self.writing(topic, codec)
         # Functions, not methods: PySpark asks for a signature with one argument.
         if _in_one_task(records):
+            writing = self.writing(topic, codec)
             # They are in one task already; this only says that it must stay so.
-            sent = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN)
+            written = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
+        elif is_local(str(records.sparkSession.sparkContext.master)):
+            with tempfile.TemporaryDirectory(prefix="ottla-turns-", ignore_cleanup_errors=True) as shared:
+                writing = self.writing(topic, codec, shared)
+                written = records.mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
         else:
+            writing = self.writing(topic, codec)
             packed = records.mapInArrow(lambda batches: writing.encode(batches), producing.PACKED)
             shuffled = packed.repartitionById(writing.partitions, F.col("partition"))
-            sent = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN)
-        written = sent.collect()
+            written = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN).collect()
+        following = self.sequences.setdefault(topic, {})
+        for row in written:
+            following[row["partition"]] = (following.get(row["partition"], 0) + row["records"]) & SEQUENCE_MAX
         return sum(row["records"] for row in written), sum(row["bytes"] for row in written)
 
 

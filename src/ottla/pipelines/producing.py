@@ -1,14 +1,15 @@
 """What tasks do: rows become record batches, record batches go to their partition. Runs in Spark's Python workers.
 
-Many rows go in two steps with a shuffle between. `encode` packs rows into finished record batches, each for one partition of the
-topic, wherever the rows are. The shuffle carries a few big binary rows. `produce` has all batches of a partition in one task,
-gives them their sequences and sends them with the producer id and epoch that the driver holds.
+On one machine a task packs its rows into record batches and sends them with the producer id and epoch that the driver holds
+(`write`); where there are several tasks, they take turns at each partition (`sequences`). The rows cross into Python once.
 
-Few rows, those of a single task, are packed and sent by that task (`write`): a shuffle, a second stage and their Python workers
-would cost many times what the rows do.
+Tasks of several machines have nothing to take turns by: there it is two steps with a shuffle between. `encode` packs rows into
+finished record batches, each for one partition of the topic, wherever the rows are. The shuffle carries a few big binary rows.
+`produce` has all batches of a partition in one task, gives them their sequences and sends them.
 
 Invariants
-1. A partition of the topic is written by one task. Its sequences begin at 0: every transaction has an epoch of its own.
+1. A partition of the topic is written by one task at a time, which has the acknowledgement of what it sent before another one
+   sends. Its sequences begin at 0: every transaction has an epoch of its own. A topic that gets rows twice goes on.
 2. `produce` and `write` run once: a second attempt of the task raises before it sends anything. Its rows could come in another
    order, and the broker would take different records for duplicates. The driver begins anew under a new epoch. A second attempt
    of the stage looks to a task like a first one; `session` forbids it (spark.stage.maxConsecutiveAttempts).
@@ -18,8 +19,8 @@ Invariants
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import Client
@@ -27,6 +28,7 @@ from ottla.client.options import ClientOptions
 from ottla.client.transactions import add_partitions
 from ottla.client.transactions import produce as send
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipelines.sequences import Own, Sequences, Shared
 from ottla.pipelines.workers import settle
 from ottla.records.batch import header_at, write_header
 from ottla.records.column_writer import BatchWriter, BytesInput, HeadersInput
@@ -40,7 +42,8 @@ PACKED = "partition int, records int, batch binary"
 WRITTEN = "partition int, records bigint, bytes bigint"
 AGAIN = "ottla: this batch must run again"
 """In the text of an error that a new attempt of the whole batch may cure: only text survives Spark's way of reporting."""
-BATCH_BYTES_MAX = 512 * 1024
+BATCH_BYTES_MAX = 128 * 1024
+"""Of far larger ones the memory goes back to the system and is fetched anew each time, in the client and in the broker."""
 _FATAL = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -75,13 +78,17 @@ class Writing:
     transactional_id: str
     producer: ProducerIdAndEpoch
     codec: int
+    first: Mapping[int, int] = field(default_factory=dict)
+    """The sequences that partitions begin with that this transaction wrote to before."""
+    shared: str | None = None
+    """A directory by which the tasks of this machine take turns; None: each has its partitions to itself."""
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows (key, value, and maybe headers, timestamp, partition) -> PACKED."""
         for full in self._encoded(batches):
             yield _packed(full)
 
-    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytes]]]:
+    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytearray]]]:
         """Record batches and the partition of each; those of a partition have their sequences, as if nobody else wrote to it."""
         import numpy as np
         from pyspark import TaskContext
@@ -111,11 +118,11 @@ class Writing:
                 next_null += count
             order = np.argsort(chosen, kind="stable").astype(np.int32)
             edges = np.searchsorted(chosen[order], np.arange(self.partitions + 1))
-            full: list[tuple[int, bytes]] = []
+            full: list[tuple[int, bytearray]] = []
             for partition in np.flatnonzero(np.diff(edges)).tolist():
                 writer = writers.get(partition)
                 if writer is None:
-                    writer = writers[partition] = self._writer()
+                    writer = writers[partition] = self._writer(self.first.get(partition, 0))
                 rows = order[edges[partition] : edges[partition + 1]]
                 full += [(partition, done) for done in writer.add(rows.tobytes(), len(rows), keys, values, **given)]
             if full:
@@ -124,13 +131,13 @@ class Writing:
         if rest:
             yield rest
 
-    def _writer(self) -> BatchWriter:
+    def _writer(self, sequence: int) -> BatchWriter:
         return BatchWriter(
             batch_bytes_max=BATCH_BYTES_MAX,
             codec=self.codec,
             producer_id=self.producer.producer_id,
             producer_epoch=self.producer.producer_epoch,
-            base_sequence=0,
+            base_sequence=sequence,
             transactional=True,
         )
 
@@ -147,25 +154,17 @@ class Writing:
 
     def produce(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """PACKED, all of a partition in one task -> WRITTEN."""
-        sequences: dict[int, int] = {}
-
-        def stamped(packed: pa.RecordBatch) -> Iterator[tuple[int, Buffer]]:
-            for partition, count, batch in zip(*(column.to_pylist() for column in packed.columns), strict=True):
-                copy = bytearray(batch)
-                info = header_at(copy, 0)
-                info.base_sequence = sequences.get(partition, 0)
-                write_header(copy, info)
-                sequences[partition] = info.base_sequence + count
-                yield partition, copy
-
-        return self._sent(list(stamped(packed)) for packed in batches)
+        return self._sent(
+            list(zip(packed.column("partition").to_pylist(), packed.column("batch").to_pylist(), strict=True))
+            for packed in batches
+        )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows, all there are, in one task -> WRITTEN."""
+        """Rows, all there are or those of one of the tasks that take turns -> WRITTEN."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        if context is not None and context.partitionId() > 0:
+        if self.shared is None and context is not None and context.partitionId() > 0:
             # Two tasks would use the same sequences, and the broker take what one sends for what the other sent.
             raise RuntimeError(f"topic {self.topic}: rows are in several tasks where one was promised")
         return self._sent(self._encoded(batches))
@@ -178,6 +177,7 @@ class Writing:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             raise RuntimeError(f"{AGAIN}: a task was lost, and what it sent cannot be known")
+        sequences: Sequences = Own(self.first) if self.shared is None else Shared(self.shared, self.first)
         records: dict[int, int] = {}
         size: dict[int, int] = {}
         try:
@@ -186,8 +186,12 @@ class Writing:
                     new = sorted({partition for partition, _ in some} - records.keys())
                     add_partitions(client, self.transactional_id, self.producer, [TopicPartition(self.topic, n) for n in new])
                     for partition, batch in some:
-                        send(client, self.topic, partition, batch, transactional_id=self.transactional_id)
-                        records[partition] = records.get(partition, 0) + header_at(batch, 0).record_count
+                        count = header_at(batch, 0).record_count
+                        with sequences.turn(partition) as turn:
+                            numbered = _numbered(batch, turn.sequence)
+                            send(client, self.topic, partition, numbered, transactional_id=self.transactional_id)
+                            turn.acknowledged(count)
+                        records[partition] = records.get(partition, 0) + count
                         size[partition] = size.get(partition, 0) + len(batch)
         except (KafkaError, OSError) as error:
             if may_pass(error):
@@ -203,7 +207,18 @@ class Writing:
         )
 
 
-def _packed(full: list[tuple[int, bytes]]) -> pa.RecordBatch:
+def _numbered(batch: Buffer, sequence: int) -> Buffer:
+    """The batch with this sequence, changed in its place where that can be."""
+    info = header_at(batch, 0)
+    if info.base_sequence == sequence:
+        return batch
+    batch = batch if isinstance(batch, bytearray) else bytearray(batch)
+    info.base_sequence = sequence
+    write_header(batch, info)
+    return batch
+
+
+def _packed(full: list[tuple[int, bytearray]]) -> pa.RecordBatch:
     import pyarrow as pa
 
     return pa.RecordBatch.from_arrays(

@@ -142,12 +142,12 @@ class BatchWriter:
         timestamps: bytes | None = None,
         now_ms: int = 0,
         timestamp_units_per_ms: int = 1,
-    ) -> list[bytes]:
+    ) -> list[bytearray]:
         """`count` rows, those of the indexes in `rows` (int32), or the first ones.
 
         `timestamps` are int64, 1,000 units per ms if they count microseconds; without them all rows have `now_ms`.
         """
-        full: list[bytes] = []
+        full: list[bytearray] = []
         total: i64 = count
         step: i64 = timestamp_units_per_ms
         now: i64 = now_ms
@@ -212,11 +212,11 @@ class BatchWriter:
         self.records += count
         return full
 
-    def finish(self) -> bytes | None:
+    def finish(self) -> bytearray | None:
         """The batch that is not full, if there is one."""
         return self._close() if self._count > 0 else None
 
-    def _close(self) -> bytes:
+    def _close(self) -> bytearray:
         section = self._section.getvalue()
         count: int = self._count
         if self._codec != NONE:
@@ -244,7 +244,7 @@ class BatchWriter:
             self.sequence = (self.sequence + count) & SEQUENCE_MAX
         self._section = BytesWriter()
         self._count = 0
-        return bytes(batch)
+        return batch
 
 
 def _int32(data: bytes, position: i64) -> i64:

@@ -67,7 +67,7 @@ def read(data: bytes, start: int = 0, end: int = ALL, **options: Any) -> tuple[l
     return rows_of(columns), reader.next_offset
 
 
-def expected(data: bytes) -> list[Record]:
+def expected(data: bytes | bytearray) -> list[Record]:
     return [record for info in scan_batches(data)[0] for record in read_records(data, info)]
 
 
@@ -238,7 +238,7 @@ def test_bytes_that_are_no_records_are_malformed_or_read_never_worse(records: li
 # Writing
 
 
-def write(rows: list[Fields], order: list[int] | None = None, **options: Any) -> list[bytes]:
+def write(rows: list[Fields], order: list[int] | None = None, **options: Any) -> list[bytearray]:
     writer = BatchWriter(**options)
     given_order = None if order is None else struct.pack(f"<{len(order)}i", *order)
     batches = writer.add(
