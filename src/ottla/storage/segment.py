@@ -41,25 +41,33 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 class SegmentCache:
     """Which sealed segments may keep their descriptor and their index: those read last, up to two limits."""
 
-    __slots__ = ("_entries", "_entries_max", "_segments", "_segments_max")
+    __slots__ = ("_entries", "_entries_max", "_latest", "_segments", "_segments_max")
 
     def __init__(self, segments_max: int = 512, index_entries_max: int = 4 << 20) -> None:
         self._segments: OrderedDict[Segment, int] = OrderedDict()
         self._segments_max = segments_max
         self._entries_max = index_entries_max
         self._entries = 0
+        self._latest: Segment | None = None
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def touch(self, segment: Segment) -> None:
-        """A sealed segment was used."""
-        known = self._segments.get(segment)
-        held = segment.index_entries_held
-        if known == held:
-            self._segments.move_to_end(segment)
+        """A sealed segment was used. Every read of one says so several times: most often there is nothing to be done."""
+        if segment is self._latest:
             return
-        self._entries += held - (known or 0)
+        if segment in self._segments:
+            self._segments.move_to_end(segment)
+            self._latest = segment
+        else:
+            self.loaded(segment)
+
+    def loaded(self, segment: Segment) -> None:
+        """A sealed segment holds more than before, or was not known."""
+        self._latest = segment
+        held = segment.index_entries_held
+        self._entries += held - self._segments.get(segment, 0)
         self._segments[segment] = held
         self._segments.move_to_end(segment)
         while len(self._segments) > 1 and (len(self._segments) > self._segments_max or self._entries > self._entries_max):
@@ -68,6 +76,8 @@ class SegmentCache:
             oldest.let_go()
 
     def forget(self, segment: Segment) -> None:
+        if segment is self._latest:
+            self._latest = None
         self._entries -= self._segments.pop(segment, 0)
 
 
@@ -214,7 +224,9 @@ class Segment:
                 index = self._txn_index = TxnIndex.parse(self.base_offset, data)
             except CorruptIndex as error:  # it was in order when the log was opened
                 raise OSError(f"{self.path(TXN_INDEX)}: {error}") from error
-        if not self.active:
+            if not self.active:
+                self._cache.loaded(self)
+        elif not self.active:
             self._cache.touch(self)
         return index
 
@@ -234,7 +246,7 @@ class Segment:
         self._index, self._index_checked = index, True
         self._drop_padding(OFFSET_INDEX, index.persisted * OFFSET_ENTRY_BYTES, len(data))
         if not self.active:
-            self._cache.touch(self)
+            self._cache.loaded(self)
         return index
 
     def _load_time_index(self) -> TimeIndex:
@@ -248,7 +260,7 @@ class Segment:
         self._time_index = index
         self._drop_padding(TIME_INDEX, index.persisted * TIME_ENTRY_BYTES, len(data))
         if not self.active:
-            self._cache.touch(self)
+            self._cache.loaded(self)
         return index
 
     def _drop_padding(self, suffix: str, size: int, found: int) -> None:
@@ -329,7 +341,7 @@ class Segment:
         self.time_index.append(self.max_timestamp, self._offset_of_max)
         self.write_indexes()
         self.active = False
-        self._cache.touch(self)
+        self._cache.loaded(self)
 
     def finish_indexes(self) -> list[str]:
         """The index files as a sealed segment has them. Returns which are to be flushed: a clean stop vouches for them, and the
@@ -645,7 +657,7 @@ class Segment:
         self._replace_index_file(OFFSET_INDEX, index)
         self._replace_index_file(TIME_INDEX, time_index)
         if not self.active:
-            self._cache.touch(self)
+            self._cache.loaded(self)
         return good
 
     def _replace_index_file(self, suffix: str, index: OffsetIndex | TimeIndex) -> None:
