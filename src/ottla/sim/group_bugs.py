@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ottla.broker.handlers import offset_commit as offset_commit_handler
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.coordinator.group import offsets as group_offsets
 from ottla.coordinator.group.classic import Classic
@@ -39,7 +40,7 @@ def commit_not_appended() -> list[Patch]:
         decision.records = []
         return decision
 
-    return [(GroupShard, "offset_commit", offset_commit)]
+    return [(GroupShard, "offset_commit", offset_commit), (offset_commit_handler, "quick", lambda *arguments: None)]
 
 
 @bug("a commit of a former generation is taken", world="broker", seeds_max=200)
