@@ -1,8 +1,11 @@
-"""`python -m bench.floor`: what the kernel alone asks for sending a gigabyte in fetches of a megabyte. No broker can be below it.
+"""What the kernel alone asks of a broker. No broker can be below it.
 
-A loop that knows nothing of Kafka but the shape of one reply: whatever comes from a client, it answers with a head and 1 MB by
-`sendfile`. The client is the raw generator of the benchmark (bench/load.py), over one connection and over six. System time is the
-figure; the user time is that of this loop.
+    python -m bench.floor           # sending a gigabyte in fetches of a megabyte
+    python -m bench.floor append    # writing ten records to the end of one file, and in turn to 1,000
+
+Loops that know nothing of Kafka but the shape of one reply. The first answers whatever comes with a head and 1 MB by `sendfile`,
+over one connection and over six; the second writes what came to the file of its partition, and answers. The client is the raw
+generator of the benchmark (bench/load.py). System time is the figure; the user time is that of these loops.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ import time
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
+from raw import batch, produce_frame
+
 from bench import ROOT
+from bench.load import values
 
 BATCH_BYTES = 61_007
 """Written as a broker would: where a write ends decides how large the pieces of the page cache are that `sendfile` goes over."""
@@ -95,7 +101,78 @@ def measure(path: str, connections: int, send_buffer_bytes: int, gigabytes: floa
     return user_s * scale, system_s * scale, done["bytes"] / done["seconds"] / 1e6
 
 
+def serve_appends(directory: str, partitions: int, records_at: int, reply: bytes, tell: Connection) -> None:
+    """Until told to end; says what it used at each word."""
+    files = [os.open(f"{directory}/{number}", os.O_RDWR | os.O_CREAT, 0o644) for number in range(partitions)]
+    ends = [0] * partitions
+    listener = socket.create_server(("127.0.0.1", 0))
+    tell.send(listener.getsockname()[1])
+    poll = select.epoll()
+    poll.register(listener, select.EPOLLIN)
+    poll.register(tell.fileno(), select.EPOLLIN)
+    open_sockets: dict[int, socket.socket] = {}
+    while True:
+        for fd, _ in poll.poll():
+            if fd == listener.fileno():
+                accepted, _ = listener.accept()
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                open_sockets[accepted.fileno()] = accepted
+                poll.register(accepted, select.EPOLLIN)
+            elif fd == tell.fileno():
+                if not tell.recv():
+                    return
+                used = resource.getrusage(resource.RUSAGE_SELF)
+                tell.send((used.ru_utime, used.ru_stime))
+            else:
+                frame = open_sockets[fd].recv(1 << 16)  # small ones, one at a time: whole
+                if frame:
+                    (partition,) = struct.unpack_from(">i", frame, records_at - 8)
+                    ends[partition] += os.pwrite(files[partition], memoryview(frame)[records_at:], ends[partition])
+                    open_sockets[fd].send(reply)
+                else:
+                    poll.unregister(fd)
+                    open_sockets.pop(fd).close()
+
+
+def appends(directory: str, requests: int = 20_000) -> None:
+    """The load of "append: 1,000 partitions / 1 partition", in turn on both."""
+    shape = {"topic": TOPIC, "record_bytes": 100, "batch_records": 10, "connections": 8}
+    records = batch(values(10, 100))
+    records_at = len(produce_frame(TOPIC, 0, records, 1)) - len(records)
+    reply = struct.pack(">i", 50 + len(TOPIC)) + bytes(50 + len(TOPIC))
+    servers: dict[int, tuple[Connection, int]] = {}
+    for partitions in (1, 1_000):
+        ours, theirs = get_context("fork").Pipe()
+        place = f"{directory}/{partitions}"
+        os.mkdir(place)
+        get_context("fork").Process(target=serve_appends, args=(place, partitions, records_at, reply, theirs)).start()
+        servers[partitions] = (ours, ours.recv())
+    found: dict[int, list[tuple[float, float]]] = {partitions: [] for partitions in servers}
+    for turn in range(4):
+        for partitions, (tell, port) in servers.items():
+            tell.send(True)
+            before = tell.recv()
+            options = {"bootstrap": f"127.0.0.1:{port}", "partitions": partitions, "requests": requests, **shape}
+            subprocess.run(
+                [sys.executable, "-m", "bench.load", "produce", json.dumps(options)], cwd=ROOT, check=True, capture_output=True
+            )
+            tell.send(True)
+            after = tell.recv()
+            if turn:  # the first makes the files
+                user_s, system_s = after[0] - before[0], after[1] - before[1]
+                found[partitions].append((system_s / requests * 1e6, user_s / requests * 1e6))
+    for partitions, looks in found.items():
+        system_us, user_us = min(looks)
+        print(f"append to {partitions:,} files: system {system_us:.1f} us, user {user_us:.1f} us a request")
+    for tell, _ in servers.values():
+        tell.send(False)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["append"]:
+        with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
+            appends(directory)
+        return
     with tempfile.NamedTemporaryFile(dir=os.getcwd()) as file:
         batch = os.urandom(BATCH_BYTES)
         for position in range(0, FILE_BYTES, BATCH_BYTES):
