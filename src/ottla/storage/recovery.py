@@ -41,7 +41,7 @@ from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import ZERO_UUID, TopicPartition
 
-_TAIL_BYTES: Final = 1 << 16
+_TAIL_BYTES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
