@@ -52,7 +52,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
     found = Recorder()
     monkeypatch.setattr(pyspark.sql, "SparkSession", found)
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "HADOOP_CONF_DIR"):
         monkeypatch.setenv(name, "as it was")
     monkeypatch.setattr(session, "java_home", lambda: None)
     return found
@@ -108,6 +108,16 @@ def test_this_machine_needs_no_package(recorder: Recorder, tmp_path: Path) -> No
     assert recorder.heard["spark.master"] == "local[*]"
     assert recorder.heard["spark.driver.host"] == "127.0.0.1"
     assert recorder.shipped == []
+
+
+def test_yarn_without_its_address_is_said_before_spark_starts(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(PipelineError, match="does not know where YARN is"):
+        start(recorder, tmp_path, '[spark]\nmaster = "yarn"\n')
+    assert recorder.heard == {}
 
 
 def test_a_cluster_that_cannot_be_had_is_one_line(recorder: Recorder, tmp_path: Path) -> None:

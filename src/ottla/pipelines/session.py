@@ -50,6 +50,8 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
         from pyspark.sql import SparkSession
     except ImportError:
         raise PipelineError("PySpark is not installed", hint="pip install 'ottla[spark]'") from None
+    if master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
+        raise PipelineError("Spark does not know where YARN is", hint="HADOOP_CONF_DIR names the directory of yarn-site.xml")
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
