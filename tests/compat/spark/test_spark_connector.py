@@ -18,7 +18,7 @@ RECORDS = 300
 
 @pytest.mark.slow
 @pytest.mark.java
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1600)
 def test_f82_sparks_own_connector(subject: Subject, tmp_path: Path) -> None:
     prefix = f"spark-{os.getpid()}-"
     admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
@@ -31,7 +31,7 @@ def test_f82_sparks_own_connector(subject: Subject, tmp_path: Path) -> None:
         [sys.executable, script, subject.bootstrap_servers, prefix, jars, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=380,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
