@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.app import Broker
+from ottla.broker.context import CloseConnection
 from ottla.broker.inter_broker import PeerUnavailable
 from ottla.broker.partition import Partition
 from ottla.client.connection import ClientConnection
@@ -538,6 +539,38 @@ def test_c02_c03_orders_of_former_controllers_and_for_former_lives_change_nothin
         assert cluster.partition(1).leader_epoch == 3
 
     play(tmp_path, case)
+
+
+def test_an_order_to_delete_that_was_told_again_since_deletes_no_topic_made_under_the_same_name(tmp_path: Path) -> None:
+    """It names no topic id (StopReplica 4): all that tells it apart is that its controller has another connection by now."""
+
+    async def case(cluster: Cluster) -> None:
+        orders = cluster.brokers[1].cluster.orders
+
+        def stop() -> StopReplicaRequest:
+            partition = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
+            topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=[partition])
+            epoch = cluster.brokers[1].broker_epoch
+            return StopReplicaRequest(controller_id=1, controller_epoch=1, broker_epoch=epoch, topic_states=[topic])
+
+        obey = orders.obey
+        orders.obey = lambda version, request, connection=8: obey(version, request, connection)  # type: ignore[method-assign]
+        await cluster.order(T0, State(1, [1], replicas=[1]), is_new=True)
+        assert (await orders.obey(4, stop(), 9)).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert cluster.brokers[1].partitions.find(T0) is None
+        orders.obey = lambda version, request, connection=9: obey(version, request, connection)  # type: ignore[method-assign]
+        await cluster.order(T0, State(1, [1], replicas=[1], topic_id=bytes(range(2, 18))), is_new=True)
+        await cluster.produce(1, b"of the second topic")
+        with pytest.raises(CloseConnection):
+            await obey(4, stop(), 8)
+        assert cluster.partition(1).log.log_end_offset == 1
+        # A controller that was elected since may have a connection of before.
+        cluster.epoch = 2
+        orders.obey = lambda version, request, connection=3: obey(version, request, connection)  # type: ignore[method-assign]
+        await cluster.order(T0, State(1, [1], 1, 1, replicas=[1], topic_id=bytes(range(2, 18))))
+        assert cluster.partition(1).leader_epoch == 1
+
+    play(tmp_path, case, brokers=(1,))
 
 
 def test_r08_r10_a_follower_of_another_epoch_or_history_counts_for_nothing(tmp_path: Path) -> None:

@@ -170,9 +170,9 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
         orders, late = second.broker.cluster.orders, []
         obey = orders.obey
 
-        def listen(version, request):
-            late.append((version, request))
-            return obey(version, request)
+        def listen(version, request, connection):
+            late.append((version, request, connection))
+            return obey(version, request, connection)
 
         orders.obey = listen
         stage.tree.lose_sessions_of(first.host)  # somebody else leads then, which is an order to all
@@ -183,16 +183,17 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
         else:
             await stage.delete("t")
         await stage.until(lambda: not stage.has(second, "t"), "the replica is gone")
-        for version, request in late:
+        newest = max(connection for _, _, connection in late)  # an older one alone would give it away
+        for version, request, _ in late:
             if isinstance(request, LeaderAndIsrRequest):
-                await second.spawn(_obeyed(obey, version, request))
+                await second.spawn(_obeyed(obey, version, request, newest))
         assert not stage.has(second, "t")
 
     Stage(script).run()
 
 
-async def _obeyed(obey, version, request):
-    await obey(version, request)
+async def _obeyed(obey, version, request, connection):
+    await obey(version, request, connection)
 
 
 def test_a_follower_that_was_cut_hears_the_high_watermark_again():

@@ -63,6 +63,7 @@ class Connection:
         "last_used",
         "listener",
         "listener_name",
+        "number",
         "transport",
         "usual",
     )
@@ -76,6 +77,8 @@ class Connection:
         self.listener = listener
         self.listener_name = listener.name
         self.client_host = ""
+        self.number = 0
+        """Which of all it was to come, from 1 on."""
         self.last_used = 0.0
         self.usual: Usual | None = None
         """Kept for `dispatch`."""

@@ -8,7 +8,9 @@ partition that is over, changes nothing. Has partitions take their roles, fetche
 3. The answer goes out when the order is carried out.
 4. After each registration the controller tells everything. A broker that lived on while its session was over may have replicas of
    before: of topics that are gone, or made again under their name, or that are no longer its to keep. They make way.
-5. A new controller of ours tells everything too, and says so: its predecessor may have died between the last write and the order
+5. A controller has one connection to this broker at a time. What comes on an earlier one was given up and told again since. An
+   order to delete a topic has nothing else to be known by: it names no topic id, and by now another topic may have the name.
+6. A new controller of ours tells everything too, and says so: its predecessor may have died between the last write and the order
    to forget a topic or to let a replica go. The first such picture of a controller counts, not one that comes late.
 """
 
@@ -19,6 +21,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.context import CloseConnection
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.broker.role_changes import Role
 from ottla.cluster.image import PartitionImage, TopicImage
@@ -68,6 +71,8 @@ class ControllerOrders:
         """The highest seen."""
         self._registration = -1
         """The broker epoch of the last order."""
+        self._connection = -1, 0
+        """The epoch of the last order's controller, and the number of the connection it came on."""
         self._first = True
         """Nothing of the whole picture was told yet in this registration."""
         self._is_new_controller = False
@@ -78,18 +83,21 @@ class ControllerOrders:
         """Of replicas that were let go or deleted, the last ones: topic id and leader epoch. An order from before must not bring
         them back."""
 
-    async def obey(self, version: int, request: object) -> object:
-        """Carry out an order of whichever kind; the response. Nobody who goes away undoes half of it."""
-        return await asyncio.shield(asyncio.ensure_future(self._obey(version, request)))
+    async def obey(self, version: int, request: object, connection: int = 0) -> object:
+        """Carry out an order of whichever kind; the response. Nobody who goes away undoes half of it. `connection`: the number of
+        the one it came on; 0: this broker is its own controller."""
+        return await asyncio.shield(asyncio.ensure_future(self._obey(version, request, connection)))
 
-    async def _obey(self, version: int, request: object) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
+    async def _obey(
+        self, version: int, request: object, connection: int
+    ) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
         try:
             if isinstance(request, LeaderAndIsrRequest):
-                return await self._leader_and_isr(request, version)
+                return await self._leader_and_isr(request, version, connection)
             if isinstance(request, StopReplicaRequest):
-                return await self._stop_replica(request)
+                return await self._stop_replica(request, connection)
             assert isinstance(request, UpdateMetadataRequest)
-            return await self._update_metadata(request)
+            return await self._update_metadata(request, connection)
         except KafkaError as error:
             if isinstance(request, LeaderAndIsrRequest):
                 return LeaderAndIsrResponse(error_code=error.code)
@@ -97,9 +105,10 @@ class ControllerOrders:
                 return StopReplicaResponse(error_code=error.code)
             return UpdateMetadataResponse(error_code=error.code)
 
-    async def _leader_and_isr(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest, version: int, connection: int) -> LeaderAndIsrResponse:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            self._check_connection(request.controller_epoch, connection)
             errors: Errors = {}
             topics = _topics_to_lead(request)
             roles: dict[bool, list[Role]] = {True: [], False: []}
@@ -168,9 +177,10 @@ class ControllerOrders:
             if not partition.is_leader:
                 fetchers.follow(partition)
 
-    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+    async def _stop_replica(self, request: StopReplicaRequest, connection: int) -> StopReplicaResponse:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            self._check_connection(request.controller_epoch, connection)
             errors: Errors = {}
             broker = self._broker
             partitions, fetchers = broker.partitions, broker.fetchers
@@ -210,9 +220,10 @@ class ControllerOrders:
         if len(self._stopped) > _STOPPED_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def _update_metadata(self, request: UpdateMetadataRequest, connection: int) -> UpdateMetadataResponse:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
+            self._check_connection(request.controller_epoch, connection)
             is_whole = self._is_new_controller and request.type == FULL_PICTURE
             try:
                 await self._cache.update(request, whole=self._first or is_whole)
@@ -264,6 +275,13 @@ class ControllerOrders:
             self._registration = broker_epoch
             self._first = True
             self._unconfirmed = {each.topic_partition: each.topic_id for each in self._broker.partitions}
+
+    def _check_connection(self, controller_epoch: int, connection: int) -> None:
+        known_epoch, newest = self._connection
+        if controller_epoch == known_epoch and connection < newest:
+            # Nobody waits for an answer there; should somebody, the order comes again.
+            raise CloseConnection("an order on a connection that its controller has given up: it has another one")
+        self._connection = controller_epoch, connection
 
 
 def _topics_to_lead(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:

@@ -103,6 +103,7 @@ class SocketServer:
         self._by_host: dict[str, int] = {}
         self._listeners: list[Listener] = []
         self._opened = False
+        self._came = 0
         self._early: list[Connection] = []
         """Came before the broker was ready: they wait."""
         self._waiting: dict[Connection, None] = {}
@@ -159,6 +160,8 @@ class SocketServer:
 
     def admit(self, connection: Connection) -> bool:
         host, listener = connection.client_host, connection.listener
+        self._came += 1
+        connection.number = self._came
         if self._closing:
             return False
         if self._host_is_full(host):

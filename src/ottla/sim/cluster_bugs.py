@@ -313,7 +313,13 @@ def former_life_obeyed() -> list[Patch]:
     def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
         original(self, controller_epoch, max(broker_epoch, self._broker.broker_epoch), controller_id)
 
-    return [(ControllerOrders, "_check", check)]
+    # The connection it comes on would tell too.
+    return [(ControllerOrders, "_check", check), (ControllerOrders, "_check_connection", lambda *_: None)]
+
+
+@bug("an order that was told again on another connection is obeyed when it comes at last", world="late", seeds_max=40)
+def former_connection_obeyed() -> list[Patch]:
+    return [(ControllerOrders, "_check_connection", lambda *_: None)]
 
 
 @bug("a wish for in-sync replicas is granted although the partition has changed since", world="late", seeds_max=20)

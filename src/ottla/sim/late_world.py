@@ -75,12 +75,13 @@ class LateWorld(ClusterWorld):
 
     async def _late_farewell(self) -> None:
         """An order to delete a replica reaches it when there is another topic of that name: of a controller that was replaced
-        meanwhile (C02), or meant for a former life of the broker (C03). Or it is only the word that the topic is gone."""
+        meanwhile (C02), meant for a former life of the broker (C03), or of the same controller, told again on another connection
+        since. Or it is only the word that the topic is gone."""
         target, other = self._others(self._office())
         controller = self._office()
         await self._create(target, other)
         then = self.rng.choice(("another controller", "another life", "nothing"))
-        late = API_BY_NAME["update_metadata" if then == "nothing" else "stop_replica"].key
+        late = API_BY_NAME["update_metadata" if then == "nothing" and self.rng.random() < 0.4 else "stop_replica"].key
         held = self.network.hold_mail(controller.host, target.host, late)
         await self._delete()
         await self._until(lambda: self._replica(target) is None and self._replica(other) is None, "the topic is gone")

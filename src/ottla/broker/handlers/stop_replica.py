@@ -11,4 +11,4 @@ VERSIONS = (0, 4)
 
 
 def handle(request: StopReplicaRequest, context: RequestContext) -> Awaitable[object]:
-    return context.broker.cluster.orders.obey(context.version, request)
+    return context.broker.cluster.orders.obey(context.version, request, context.connection.number)

@@ -11,4 +11,4 @@ VERSIONS = (0, 8)
 
 
 def handle(request: UpdateMetadataRequest, context: RequestContext) -> Awaitable[object]:
-    return context.broker.cluster.orders.obey(context.version, request)
+    return context.broker.cluster.orders.obey(context.version, request, context.connection.number)
