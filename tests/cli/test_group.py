@@ -14,6 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from ottla_command import Ottla
 
+from ottla.testing import Broker
+
 
 @pytest.fixture
 def group() -> str:
@@ -251,6 +253,16 @@ def test_consume_as_a_member_of_a_group_that_is_held_up(
         error = ottla.fails("consume", filled, "--group", group)
     assert f"group {group} gave us no partition within 1 s" in error
     assert f"ottla group members {group}" in error
+
+
+def test_no_groups_yet() -> None:
+    with Broker() as broker:
+        ottla = Ottla(broker.bootstrap_servers)
+        for words in (["list"], ["describe", "--all"]):
+            done = ottla.run("group", *words)
+            assert (done.returncode, done.stdout) == (0, "")
+            assert done.stderr.startswith("no groups yet")
+            assert json.loads(ottla.ok("group", *words, "--json")) == []
 
 
 def test_nobody_there(ottla: Ottla) -> None:

@@ -20,6 +20,8 @@ from ottla.cli.output import counted, note, print_document, print_table
 
 app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
+_NONE_YET = "no groups yet; a consumer with a group.id makes one"
+
 Names = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -49,7 +51,7 @@ def list_(
     elif shown:
         print_table(["GROUP", "TYPE", "STATE"], [list(row.values()) for row in shown])
     else:
-        note("no such groups" if rows else "no groups yet; a consumer with a group.id makes one")
+        note("no such groups" if rows else _NONE_YET)
 
 
 @app.command("describe")
@@ -73,6 +75,8 @@ def describe(
     if json_output:
         print_document([group.document() for group in groups])
         return
+    if not groups:
+        note(_NONE_YET)
     for index, group in enumerate(groups):
         if index:
             print()
