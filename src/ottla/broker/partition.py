@@ -148,8 +148,9 @@ class Partition:
                 self.reign = image.leader_epoch
             if is_new:
                 self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
-                if self.owes_flush and self.held_offset is None and self._flush_now is not None:
-                    # It followed until now, and its last flush has not ended.
+                followed = not was_leader and former_epoch != NO_LEADER_EPOCH
+                if followed and self.owes_flush and self.held_offset is None and self._flush_now is not None:
+                    # Its last flush has not ended. (What is found at a start has been acknowledged, and is not taken back.)
                     self.held_offset = self.log.recovery_point
                     self._flush_now(self)
             self._lead(image, is_new)
