@@ -16,6 +16,8 @@ PYTEST := $(PY) -m pytest -q
 # Three workers for two cores, for most tests of real processes wait; each file stays on one worker, so that a module's broker is
 # started once; in the order of the folders: sorted by number of tests, the files with few and long ones would be left to the end.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# Those that share no broker go to whoever is free: the planted bugs are one file, and more than half of the time.
+SPREAD := -n 3 --dist worksteal
 
 .PHONY: help
 help: ## this list
@@ -56,14 +58,14 @@ check: setup ## ruff, mypy --strict, import-linter
 test: check ## what CI runs
 	@echo "test: the hot modules, interpreted"
 	$(PURE)
-	PYTHONPATH=build/pure $(PYTEST) $(PARALLEL) -p no:cacheprovider -m "not slow" $(INTERPRETED)
+	PYTHONPATH=build/pure $(PYTEST) $(SPREAD) -p no:cacheprovider -m "not slow" $(INTERPRETED)
 	@echo "test: everything, compiled"
 	$(PYTEST) $(PARALLEL) -m "not slow" tests
 
 .PHONY: test-all
 test-all: check ## also what takes minutes
 	$(PURE)
-	PYTHONPATH=build/pure $(PYTEST) $(PARALLEL) -p no:cacheprovider $(INTERPRETED)
+	PYTHONPATH=build/pure $(PYTEST) $(SPREAD) -p no:cacheprovider $(INTERPRETED)
 	$(PYTEST) $(PARALLEL) tests
 
 .PHONY: sim
