@@ -33,7 +33,8 @@ class Bug:
     summary: str
     world: str
     """Where it is looked for: "log" or "broker"."""
-    seeds_max: int
+    seeds: range
+    """Within which it must be caught."""
     patches: Callable[[], list[Patch]]
 
 
@@ -43,9 +44,13 @@ IS_COMPILED: Final = not str(log_module.__file__).endswith(".py")
 """Then nothing can be planted: a compiled class keeps the methods it has. `make bugs` uses the sources."""
 
 
-def bug(summary: str, *, world: str, seeds_max: int) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+def bug(
+    summary: str, *, world: str, seeds_max: int, first: int = 1
+) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+    """`first`: the seed to begin with, where an earlier one catches it too but takes a minute for it."""
+
     def add(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, seeds_max, patches)
+        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, range(first, seeds_max + 1), patches)
         return patches
 
     return add

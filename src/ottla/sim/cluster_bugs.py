@@ -136,7 +136,7 @@ def divergence_unnoticed() -> list[Patch]:
     return [(Partition, "divergence", lambda self, *arguments: None)]
 
 
-@bug("a log with another history is cut one batch too late", world="cluster", seeds_max=20)
+@bug("a log with another history is cut one batch too late", world="cluster", first=5, seeds_max=20)
 def cut_too_late() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
@@ -249,7 +249,7 @@ def controller_epoch_not_raised() -> list[Patch]:
     return [(Election, "_bid", bid)]
 
 
-@bug("a broker does not notice that its session is over", world="cluster", seeds_max=20)
+@bug("a broker does not notice that its session is over", world="cluster", first=2, seeds_max=20)
 def session_loss_unnoticed() -> list[Patch]:
     return [(Election, "_session_changed", lambda self, event: None)]
 
@@ -293,7 +293,8 @@ def order_epoch_not_looked_at() -> list[Patch]:
         found = original(self, key, state, topic_id)
         return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
 
-    return [(ControllerOrders, "_refusal", refusal)]
+    # The connection it comes on would tell too.
+    return [(ControllerOrders, "_refusal", refusal), (ControllerOrders, "_check_connection", lambda *_: None)]
 
 
 @bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=40)

@@ -228,12 +228,12 @@ def _all_bugs(world: str) -> int:
         if world not in ("", bug.world):
             continue
         gc.collect()
-        outcome = find_bug(name, range(1, bug.seeds_max + 1))
+        outcome = find_bug(name, bug.seeds)
         if outcome is None:
             missed += 1
         caught = "NOT CAUGHT" if outcome is None else outcome.rule
         print(
-            f"| {bug.summary} (`{name}`) | {bug.world} | {caught} | {bug.seeds_max if outcome is None else outcome.seed} |",
+            f"| {bug.summary} (`{name}`) | {bug.world} | {caught} | {bug.seeds[-1] if outcome is None else outcome.seed} |",
             flush=True,
         )
     return int(missed > 0)
