@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -21,33 +24,58 @@ def test_kafka_python_shares_and_commits(
         "group_id": group,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "session_timeout_ms": 6000,
+        "session_timeout_ms": 30000,
         "heartbeat_interval_ms": 200,
     }
     consumers = [KafkaConsumer(topic, **config) for _ in range(2)]
     for consumer in consumers:
         # Its leader would assign nothing of a topic whose partitions it does not know yet, and leave it at that.
         assert consumer.partitions_for_topic(topic) == {0, 1, 2, 3}
-    seen: list[bytes] = []
+    seen: set[bytes] = set()
+    is_shared = threading.Event()
 
-    def poll() -> None:
-        for consumer in consumers:
-            for records in consumer.poll(100).values():
-                seen.extend(record.value for record in records)
+    def read(consumer: KafkaConsumer) -> None:
+        for records in consumer.poll(500).values():
+            seen.update(record.value for record in records)
 
-    eventually(lambda: (poll(), sorted(len(consumer.assignment()) for consumer in consumers) == [2, 2])[1], 60)
-    eventually(lambda: (poll(), len(set(seen)) == 20)[1])
+    def read_until_shared(consumer: KafkaConsumer) -> None:
+        while not is_shared.is_set():
+            read(consumer)
+
+    # Each in a thread of its own, never in turns: a join that is over between two polls of its consumer is forgotten, and begun
+    # anew by the second. If it is the leader's, that is another rebalance, which is over when the other one polls, and so on.
+    with ThreadPoolExecutor(len(consumers)) as pool:
+        readers = [pool.submit(read_until_shared, consumer) for consumer in consumers]
+
+        def shared() -> bool:
+            for reader in readers:
+                if reader.done():
+                    reader.result()
+            return [len(consumer.assignment()) for consumer in consumers] == [2, 2]
+
+        try:
+            eventually(shared)
+        finally:
+            is_shared.set()
+
+    def has_read_its_own(consumer: KafkaConsumer) -> bool:
+        # Who got a partition from the other one begins it anew, since nothing was committed.
+        read(consumer)
+        return all(consumer.position(partition) == 5 for partition in consumer.assignment())
+
     for consumer in consumers:
+        eventually(partial(has_read_its_own, consumer))
         consumer.commit()
+    assert len(seen) == 20
     admin = KafkaAdminClient(bootstrap_servers=servers)
     offsets = admin.list_group_offsets([group])[group] if hasattr(admin, "list_group_offsets") else None
     if offsets is None:
         offsets = admin.list_consumer_group_offsets(group)
     assert {partition.partition: found.offset for partition, found in offsets.items()} == dict.fromkeys(range(4), 5)
     consumers[0].close()
-    survivor = consumers[1:]
-    eventually(lambda: (survivor[0].poll(100), len(survivor[0].assignment()) == 4)[1], 60)
-    survivor[0].close()
+    survivor = consumers[1]
+    eventually(lambda: (survivor.poll(500), len(survivor.assignment()) == 4)[1])
+    survivor.close()
     admin.close()
     simple = KafkaConsumer(**config)
     partition = TopicPartition(topic, 0)
@@ -66,7 +94,7 @@ def test_aiokafka_shares_and_commits(servers: str, group: str, filled: Callable[
             "group_id": group,
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
-            "session_timeout_ms": 6000,
+            "session_timeout_ms": 30000,
             "heartbeat_interval_ms": 200,
             "metadata_max_age_ms": 1000,
         }
@@ -75,11 +103,21 @@ def test_aiokafka_shares_and_commits(servers: str, group: str, filled: Callable[
         await first.start()
         await second.start()
         seen: set[bytes] = set()
+
+        async def read(*consumers: AIOKafkaConsumer) -> None:
+            for consumer in consumers:
+                found = await consumer.getmany(timeout_ms=100)
+                seen.update(record.value for records in found.values() for record in records)
+
         try:
-            while len(seen) < 20 or len(first.assignment()) != 2 or len(second.assignment()) != 2:
-                for consumer in (first, second):
-                    found = await consumer.getmany(timeout_ms=100)
-                    seen.update(record.value for records in found.values() for record in records)
+            while len(first.assignment()) != 2 or len(second.assignment()) != 2:
+                await read(first, second)
+            for consumer in (first, second):
+                # Who got a partition from the other one begins it anew, since nothing was committed.
+                for partition in consumer.assignment():
+                    while await consumer.position(partition) != 5:
+                        await read(consumer)
+            assert len(seen) == 20
             await first.commit()
             await second.commit()
             assert [await first.committed(AioPartition(topic, number)) for number in range(4)] == [5] * 4
