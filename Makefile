@@ -59,14 +59,18 @@ test: check ## what CI runs
 	@echo "test: the hot modules, interpreted"
 	$(PURE)
 	PYTHONPATH=build/pure $(PYTEST) $(SPREAD) -p no:cacheprovider -m "not slow" $(INTERPRETED)
-	@echo "test: everything, compiled"
-	$(PYTEST) $(PARALLEL) -m "not slow" tests
+	@echo "test: everything, compiled; without what takes minutes, and without Apache Kafka in Ottla's place (make test-all)"
+	$(PYTEST) $(PARALLEL) -m "not slow and not reference" tests
 
 .PHONY: test-all
-test-all: check ## also what takes minutes
+test-all: check ## also what takes minutes, and `reference`
 	$(PURE)
 	PYTHONPATH=build/pure $(PYTEST) $(SPREAD) -p no:cacheprovider $(INTERPRETED)
 	$(PYTEST) $(PARALLEL) tests
+
+.PHONY: reference
+reference: setup ## that what our tests ask of Ottla is what Apache Kafka does: their cases on its broker
+	$(PYTEST) -m reference tests/compat tests/pipelines
 
 .PHONY: sim
 sim: setup ## the broker in a seeded world: SEED=n replays one, SEEDS=a-b runs a range

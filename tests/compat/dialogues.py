@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from subject import running
+from subject import REFERENCE, running
 
 Transcripts = dict[str, dict[str, list[str]]]
 """By broker and dialogue."""
@@ -18,13 +18,13 @@ Converse = Callable[[str, int, Iterable[int]], Coroutine[Any, Any, dict[str, lis
 def both(converse: Converse, seeds: Iterable[int], brokers: int = 1, **settings: object) -> Transcripts:
     """As many brokers of ours, and one of Apache Kafka."""
     found = {}
-    for name in ("ottla", "kafka-4.3.0"):
+    for name in ("ottla", REFERENCE):
         with running(name, brokers=brokers if name == "ottla" else 1, **settings) as subject:
             found[name] = asyncio.run(converse(subject.host, subject.port, seeds))
     return found
 
 
 def check(transcripts: Transcripts, dialogue: str) -> None:
-    ours, theirs = transcripts["ottla"][dialogue], transcripts["kafka-4.3.0"][dialogue]
+    ours, theirs = transcripts["ottla"][dialogue], transcripts[REFERENCE][dialogue]
     assert len(ours) > 5
     assert ours == theirs, "\n".join(difflib.unified_diff(theirs, ours, "kafka", "ottla", lineterm=""))

@@ -2,7 +2,8 @@
 
 `OTTLA_COMPAT_BROKER` chooses: `ottla` (default), `kafka-4.3.0`, `kafka-3.9.2`, or `host:port` of one that runs already.
 `OTTLA_COMPAT_BROKERS=3` makes it a cluster of as many, in which topics have a replica on each of up to three.
-What passes on Apache Kafka must pass on Ottla; a test that fails on both is a bad test.
+What passes on Apache Kafka must pass on Ottla; a test that fails on both is a bad test. Where a test needs a broker of its own,
+its fixture takes `EITHER` as its params.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from peers import ApacheCluster, ApacheKafka, OttlaCluster
+import pytest
+from peers import KAFKA_4, ApacheCluster, ApacheKafka, OttlaCluster
+
+REFERENCE = f"kafka-{KAFKA_4}"
+EITHER = ("ottla", pytest.param(REFERENCE, marks=[pytest.mark.java, pytest.mark.reference]))
+"""Names for `running`. The second proves that what is asserted is Kafka's behaviour, and can find no fault of Ottla's broker:
+`make reference` and `make test-all` run it, `make test` does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
+
+from subject import EITHER, running
+
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import InvalidOption, plain_options
@@ -46,16 +50,13 @@ class Kafka(Broker):
         self._bootstrap_servers = bootstrap_servers
 
 
-@pytest.fixture(scope="module", params=["ottla", pytest.param("4.3.0", marks=pytest.mark.java)])
+@pytest.fixture(scope="module", params=EITHER)
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "ottla":
         with Broker(group_initial_rebalance_delay_ms=0) as broker:
             yield broker
         return
-    sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-    from peers import ApacheKafka
-
-    with ApacheKafka(request.param) as kafka:
+    with running(request.param) as kafka:
         yield Kafka(kafka.bootstrap_servers)
 
 

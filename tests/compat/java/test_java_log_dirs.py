@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from peers import KAFKA_4, java_command, run_tool
-from subject import Subject, running
+from subject import EITHER, Subject, running
 
 pytestmark = pytest.mark.java
 
 RECORDS = 2000
 
 
-@pytest.fixture(params=["ottla", "kafka-4.3.0"])
+@pytest.fixture(params=EITHER)
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Subject, Path]]:
     """One with two directories, and a topic of four partitions with records in the first."""
     dirs = ",".join(str(tmp_path / name) for name in ("one", "two"))
