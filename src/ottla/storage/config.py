@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.ports import Random
+
 INT64_MAX: Final = (1 << 63) - 1
 HOUR_MS: Final = 3_600_000
 
@@ -35,6 +37,11 @@ class LogConfig:
         if self.compacted and 0 < self.max_compaction_lag_ms < self.segment_ms:
             return self.max_compaction_lag_ms
         return self.segment_ms
+
+    def draw_jitter_ms(self, random: Random) -> int:
+        """How much earlier than that a segment is sealed, so that not all are at once."""
+        limit = min(self.segment_jitter_ms, self.segment_ms_max)
+        return random.below(limit) if limit > 0 else 0
 
     @property
     def compacted(self) -> bool:

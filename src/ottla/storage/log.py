@@ -446,13 +446,12 @@ class Log:
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         config = self._config
-        jitter_limit = min(config.segment_jitter_ms, self._segment_ms)
         return Segment.create(
             self._disk,
             self.dir,
             base_offset,
             index_interval_bytes=config.index_interval_bytes,
-            jitter_ms=self._random.below(jitter_limit) if jitter_limit > 0 else 0,
+            jitter_ms=config.draw_jitter_ms(self._random),
             now_ms=now_ms,
             cache=self._cache,
         )

@@ -28,13 +28,12 @@ def new_log(
 ) -> Log:
     """The directory must not exist. What is made is not flushed: see `Log.flush_plan`."""
     disk.make_dirs(dir)
-    jitter_limit = min(config.segment_jitter_ms, config.segment_ms)
     segment = Segment.create(
         disk,
         dir,
         0,
         index_interval_bytes=config.index_interval_bytes,
-        jitter_ms=random.below(jitter_limit) if jitter_limit > 0 else 0,
+        jitter_ms=config.draw_jitter_ms(random),
         now_ms=now_ms,
         cache=cache,
         in_new_dir=True,

@@ -171,7 +171,7 @@ class _SegmentMaker:
             self.dir,
             base_offset,
             index_interval_bytes=self.config.index_interval_bytes,
-            jitter_ms=self._jitter_ms(),
+            jitter_ms=self.config.draw_jitter_ms(self.random),
             now_ms=self.now_ms,
             cache=self.cache,
         )
@@ -184,14 +184,10 @@ class _SegmentMaker:
             self.dir,
             base_offset,
             index_interval_bytes=self.config.index_interval_bytes,
-            jitter_ms=self._jitter_ms(),
+            jitter_ms=self.config.draw_jitter_ms(self.random),
             now_ms=self.now_ms,
             cache=self.cache,
         )
-
-    def _jitter_ms(self) -> int:
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self.random.below(limit) if limit > 0 else 0
 
 
 def _finish_swaps(disk: Disk, dir: str) -> None:
