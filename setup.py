@@ -54,6 +54,7 @@ HOT_MODULES = [
     "src/ottla/storage/scan.py",
     "src/ottla/storage/segment.py",
     "src/ottla/storage/time_index.py",
+    "src/ottla/wire/big_endian.py",
     "src/ottla/wire/varint.py",
 ]
 

@@ -16,6 +16,7 @@ from ottla.broker.context import RequestContext
 from ottla.broker.fetch_read import FetchRead, Found
 from ottla.replication.fetch_session import FetchPartition, PartitionKey
 from ottla.types import ZERO_UUID
+from ottla.wire.big_endian import int32, int64
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,17 +44,6 @@ class _Left(Exception):
     """Not for the short cut."""
 
 
-def _int32(data: bytes, at: i64) -> i64:
-    value: i64 = data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
-    return value - 0x1_0000_0000 if value >= 0x8000_0000 else value
-
-
-def _int64(data: bytes, at: i64) -> i64:
-    # The high half keeps its sign, the low one has none.
-    low: i64 = data[at + 4] << 24 | data[at + 5] << 16 | data[at + 6] << 8 | data[at + 7]
-    return _int32(data, at) << 32 | low
-
-
 class _Reader:
     """The bytes of a request, and how far they are read. `_Left` where they are not as usual, IndexError where they end."""
 
@@ -71,7 +61,7 @@ class _Reader:
         data = self.data
         if not self.compact:
             self.at = at + 4
-            number = _int32(data, at)
+            number = int32(data, at)
             if number < 0:
                 raise _Left
             return number
@@ -138,22 +128,22 @@ class _Reader:
             at = self.at
             while left > 0:
                 left -= 1
-                number = _int32(data, at)
+                number = int32(data, at)
                 at += 4
                 current_leader_epoch: i64 = -1
                 if version >= 9:
-                    current_leader_epoch = _int32(data, at)
+                    current_leader_epoch = int32(data, at)
                     if current_leader_epoch < -1:
                         current_leader_epoch = -1
                     at += 4
-                fetch_offset = _int64(data, at)
+                fetch_offset = int64(data, at)
                 at += 8
                 last_fetched_epoch: i64 = -1
                 if version >= 12:
-                    last_fetched_epoch = _int32(data, at)
+                    last_fetched_epoch = int32(data, at)
                     at += 4
-                log_start_offset = _int64(data, at)
-                max_bytes = _int32(data, at + 8)
+                log_start_offset = int64(data, at)
+                max_bytes = int32(data, at + 8)
                 at += 12
                 if version >= 12:
                     if data[at] != 0:
@@ -184,7 +174,7 @@ class _Reader:
             left = self.count()
             while left > 0:
                 left -= 1
-                found.append((topic, int(_int32(self.data, self.at))))
+                found.append((topic, int(int32(self.data, self.at))))
                 self.at += 4
             self.no_tags()
         return found
@@ -203,15 +193,15 @@ def quick(
     at: i64 = 0
     try:
         if version < 15:
-            if _int32(data, 0) != -1:  # a follower
+            if int32(data, 0) != -1:  # a follower
                 return None
             at = 4
-        max_wait_ms = _int32(data, at)
-        min_bytes: int = _int32(data, at + 4)
-        max_bytes: int = _int32(data, at + 8)
+        max_wait_ms = int32(data, at)
+        min_bytes: int = int32(data, at + 4)
+        max_bytes: int = int32(data, at + 8)
         isolation_level: int = data[at + 12]
-        session_id: int = _int32(data, at + 13)
-        session_epoch: int = _int32(data, at + 17)
+        session_id: int = int32(data, at + 13)
+        session_epoch: int = int32(data, at + 17)
         reader.at = at + 21
         wanted = reader.wanted()
         forgotten = reader.forgotten()

@@ -20,6 +20,7 @@ from ottla.coordinator.group.committed_offset import Commits, CommittedOffset
 from ottla.errors import KafkaError
 from ottla.storage.config import INT64_MAX
 from ottla.types import NO_TIMESTAMP, ZERO_UUID
+from ottla.wire.big_endian import int32, int64
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -95,7 +96,7 @@ def _plain(body: bytes, version: i64) -> _Asked | None:
     at: i64 = body[0] << 8 | body[1]
     at += 2
     asked.group_id = body[2:at].decode()
-    asked.generation = _int32(body, at)
+    asked.generation = int32(body, at)
     at += 4
     end: i64 = at + 2 + (body[at] << 8 | body[at + 1])
     asked.member_id = body[at + 2 : end].decode()
@@ -108,12 +109,12 @@ def _plain(body: bytes, version: i64) -> _Asked | None:
             at += length
         elif length != 0xFFFF:
             return None
-    topics = _int32(body, at)
+    topics = int32(body, at)
     at += 4
     for _ in range(topics):
         end = at + 2 + (body[at] << 8 | body[at + 1])
         name = body[at + 2 : end].decode()
-        count = _int32(body, end)
+        count = int32(body, end)
         first = end + 4
         if not name or count <= 0 or first + count * _PARTITION_BYTES > len(body):
             return None
@@ -133,7 +134,7 @@ def _flexible(body: bytes, version: i64) -> _Asked | None:
     if at > 127 or at < 1:
         return None
     asked.group_id = body[1:at].decode()
-    asked.generation = _int32(body, at)
+    asked.generation = int32(body, at)
     at += 4
     end: i64 = body[at]
     if end > 127 or end < 1:
@@ -191,17 +192,6 @@ def _flexible(body: bytes, version: i64) -> _Asked | None:
     return asked if at == len(body) - 1 and body[at] == 0 else None
 
 
-def _int32(body: bytes, at: i64) -> i64:
-    number: i64 = body[at] << 24 | body[at + 1] << 16 | body[at + 2] << 8 | body[at + 3]
-    return number if number < 0x80000000 else number - 0x100000000
-
-
-def _int64(body: bytes, at: i64) -> i64:
-    high: i64 = _int32(body, at)
-    low: i64 = _int32(body, at + 4)
-    return high << 32 | low & 0xFFFFFFFF
-
-
 # Keeping
 
 
@@ -243,11 +233,11 @@ def _commit(asked: _Asked, body: bytes, version: i64, broker: Any) -> bool:
         key_start = key_head + len(name_bytes).to_bytes(2, "big") + name_bytes
         at: i64 = topic.at
         for _ in range(topic.count):
-            index: i64 = _int32(body, at)
+            index: i64 = int32(body, at)
             if index < 0 or index >= partition_count:
                 return False
             records.append((key_start + body[at : at + 4], _VALUE_VERSION + body[at + 4 : at + 16] + value_tail))
-            committed = CommittedOffset(_int64(body, at + 4), _int32(body, at + 12), "", now_ms, NO_TIMESTAMP, topic_id)
+            committed = CommittedOffset(int64(body, at + 4), int32(body, at + 12), "", now_ms, NO_TIMESTAMP, topic_id)
             commits.append((name, index, committed))
             at += _PARTITION_BYTES
     partition.append_own(records, now_ms, codec=coordinators.compression)
