@@ -1,13 +1,14 @@
 """A real broker on a real socket, in the test's own loop.
 
 `play(case, settings...)` starts a broker in a fresh directory, runs `await case(stage)`, stops it. `stage` opens connections:
-`connect` speaks the protocol, `raw` sends bytes as they are.
+`connect` speaks the protocol, `raw` sends bytes as they are. Also makes `short_cut` importable here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, PartitionProdu
 from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.runtime.loop import ThreadWorkers, real_world, run
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 NOW_MS = 1_700_000_000_000
 

@@ -8,31 +8,25 @@ import random
 from pathlib import Path
 
 import pytest
+from short_cut import NOW_MS, Asked, started
 
 from ottla.broker.app import Broker
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import PendingReply, Usual
+from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import fetch_quick
 from ottla.broker.partition import Transaction
-from ottla.broker.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
-from ottla.cluster.settings import BrokerSettings
-from ottla.errors import MalformedInput
-from ottla.metrics import Counters
 from ottla.ports import FileRange
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from ottla.protocol.registry import API_BY_NAME
 from ottla.records.record import build_batch
 from ottla.replication.fetch_session import FetchSessionCache
-from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.runtime.loop import run
 from ottla.types import TopicPartition
 
 FETCH = API_BY_NAME["fetch"]
-NOW_MS = 1_700_000_000_000
 LONG = "x" * 200
 PARTITIONS = {"t": 3, "u": 2, LONG: 1, "empty": 1}
-NOBODYS_ID = bytes(range(16))
 COMMITTED = 1
 VERSIONS = range(4, 19)
 QUICK_FROM = 7
@@ -51,32 +45,16 @@ class Chance:
         return self._random.randrange(limit)
 
 
-class Way:
+class Way(Asked):
     """One of the two: its own sessions, the same logs."""
 
     def __init__(self, broker: Broker, *, quick: bool) -> None:
-        self._broker = broker
+        super().__init__(broker, fetch_quick.quick if quick else None)
         self._sessions = FetchSessionCache(1000, Chance())
-        self._quick = quick
-        self._dispatcher = broker.server.dispatch.__self__
-        self.taken = 0
 
-    def ask(self, frame: bytes) -> list[object] | PendingReply | str:
-        connection = Connection(self._broker.server, ListenerUse("x"))
-        data = memoryview(bytearray(frame))
-        self._broker.fetch_sessions = self._sessions
-        try:
-            found = self._dispatcher._begin(data, connection)
-            if isinstance(found, Usual):
-                found.route.quick = self._counted if self._quick else None
-            return self._dispatcher.dispatch(data, connection)
-        except MalformedInput:
-            return "closed"
-
-    def _counted(self, *args):
-        reply = fetch_quick.quick(*args)
-        self.taken += reply is not None
-        return reply
+    def ask(self, frame: bytes) -> list[object] | PendingReply | str | None:
+        self.broker.fetch_sessions = self._sessions
+        return super().ask(frame)
 
 
 def plain(parts: list[object]) -> tuple[bytes, list[tuple[str, int, int]]]:
@@ -126,12 +104,8 @@ class Both:
     def partition(self, topic: str, number: int):
         return self.broker.partitions.get(TopicPartition(topic, number))
 
-    def topic_id(self, name: str) -> bytes:
-        topic = self.broker.image.topics.get(name)
-        return topic.topic_id if topic is not None else NOBODYS_ID
-
     def topic(self, name: str, partitions: list[FetchPartition]) -> FetchTopic:
-        return FetchTopic(topic=name, topic_id=self.topic_id(name), partitions=partitions)
+        return FetchTopic(topic=name, topic_id=self.short.topic_id(name), partitions=partitions)
 
     def fill(self) -> None:
         """Plain records everywhere but in one topic; in t-1 also transactions, committed, aborted and open."""
@@ -158,19 +132,10 @@ def frame_of(version: int, request: FetchRequest, client_id: str | None = "c") -
 
 @contextlib.asynccontextmanager
 async def both(path: Path):
-    settings = BrokerSettings.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path), "broker.id": "1"})
-    world = real_world(Counters(), settings)
-    broker = Broker(settings, world)
-    await broker.start()
-    try:
-        await broker.controller.create_topics([NewTopic(name, count, 1) for name, count in PARTITIONS.items()])
+    async with started(path, [NewTopic(name, count, 1) for name, count in PARTITIONS.items()]) as broker:
         ways = Both(broker)
         ways.fill()
         yield ways
-    finally:
-        await broker.stop()
-        if isinstance(world.workers, ThreadWorkers):
-            world.workers.close()
 
 
 def any_request(ways: Both, chance: random.Random, version: int, sessions: list[tuple[int, int]]) -> FetchRequest:
@@ -205,7 +170,7 @@ def any_request(ways: Both, chance: random.Random, version: int, sessions: list[
             request.topics = []
         if request.session_id and chance.random() < 0.2:
             name = chance.choice([*PARTITIONS])
-            request.forgotten_topics_data = [ForgottenTopic(topic=name, topic_id=ways.topic_id(name), partitions=[0, 1])]
+            request.forgotten_topics_data = [ForgottenTopic(topic=name, topic_id=ways.short.topic_id(name), partitions=[0, 1])]
     if version >= 11:
         request.rack_id = chance.choice(("", "", "", "somewhere"))
     if chance.random() < 0.05:
@@ -258,7 +223,7 @@ def test_whatever_byte_is_another_the_answer_is_the_same(tmp_path, version):
             request = FetchRequest(
                 min_bytes=1, max_bytes=1 << 20, isolation_level=COMMITTED, topics=[ways.topic("t", asked), ways.topic("u", asked)]
             )
-            request.forgotten_topics_data = [ForgottenTopic(topic="t", topic_id=ways.topic_id("t"), partitions=[2])]
+            request.forgotten_topics_data = [ForgottenTopic(topic="t", topic_id=ways.short.topic_id("t"), partitions=[2])]
             good = frame_of(version, request)
             said = set()
             for at in range(11, len(good)):

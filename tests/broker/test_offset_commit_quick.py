@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.app import Broker
-from ottla.broker.connection import Connection
+from short_cut import Asked, StoppedClock, started
+
 from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.dispatch import PendingReply, Usual
+from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import offset_commit_quick
 from ottla.broker.shard_host import Reply
-from ottla.broker.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
-from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import Caller
-from ottla.errors import MalformedInput
-from ottla.metrics import Counters
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -32,57 +27,26 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReques
 from ottla.protocol.registry import API_BY_NAME
 from ottla.records.batch import scan_batches
 from ottla.records.record import read_records
-from ottla.runtime.clock import SystemClock
-from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.runtime.loop import run
 
 OFFSET_COMMIT = API_BY_NAME["offset_commit"]
-NOW_MS = 1_700_000_000_000
 LONG = "x" * 200
 TOPICS = ("t", LONG)
 MANY = 150
 """So many that their number takes two bytes."""
-NOBODYS_ID = bytes(range(16))
 CLASSIC, STATIC, NEW = "classic-groupe-é", "static", "new"
 MEMBER = "m-1"
 GENERATION = 1
 
 
-class StoppedClock(SystemClock):
-    def now_ms(self) -> int:
-        return NOW_MS
-
-
-class Side:
-    """One of the two brokers, asked without a socket."""
-
-    def __init__(self, broker: Broker, *, quick: bool) -> None:
-        self.broker = broker
-        self.quick = quick
-        self.taken = 0
-        self._dispatcher = broker.server.dispatch.__self__
-
-    def topic_id(self, name: str) -> bytes:
-        topic = self.broker.image.topics.get(name)
-        return topic.topic_id if topic is not None else NOBODYS_ID
+class Side(Asked):
+    """One of the two brokers."""
 
     def answer(self, frame: bytes) -> list[bytes] | str | None:
         """The reply in its parts, or that the connection is closed."""
-        connection = Connection(self.broker.server, ListenerUse("x"))
-        data = memoryview(bytearray(frame))
-        try:
-            found = self._dispatcher._begin(data, connection)
-            if isinstance(found, Usual):
-                found.route.quick = self._counted if self.quick else None
-            reply = self._dispatcher.dispatch(data, connection)
-        except MalformedInput:
-            return "closed"
+        reply = self.ask(frame)
         assert not isinstance(reply, PendingReply)
-        return None if reply is None else [bytes(part) for part in reply]
-
-    def _counted(self, *args):
-        reply = offset_commit_quick.quick(*args)
-        self.taken += reply is not None
-        return reply
+        return reply if reply is None or isinstance(reply, str) else [bytes(part) for part in reply]
 
     def log(self) -> list[object]:
         """All offsets that were written, without the ids of topics, which each broker draws itself."""
@@ -201,21 +165,13 @@ def frame_of(version: int, request: OffsetCommitRequest) -> bytes:
 
 @contextlib.asynccontextmanager
 async def side(path: Path, *, quick: bool, partitions: int, **configured: str):
-    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path), "broker.id": "1", "offsets.topic.num.partitions": "2"}
-    given |= {"group.initial.rebalance.delay.ms": "0", "offset.metadata.max.bytes": "10"}
-    settings = BrokerSettings.parse(given | {name.replace("_", "."): value for name, value in configured.items()})
-    world = dataclasses.replace(real_world(Counters(), settings), clock=StoppedClock())
-    broker = Broker(settings, world)
-    await broker.start()
-    try:
-        await broker.controller.create_topics([NewTopic("t", 4, 1), NewTopic(LONG, partitions, 1)])
-        made = Side(broker, quick=quick)
+    settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0", "offset.metadata.max.bytes": "10"}
+    settings |= {name.replace("_", "."): value for name, value in configured.items()}
+    topics = [NewTopic("t", 4, 1), NewTopic(LONG, partitions, 1)]
+    async with started(path, topics, settings, clock=StoppedClock()) as broker:
+        made = Side(broker, offset_commit_quick.quick if quick else None)
         await made.populate()
         yield made
-    finally:
-        await broker.stop()
-        if isinstance(world.workers, ThreadWorkers):
-            world.workers.close()
 
 
 def compare(

@@ -3,79 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from short_cut import NOW_MS, Asked, StoppedClock, started
 
-from ottla.broker.app import Broker
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import PendingReply, Usual
+from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import produce_quick
-from ottla.broker.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
-from ottla.cluster.settings import BrokerSettings
-from ottla.errors import MalformedInput
-from ottla.metrics import Counters
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.registry import API_BY_NAME
 from ottla.records.record import build_batch
-from ottla.runtime.clock import SystemClock
-from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.runtime.loop import run
 
 PRODUCE = API_BY_NAME["produce"]
-NOW_MS = 1_700_000_000_000
 LONG = "x" * 200
 TOPICS = {"t": {}, "stamped": {"message.timestamp.type": "LogAppendTime"}, LONG: {}}
 NARROW = {"narrow": {"segment.bytes": "2000"}}
-NOBODYS_ID = bytes(range(16))
 
 
-class StoppedClock(SystemClock):
-    def now_ms(self) -> int:
-        return NOW_MS
-
-
-class Side:
-    """One of the two brokers, asked without a socket."""
-
-    def __init__(self, broker: Broker, *, quick: bool) -> None:
-        self.broker = broker
-        self.quick = quick
-        self.taken = 0
-        self._dispatcher = broker.server.dispatch.__self__
-
-    def topic_id(self, name: str) -> bytes:
-        topic = self.broker.image.topics.get(name)
-        return topic.topic_id if topic is not None else NOBODYS_ID
+class Side(Asked):
+    """One of the two brokers."""
 
     def answer(self, frame: bytes) -> list[bytes] | str | None:
-        """The reply in its parts, that the connection is closed, or None for no reply."""
-        connection = Connection(self.broker.server, ListenerUse("x"))
-        data = memoryview(bytearray(frame))  # what a broker receives it may write to
-        try:
-            found = self._dispatcher._begin(data, connection)
-            if isinstance(found, Usual):
-                original = produce_quick.quick if self.quick else None
-                found.route.quick = self._counted(original) if original is not None else None
-            reply = self._dispatcher.dispatch(data, connection)
-        except MalformedInput:
-            return "closed"
+        """The reply in its parts, that the connection is closed, that it waits, or None for no reply."""
+        reply = self.ask(frame)
         if isinstance(reply, PendingReply):
             reply.future.cancel()
             return "waits"
-        return None if reply is None else [bytes(part) for part in reply]
-
-    def _counted(self, original):
-        def counted(*args):
-            reply = original(*args)
-            self.taken += reply is not None
-            return reply
-
-        return counted
+        return reply if reply is None or isinstance(reply, str) else [bytes(part) for part in reply]
 
     def ends(self) -> dict[str, int]:
         return {str(each.topic_partition): each.log.log_end_offset for each in self.broker.partitions}
@@ -99,17 +58,9 @@ def request_of(
 
 @contextlib.asynccontextmanager
 async def side(path: Path, *, quick: bool):
-    settings = BrokerSettings.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path), "broker.id": "1"})
-    world = dataclasses.replace(real_world(Counters(), settings), clock=StoppedClock())
-    broker = Broker(settings, world)
-    await broker.start()
-    try:
-        await broker.controller.create_topics([NewTopic(name, 2, 1, config=config) for name, config in (TOPICS | NARROW).items()])
-        yield Side(broker, quick=quick)
-    finally:
-        await broker.stop()
-        if isinstance(world.workers, ThreadWorkers):
-            world.workers.close()
+    topics = [NewTopic(name, 2, 1, config=config) for name, config in (TOPICS | NARROW).items()]
+    async with started(path, topics, clock=StoppedClock()) as broker:
+        yield Side(broker, produce_quick.quick if quick else None)
 
 
 def compare(path: Path, frames: Callable[[Side], list[bytes]]) -> tuple[list[object], int]:
