@@ -30,17 +30,21 @@ def call(
     address: tuple[str, int] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> R:
-    """The broker's answer: of the one at `address`, or of any. `version` must be one that every broker of interest has."""
+    """The broker's answer: of the one at `address`, or of any. `version` must be one that every broker of interest has.
+
+    One of several that takes connections and hangs is given its share of the time, so that the others are asked too.
+    """
     connection.require_plaintext()
     connection.reach()
     api = API_BY_NAME[api_name]
     frame = b"".join(
         bytes(part) for part in encode_request(api, version, 1, "ottla-cli", request) if not isinstance(part, FileRange)
     )
-    for host, port in [address] if address is not None else split_servers(connection.bootstrap_servers):
+    asked = [address] if address is not None else split_servers(connection.bootstrap_servers)
+    for host, port in asked:
         try:
             with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as channel:
-                channel.settimeout(timeout_s)
+                channel.settimeout(timeout_s / len(asked))
                 channel.sendall(frame)
                 size = int.from_bytes(_read(channel, 4), "big")
                 if size > _RESPONSE_BYTES_MAX:
