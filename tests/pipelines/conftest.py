@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from ottla.testing import Broker
 
+ReadTopic = Callable[[str, str], list[Any]]
+"""A broker's address, a topic."""
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -36,6 +39,46 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait(180)
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:
+    """All committed records of a topic up to its end now, as confluent_kafka's messages."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
+        found, ended = [], 0
+        until = time.monotonic() + 60
+        while ended < count:
+            assert time.monotonic() < until, f"{topic} did not end"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:  # a lost connection comes as an error too, and mends itself
+                ended += 1
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.fixture(name="read_topic")
+def _read_topic() -> ReadTopic:
+    """For tests that have a broker and no Spark of this process."""
+    return read_topic
 
 
 class Shop:
@@ -62,36 +105,7 @@ class Shop:
         assert producer.flush(60) == 0
 
     def read(self, topic: str) -> list[Any]:
-        """All committed records of a topic, as confluent_kafka's messages."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.broker.bootstrap_servers,
-                "group.id": "reader",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "log_level": 0,
-            }
-        )
-        try:
-            count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
-            consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
-            found, ended = [], 0
-            until = time.monotonic() + 60
-            while ended < count:
-                assert time.monotonic() < until, f"{topic} did not end"
-                message = consumer.poll(0.5)
-                if message is None:
-                    continue
-                if message.error() is not None:
-                    ended += 1
-                else:
-                    found.append(message)
-            return found
-        finally:
-            consumer.close()
+        return read_topic(self.broker.bootstrap_servers, topic)
 
     def values(self, topic: str) -> list[Any]:
         return [json.loads(message.value()) for message in self.read(topic)]
@@ -104,6 +118,7 @@ class Shop:
     def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: str) -> running.Flows:
         settings = project.override(
             project.read(file),
+            conf=None,
             bootstrap_servers=self.broker.bootstrap_servers,
             storage=storage or str(self.folder / "storage"),
             **{"trigger": "100 ms", **flags},
@@ -112,22 +127,16 @@ class Shop:
 
     def run(self, file: Path, **more: Any) -> running.Flows:
         """What is there now, until it is done."""
-        flows = self.flows(file, **more)
-        try:
+        with self.flows(file, **more) as flows:
             flows.start()
             until = time.monotonic() + 300
             while flows.running:
                 assert time.monotonic() < until, "the pipeline did not end"
                 flows.wait(1)
             flows.wait(0)
-        finally:
-            flows.stop()
         return flows
 
 
 @pytest.fixture
 def shop(tmp_path: Path, ottla_broker: Broker, spark: SparkSession, request: pytest.FixtureRequest) -> Shop:
     return Shop(tmp_path, ottla_broker, spark, f"t{os.getpid()}{abs(hash(request.node.name)) % 100_000}.")
-
-
-Make = Callable[..., Shop]

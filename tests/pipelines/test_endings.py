@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,12 +26,34 @@ class Query:
     def exception(self) -> Exception | None:
         return Exception(self._failure) if self._failure else None
 
+    stops: Exception | None = None
+    """What becomes of an attempt to stop it."""
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.stops is not None:
+            raise self.stops
+
+
+class Sink:
+    stop = None
+
+    def __init__(self) -> None:
+        self.closing, self.closed = threading.Event(), False
+
+    def settled(self, query: Query) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
 
 def flows(*lives: Query) -> running.Flows:
     """One flow that has these lives, one after the other."""
     plan = SimpleNamespace(flows=[SimpleNamespace(name="copy", place=Place("shop.py", 4))])
     made = running.Flows(cast(Any, None), cast(Any, None), cast(Any, plan))
-    made.sinks = cast(Any, {"copy": SimpleNamespace(stop=None)})
+    made.sinks = cast(Any, {"copy": Sink()})
     first, *later = lives
     made.queries = cast(Any, {"copy": first})
     made._writers = cast(Any, {"copy": SimpleNamespace(start=lambda: later.pop(0))})
@@ -61,3 +84,24 @@ def test_a_query_that_began_too_slowly_for_spark_begins_again(looks: int) -> Non
     assert not second.isActive
     with pytest.raises(PipelineError, match="failed to connect back"):
         watch(flows(*(Query(looks, "Python worker failed to connect back.") for _ in range(20))))
+
+
+def test_what_went_wrong_first_is_told_and_all_are_stopped() -> None:
+    """A query that fails, and then does not even stop."""
+    failing, other = Query(0, "ValueError: no"), Query(1)
+    failing.stops = OSError("nobody there")
+    found = flows(failing)
+    found.queries["other"], found.sinks["other"] = cast(Any, other), cast(Any, Sink())
+    with pytest.raises(PipelineError, match="flow 'copy': ValueError: no") as caught, found:
+        watch(found)
+    assert caught.value.__notes__ == ["flow 'copy' does not stop: nobody there"]
+    assert other.stopped
+    assert all(cast(Any, sink).closed for sink in found.sinks.values())
+
+
+def test_a_query_that_does_not_stop_is_told_where_nothing_else_went_wrong() -> None:
+    well = Query(0)
+    well.stops = OSError("nobody there")
+    found = flows(well)
+    with pytest.raises(PipelineError, match="flow 'copy' does not stop: nobody there"), found:
+        watch(found)

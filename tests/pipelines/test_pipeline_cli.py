@@ -110,7 +110,7 @@ def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate(timeout=120)
+        _, stderr = process.communicate(timeout=600)
         assert process.returncode == 0, stderr
     assert (first["flow"], first["rows"], first["records_out"], first["lag"]) == ("copy", 10, 10, 0)
 

@@ -19,7 +19,7 @@ from peers import KAFKA_4, ApacheKafka, free_ports
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.options import InvalidOption, client_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import PipelineError, running
+from ottla.pipelines import PipelineError, topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,4 +192,4 @@ def test_a_pipeline_says_that_its_login_was_refused(kafka: SecuredKafka, tmp_pat
     file.with_suffix(".toml").write_text(f"[kafka]\n{lines}")
     found = project.override(project.read(file), bootstrap_servers=servers)
     with pytest.raises(PipelineError, match="SASL_AUTHENTICATION_FAILED"):
-        running.connect(found)
+        topics.connect(found)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,8 @@ from ottla.cli.options import Json, parse_pairs
 from ottla.cli.output import note, print_document, print_line, print_table
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ottla.pipelines.failure import PipelineError
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
@@ -98,13 +102,17 @@ def check(
     name: Name = None,
     json_output: Json = False,
 ) -> None:
-    """Plan it on Spark, read and write nothing: every mistake that can be known before is found."""
+    """Plan it on Spark, read and write nothing: every mistake that can be known before is found.
+
+    It needs no broker; one that --bootstrap-servers names is asked for the topics.
+    """
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name)
     with _failures():
-        from ottla.pipelines import running, session
+        from ottla.pipelines import running, topics
 
-        spark = session.start(project.name, project.master, project.conf, ship=False)
-        try:
+        if bootstrap_servers is not None:
+            topics.ask(project, plan)
+        with _spark(project, ship=False) as spark:
             results = running.check(spark, project, plan)
             flows: list[dict[str, Any]] = [
                 {
@@ -116,8 +124,6 @@ def check(
                 }
                 for flow in plan.queries
             ]
-        finally:
-            spark.stop()
     if json_output:
         print_document({"pipeline": project.name, "flows": flows})
         return
@@ -148,15 +154,25 @@ def run(
     """Run until SIGTERM or Ctrl-C, which let the running batch finish."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name, metrics=metrics)
     with _failures():
-        from ottla.pipelines import running, session
+        from ottla.pipelines import topics
 
-        running.connect(project)
+        topics.ask(project, plan)
         if not json_output:
             note(f"pipeline {project.name}: starting Spark on {project.master}")
-        spark = session.start(project.name, project.master, project.conf, ship=project.ship)
-        try:
+        with _spark(project, ship=project.ship) as spark:
             _run(spark, project, plan, once=once, json_output=json_output)
-        finally:
+
+
+@contextmanager
+def _spark(project: Project, *, ship: bool) -> Iterator[SparkSession]:
+    from ottla.pipelines import session
+
+    spark = session.start(project.name, project.master, project.conf, ship=ship)
+    try:
+        yield spark
+    finally:
+        # Everything is done or told by now: a Java that went away does not change it, and must not hide it.
+        with suppress(Exception):
             spark.stop()
 
 
@@ -179,17 +195,17 @@ def _run(spark: Any, project: Project, plan: Plan, *, once: bool, json_output: b
     listener = progress.listen(spark, watch)
     names = [flow.name for flow in plan.queries]
     try:
-        flows.start()
-        if live:
-            _watch_live(flows, watch, project.name, names)
-        else:
-            while flows.running and not flows.stopping.is_set():
-                flows.wait(3600)
-        if flows.stopping.is_set() and not json_output:
-            note("stopping: the running batch is finished first")
+        with flows:
+            flows.start()
+            if live:
+                _watch_live(flows, watch, project.name, names)
+            else:
+                while flows.running and not flows.stopping.is_set():
+                    flows.wait(3600)
+            stopped = flows.stopping.is_set()
+            if stopped and not json_output:
+                note("stopping: the running batch is finished first")
     finally:
-        stopped = flows.stopping.is_set()
-        flows.stop()
         progress.unlisten(spark, listener)
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -345,7 +361,9 @@ def _java_ended(error: Exception) -> bool:
 
 
 def _failure(error: PipelineError) -> Failure:
-    return Failure(str(error), error.hint)
+    # What went wrong after it (a query that does not stop) is noted on the error.
+    said = [*([error.hint] if error.hint else []), *getattr(error, "__notes__", ())]
+    return Failure(str(error), "; ".join(said) or None)
 
 
 def _target(target: Any) -> str:

@@ -15,10 +15,10 @@
 and line that declared them: importing a pipeline starts no Spark and imports no pyspark.
 
 The rooms: `definitions` and `values` (the words), `loading` (a file becomes definitions), `graph` (their order; what cannot be is
-refused), `project` (where and how it runs), `java` and `session` (a Spark), `reading` (a source as a DataFrame), `encoding` (a
-DataFrame as records), `producing` (what tasks do), `sequences` (whose turn it is), `exactly_once` (one transaction per
-micro-batch), `tables`, `dead_letters`, `checkpoint`, `running`, `progress`. `source` and the module `pyspark_ottla` are
-`format("ottla")`; it needs nothing of the rest.
+refused), `project` (where and how it runs), `topics` (are they there), `java` and `session` (a Spark), `reading` (a source as a
+DataFrame), `encoding` (a DataFrame as records), `producing` (what tasks do), `sequences` (whose turn it is), `exactly_once` (one
+transaction per micro-batch), `tables`, `dead_letters`, `checkpoint`, `scratch`, `running`, `progress`. `source` and the module
+`pyspark_ottla` are `format("ottla")`; it needs nothing of the rest.
 """
 
 from __future__ import annotations

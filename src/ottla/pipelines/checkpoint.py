@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -137,6 +138,13 @@ def _topics(lines: list[str]) -> Offsets:
         for where, offset in offsets_of(line).items():
             found[where] = min(offset, found.get(where, offset))
     return found
+
+
+def local_folder(location: str) -> Path | None:
+    """The directory of a checkpoint on this machine; None where only Spark's file systems reach it."""
+    if location.startswith("file:/"):
+        return Path("/" + location.removeprefix("file:").lstrip("/"))
+    return None if "://" in location else Path(location)
 
 
 def offsets_of(line: str) -> Offsets:

@@ -31,7 +31,7 @@ from ottla.client.offsets import committed_offsets
 from ottla.client.options import ClientOptions
 from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import producing
+from ottla.pipelines import producing, scratch
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, Offsets
 from ottla.pipelines.definitions import Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError
@@ -118,7 +118,7 @@ class Transaction:
             # They are in one task already; this only says that it must stay so.
             written = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
         elif is_local(str(records.sparkSession.sparkContext.master)):
-            with tempfile.TemporaryDirectory(prefix="ottla-turns-", ignore_cleanup_errors=True) as shared:
+            with tempfile.TemporaryDirectory(prefix="turns-", dir=scratch.directory(), ignore_cleanup_errors=True) as shared:
                 writing = self.writing(topic, codec, shared)
                 written = records.mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
         else:

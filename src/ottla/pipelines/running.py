@@ -1,7 +1,7 @@
 """A plan on a Spark: flows become streaming queries, are watched, and are stopped between two batches.
 
-Owns: building DataFrames from definitions (errors of the user's own code are shown at his line), where each source begins, and
-the life of the queries. `check` and `start` build the same frames: what `check` accepts, `start` runs.
+Owns: building DataFrames from definitions (errors of the user's own code are shown at his line) and the life of the queries.
+`check` and `start` build the same frames: what `check` accepts, `start` runs.
 """
 
 from __future__ import annotations
@@ -16,27 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.blocking import BrokerAway, Client
-from ottla.client.offsets import EARLIEST, LATEST, list_offsets
-from ottla.client.options import ClientOptions, InvalidOption, client_options
-from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import dead_letters, encoding, reading, tables
+from ottla.client.options import ClientOptions, InvalidOption
+from ottla.pipelines import dead_letters, encoding, reading, tables, topics
 from ottla.pipelines.checkpoint import Checkpoint, Offsets, offsets_of
 from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.exactly_once import ExactlyOnce, Target
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.pipelines.graph import Node, Plan, reads, same_path
+from ottla.pipelines.graph import Node, Plan, same_path
 from ottla.pipelines.loading import where_in
 from ottla.pipelines.project import Project
 from ottla.pipelines.source_options import check_stream, source_options
 from ottla.pipelines.values import Json
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-REACH_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 # On a machine with too much to do, the process that asks a source for its offsets may start too slowly for Spark, which has no
@@ -50,21 +46,6 @@ _log = logging.getLogger("ottla.pipelines")
 def kafka_options(project: Project) -> dict[str, str]:
     """For `format("ottla")`: what was not committed is not read."""
     return {"kafka.isolation.level": "read_committed", **project.kafka_options}
-
-
-def connect(project: Project) -> ClientOptions:
-    """How to reach the cluster; PipelineError if nobody answers there."""
-    try:
-        options = client_options(project.kafka_options, also=("isolation.level",))
-        with Client(options) as client:
-            client.reach(REACH_TIMEOUT_S)
-    except InvalidOption as error:
-        raise PipelineError(str(error)) from None
-    except BrokerAway as error:
-        raise PipelineError(str(error), hint="nothing was read or written; is a broker running there?") from None
-    except KafkaError as error:
-        raise PipelineError(f"{project.bootstrap_servers}: {error}") from None
-    return options
 
 
 @dataclass
@@ -167,7 +148,7 @@ def _check_streaming(frame: DataFrame, flow: Flow) -> None:
 
 
 class Flows:
-    """The running queries of a pipeline."""
+    """The running queries of a pipeline: `with flows: flows.start() …`, which ends with `stop`."""
 
     def __init__(self, spark: SparkSession, project: Project, plan: Plan, *, once: bool = False) -> None:
         self.spark, self.project, self.plan, self.once = spark, project, plan, once
@@ -180,9 +161,21 @@ class Flows:
         self._ended: set[str] = set()
         """Queries that ended, and somebody looked how."""
 
+    def __enter__(self) -> Flows:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        """What went wrong first is what is told; that a query does not stop after it is noted there."""
+        try:
+            self.stop()
+        except Exception as later:
+            if error is None:
+                raise
+            error.add_note(str(later))
+
     def start(self) -> None:
-        """Start every query, in the order data flows. PipelineError if one cannot; those started before are stopped."""
-        self._options = connect(self.project)
+        """Start every query, in the order data flows. PipelineError if one cannot; those started before run until `stop`."""
+        self._options = topics.connect(self.project)
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
         # All of them first: a mistake in one is known before another has begun.
@@ -193,7 +186,6 @@ class Flows:
             try:
                 self.queries[flow.name] = self._writers[flow.name].start()
             except Exception as error:
-                self.stop()
                 raise PipelineError(f"flow {flow.name!r}: {reading.first_line(error)}", flow.place) from error
             if self.once and self.plan.feeds_others(flow):
                 # What is there now includes what this flow makes of it.
@@ -211,10 +203,10 @@ class Flows:
         starting = note.get("starting") or self._resolved(sources)
         checkpoint.claim(project.name, flow.name, {"inputs": inputs, "starting": starting})
         if isinstance(target, Sink):
-            self._have_topic(target.topic, target.place)
+            topics.have(self._options, target.topic, target.place)
         for source in sources:
             if source.dead_letter is not None:
-                self._have_topic(source.dead_letter, source.place)
+                topics.have(self._options, source.dead_letter, source.place)
         frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
         offsets: Offsets = {}
         for entry in starting.values():
@@ -249,21 +241,11 @@ class Flows:
         assert isinstance(target, Table)
         return tables.target(self.spark, flow, target, self.project.group_id(flow.name))
 
-    def _have_topic(self, topic: str, place: Place) -> None:
-        """A topic that is written to is there, or made by the broker's own rules."""
-        assert self._options is not None
-        try:
-            with Client(self._options) as client:
-                client.topic(topic, create=True, timeout_s=10)
-        except KafkaError as error:
-            hint = f"`ottla topic create {topic}`" if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
-            raise PipelineError(f"topic {topic!r}: {error}", place, hint=hint) from None
-
     def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
         """Where each source begins that has no checkpoint yet, in offsets: "latest" must mean the same after a crash."""
         assert self._options is not None
         with Client(self._options) as client:
-            return {source.name: resolve(client, source, source.starting) for source in sources}
+            return {source.name: topics.resolve(client, source, source.starting) for source in sources}
 
     # The life of the queries
 
@@ -306,58 +288,33 @@ class Flows:
         return False
 
     def stop(self) -> None:
-        """End between two batches: one that is being written is finished, another is not begun."""
+        """End between two batches: one that is being written is finished, another is not begun. All queries are stopped, then
+        the first error of those that could not be is raised."""
         self.stopping.set()
         for sink in self.sinks.values():
             sink.closing.set()
-        for name, query in self.queries.items():
-            sink = self.sinks[name]
-            until = time.monotonic() + _STOP_TIMEOUT_S
-            while query.isActive and not sink.settled(query) and time.monotonic() < until:
-                time.sleep(_POLL_S)
+        failures: list[Exception] = []
+        for name in self.queries:
             try:
-                query.stop()
+                self._stop(name)
             except Exception as error:
-                raise PipelineError(
-                    f"flow {name!r} does not stop: {reading.first_line(error)}", hint="nothing is lost: run it again"
-                ) from error
+                failures.append(error)
         for sink in self.sinks.values():
             sink.close()
+        if failures:
+            raise failures[0]
 
-
-def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
-    """`starting` of a source as {"option": for Spark, "offsets": {topic: {partition: offset}}}."""
-    try:
-        names = source.topics or tuple(
-            sorted(name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name))
-        )
-        places = [TopicPartition(name, part) for name in names for part in client.topic(name).partitions]
-        if starting in ("earliest", "latest"):
-            wanted = dict.fromkeys(places, EARLIEST if starting == "earliest" else LATEST)
-            found = {where: entry.offset for where, entry in list_offsets(client, wanted).items()}
-        else:
-            given = offsets_of(starting)
-            if not given:
-                raise PipelineError(
-                    f"source {source.name!r}: starting={starting!r}",
-                    source.place,
-                    hint='earliest, latest, or {"topic": {"0": 17}}',
-                )
-            ends = {where: given.get(where, EARLIEST) for where in places}
-            asked = {where: offset for where, offset in ends.items() if offset < 0}
-            found = {**ends, **{where: entry.offset for where, entry in list_offsets(client, asked).items()}}
-    except KafkaError as error:
-        hint = None
-        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            hint = f"`ottla topic create {source.topics[0]}`" if source.topics else None
-        raise PipelineError(f"source {source.name!r}: {error}", source.place, hint=hint) from None
-    except BrokerAway as error:
-        raise PipelineError(f"source {source.name!r}: no broker answers: {error}", source.place) from None
-    offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(found.items()):
-        offsets.setdefault(topic, {})[str(partition)] = offset
-    # As a word, earliest stays true while retention goes on; where nothing exists yet, new topics are read from their start.
-    return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
+    def _stop(self, name: str) -> None:
+        query, sink = self.queries[name], self.sinks[name]
+        until = time.monotonic() + _STOP_TIMEOUT_S
+        while query.isActive and not sink.settled(query) and time.monotonic() < until:
+            time.sleep(_POLL_S)
+        try:
+            query.stop()
+        except Exception as error:
+            raise PipelineError(
+                f"flow {name!r} does not stop: {reading.first_line(error)}", hint="nothing is lost: run it again"
+            ) from error
 
 
 def modules_beside(plan: Plan) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.pipelines import scratch
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.java import java_home
 from ottla.pipelines.reading import first_line
@@ -133,7 +134,7 @@ def package() -> str:
     `ship = false` in [spark].
     """
     root = Path(__file__).resolve().parents[2]
-    file = Path(tempfile.mkdtemp(prefix="ottla-package-")) / "ottla.zip"
+    file = Path(tempfile.mkdtemp(prefix="package-", dir=scratch.directory())) / "ottla.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in _PACKAGES:
             for source in sorted((root / name).rglob("*.py")):

@@ -15,13 +15,14 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
 from ottla.client.transactions import CommittedOffset
 from ottla.errors import KafkaError
-from ottla.pipelines.checkpoint import NOTE, offsets_of
+from ottla.pipelines.checkpoint import NOTE, local_folder, offsets_of
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.exactly_once import marker_in
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import Plan, reads
 from ottla.pipelines.project import Project
-from ottla.pipelines.running import connect, inputs_of, resolve
+from ottla.pipelines.running import inputs_of
+from ottla.pipelines.topics import connect, resolve
 
 
 @dataclass(frozen=True)
@@ -84,18 +85,12 @@ def _reads(plan: Plan, flow: Flow, topic: str) -> bool:
 
 
 def _local(location: str) -> tuple[str | None, int | None]:
-    folder = _folder(location)
+    folder = local_folder(location)
     if folder is None or not (folder / "metadata").is_file():
         return None, None
     query_id = str(json.loads((folder / "metadata").read_text())["id"])
     commits = [int(file.name) for file in (folder / "commits").glob("[0-9]*") if file.name.isdecimal()]
     return query_id, max(commits, default=None)
-
-
-def _folder(location: str) -> Path | None:
-    if location.startswith("file:"):
-        return Path(location.removeprefix("file:").replace("//", "/", 1) if location.startswith("file:/") else location)
-    return None if "://" in location else Path(location)
 
 
 def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None) -> list[str]:
@@ -115,7 +110,7 @@ def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None)
                 starting[flow.name] = {source.name: resolve(client, source, to) for source in plan.sources(flow)}
     for flow in chosen:
         location = project.checkpoint(flow.name)
-        folder = _folder(location)
+        folder = local_folder(location)
         if folder is None:
             raise PipelineError(
                 f"{location} is not on this machine", hint="remove it with the tools of its storage, then run the flow again"
