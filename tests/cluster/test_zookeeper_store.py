@@ -32,8 +32,8 @@ class ZooKeeperStores:
         await store.close()
 
 
-async def connect(server: ZooKeeper, chroot: str, session_ms: int = 4000) -> ZooKeeperStore:
-    return await ZooKeeperStore.open(f"{server.address}{chroot}", session_timeout_ms=session_ms, connection_timeout_ms=20_000)
+async def connect(server: ZooKeeper, chroot: str, session_ms: int = 30_000) -> ZooKeeperStore:
+    return await ZooKeeperStore.open(f"{server.address}{chroot}", session_timeout_ms=session_ms, connection_timeout_ms=60_000)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
@@ -116,7 +116,7 @@ def test_a_session_that_ends_is_told_and_takes_its_nodes(server: ZooKeeper) -> N
             events.clear()
             server.pause()
             change = asyncio.ensure_future(store.multi([SetData("/a", b"1")]))
-            await asyncio.sleep(3.5)  # longer than the session may be silent
+            await asyncio.sleep(4.5)  # longer than the session may be silent
             server.resume()
             await until(lambda: SessionEvent.EXPIRED in events or SessionEvent.CONNECTED in events)
             if SessionEvent.EXPIRED not in events:
@@ -137,7 +137,7 @@ def test_a_session_that_ends_is_told_and_takes_its_nodes(server: ZooKeeper) -> N
         finally:
             await other.close()
 
-    on(server, test, 1000)
+    on(server, test, 2000)
 
 
 @pytest.mark.parametrize("connect_to", ["", "  ", "host:port", "a:1,b:x/p", "127.0.0.1:2181/a//b", "127.0.0.1:0"])
