@@ -438,7 +438,7 @@ def test_f6_a_replica_whose_directory_is_offline_at_the_start_is_not_made_again(
         await ground.stop()
         (ground.path / "one").rename(ground.path / "away")
         (ground.path / "one").write_text("a broken disk")
-        # The metadata lie in the first directory that is named: they must be found.
+        # The metadata lay in the first directory: whoever has a copy can go on without it.
         (ground.path / "two" / "ottla-metadata.db").write_bytes((ground.path / "away" / "ottla-metadata.db").read_bytes())
         broker = await ground.start("two,one")
         assert [each.topic_partition.partition for each in broker.partitions] == [1]
@@ -452,5 +452,61 @@ def test_f6_a_replica_whose_directory_is_offline_at_the_start_is_not_made_again(
         (ground.path / "away").rename(ground.path / "one")
         await ground.start("two,one")
         assert await ground.numbers() == [0, 1, 2]
+
+    play(case)
+
+
+def test_f6_the_first_directory_fails_and_the_metadata_lie_elsewhere(play: Callable[[Case], None], caplog: Any) -> None:
+    async def case(ground: Ground) -> None:
+        meta = {"metadata_log_dir": str(ground.path / "meta")}
+        await ground.start(**meta)
+        await ground.topic(partitions=2)
+        await ground.produce(0, 3)
+        await ground.stop()
+        assert [path.parent.name for path in ground.path.glob("*/ottla-metadata.db")] == ["meta"]
+        (ground.path / "one").rename(ground.path / "away")
+        (ground.path / "one").write_text("a broken disk")
+        broker = await ground.start(**meta)
+        assert broker.partitions.is_missing(T0)
+        assert [each.topic_partition.partition for each in broker.partitions] == [1]
+        told = [record.getMessage() for record in caplog.records if "cannot be used" in record.getMessage()]
+        assert told == [f"the data directory {ground.one} cannot be used: Not a directory; its partitions are offline"]
+        await ground.stop()
+        (ground.path / "one").unlink()
+        (ground.path / "away").rename(ground.path / "one")
+        await ground.start(**meta)
+        assert await ground.numbers() == [0, 1, 2]
+
+    play(case)
+
+
+def test_f6_the_directory_of_the_metadata_fails_and_the_start_says_so(play: Callable[[Case], None]) -> None:
+    async def case(ground: Ground) -> None:
+        await ground.start()
+        await ground.topic(partitions=2)
+        await ground.stop()
+        (ground.path / "one").rename(ground.path / "away")
+        (ground.path / "one").write_text("a broken disk")
+        with pytest.raises(StartupError, match=r"metadata of this broker is kept in the first of log.dirs, .*/one, and that one"):
+            await ground.start()
+        ground.client = ground.broker = None
+        assert not (ground.path / "two" / "ottla-metadata.db").exists(), "an empty one would say that there are no topics"
+
+    play(case)
+
+
+def test_f6_directories_in_another_order_are_the_same_broker(play: Callable[[Case], None]) -> None:
+    async def case(ground: Ground) -> None:
+        await ground.start()
+        await ground.topic(retention_ms="12345")
+        await ground.produce(0, 3)
+        await ground.stop()
+        broker = await ground.start("two,one")
+        assert broker.image.topics["t"].config["retention.ms"] == "12345"
+        assert await ground.numbers() == [0, 1, 2]
+        await ground.stop()
+        with pytest.raises(StartupError, match=r"meta has no ottla-metadata.db, but .*/one has one; move it"):
+            await ground.start(metadata_log_dir=str(ground.path / "meta"))
+        ground.client = ground.broker = None
 
     play(case)

@@ -305,7 +305,7 @@ class Broker:
         if not self._data_dirs:
             raise StartupError("; ".join(problems) or "log.dirs names no directory")
         for problem in problems:
-            logger.error("%s", problem)
+            logger.error("%s; its partitions are offline", problem)
 
     async def _open_store(self) -> MetadataStore:
         if self._given_store is not None:
@@ -313,10 +313,15 @@ class Broker:
         connect = self.settings.optional_str("zookeeper.connect")
         if connect is not None:
             return await self._open_zookeeper(connect)
+        from ottla.broker.metadata_place import metadata_place
         from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 
+        settings = self.settings
         try:
-            store = EmbeddedStore.open(f"{self.settings.log_dirs()[0]}/{FILE_NAME}", settled=False)
+            place = metadata_place(
+                self.world.disk, FILE_NAME, settings.log_dirs(), self._failed_paths, settings.optional_str("metadata.log.dir")
+            )
+            store = EmbeddedStore.open(f"{place}/{FILE_NAME}", settled=False)
         except StoreError as error:
             raise StartupError(str(error)) from error
         self._settle = store.settle

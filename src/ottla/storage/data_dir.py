@@ -141,7 +141,7 @@ class DataDir:
 
         BlockingIOError: another process has it. DataDirRefused: it is another broker's or cluster's.
         """
-        _make_durable_dir(disk, path)
+        make_durable_dir(disk, path)
         lock = disk.lock(f"{path}/{LOCK}")
         try:
             known_broker_id, known_cluster_id = _read_identity(disk, path)
@@ -458,7 +458,7 @@ def settle_duplicates(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
     return leftovers
 
 
-def _make_durable_dir(disk: Disk, path: str) -> None:
+def make_durable_dir(disk: Disk, path: str) -> None:
     """Make a directory, and its name durable in the one above: without that a crash takes all that is in it."""
     made: list[str] = []
     while path and not disk.exists(path):

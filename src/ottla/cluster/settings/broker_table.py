@@ -254,6 +254,9 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The most partitions one reply about topic partitions holds; the rest comes with the next request."),
     _used("message.max.bytes", INT, 1048588, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="The largest batch of records that is accepted, as it stands on the wire."),
+    _used("metadata.log.dir", STRING, None,
+        doc="Where a broker without ZooKeeper keeps its metadata (`ottla-metadata.db`). Not set: in that of `log.dirs` "
+            "which has it, or else in the first. The broker does not start without it."),
     _used("min.insync.replicas", INT, 1, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="How many replicas must hold a record before a producer with acks=all is told that it is safe."),
     _used("node.id", INT, -1,

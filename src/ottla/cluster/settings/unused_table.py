@@ -249,8 +249,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Old name for both timestamp limits together."),
     _known("log.preallocate", BOOLEAN, False, mode=CLUSTER_WIDE,
         doc="Whether the file of a new segment takes its full size on disk at once."),
-    _known("metadata.log.dir", STRING, None,
-        doc="Directory of the KRaft metadata log."),
     _known("metadata.log.max.record.bytes.between.snapshots", LONG, 20971520, valid=at_least(1),
         doc="Bytes of KRaft metadata after which a snapshot is made."),
     _known("metadata.log.max.snapshot.interval.ms", LONG, 3600000, valid=at_least(0),
