@@ -129,3 +129,9 @@ def test_the_packaged_java_gets_a_wrapper_that_drops_what_it_lacks(tmp_path: Pat
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b"]
     done = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, check=True, timeout=10)
     assert done.stdout.splitlines() == ["-Xmx1g", "-cp", "a b"]
+
+
+def test_a_toml_that_is_no_text_has_its_line(tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_bytes(b"[pipeline]\nname = '\xff'\n")
+    with pytest.raises(PipelineError, match=r"shop\.toml:2: the settings are no UTF-8"):
+        project.read(tmp_path / "shop.py")

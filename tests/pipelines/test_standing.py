@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ottla.client.blocking import Client
 from ottla.client.offsets import commit_offsets
 from ottla.client.options import plain_options
 from ottla.client.transactions import CommittedOffset
-from ottla.pipelines import graph, loading, project, standing
+from ottla.pipelines import PipelineError, graph, loading, project, standing
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,3 +41,19 @@ def test_status_counts_what_a_flow_reads_now(tmp_path: Path, ottla_broker: Broke
     found = standing.status(settings, graph.plan(loading.load(file)))
     # The topics are empty: offsets beyond their ends are no lag.
     assert [(each.flow, each.committed, each.lag) for each in found] == [("first", 5, 0), ("second", 5, 0)]
+
+
+def test_a_damaged_checkpoint_is_named_and_can_be_reset(tmp_path: Path, ottla_broker: Broker) -> None:
+    file = tmp_path / "damaged.py"
+    file.write_text(TWO_STEPS)
+    settings = project.override(project.read(file), bootstrap_servers=ottla_broker.bootstrap_servers)
+    plan = graph.plan(loading.load(file))
+    folder = Path(settings.checkpoint("first"))
+    folder.mkdir(parents=True)
+    (folder / "metadata").write_text("")
+    (folder / "ottla.json").write_text('{"pipeline": ')
+    with pytest.raises(PipelineError, match=r"first/metadata is damaged") as caught:
+        standing.status(settings, plan)
+    assert caught.value.hint == "`ottla pipeline reset` begins anew"
+    standing.reset(settings, plan, ["first"])
+    assert not folder.exists()

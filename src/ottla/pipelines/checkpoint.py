@@ -47,18 +47,12 @@ class Checkpoint:
         """The identity of the checkpoint, which never changes; None where no query has begun yet."""
         if self._query_id is None:
             text = self._read("metadata")
-            self._query_id = None if text is None else str(json.loads(text)["id"])
+            self._query_id = None if text is None else query_id_in(text, f"{self.location}/metadata")
         return self._query_id
 
     def note(self) -> dict[str, Any] | None:
         text = self._read(NOTE)
-        if text is None:
-            return None
-        try:
-            document: dict[str, Any] = json.loads(text)
-        except ValueError:
-            raise PipelineError(f"{self.location}/{NOTE} is damaged", hint="`ottla pipeline reset` begins anew") from None
-        return document
+        return None if text is None else note_in(text, f"{self.location}/{NOTE}")
 
     def write_note(self, document: dict[str, Any]) -> None:
         stream = self._files.create(self._path(NOTE), True)
@@ -138,6 +132,25 @@ def _topics(lines: list[str]) -> Offsets:
         for where, offset in offsets_of(line).items():
             found[where] = min(offset, found.get(where, offset))
     return found
+
+
+def query_id_in(text: str, file: str) -> str:
+    """What Spark's file `metadata` says."""
+    return str(_document(text, file, "id")["id"])
+
+
+def note_in(text: str, file: str) -> dict[str, Any]:
+    return _document(text, file)
+
+
+def _document(text: str, file: str, *wanted: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict) or not document.keys() >= set(wanted):
+        raise PipelineError(f"{file} is damaged", hint="`ottla pipeline reset` begins anew")
+    return document
 
 
 def local_folder(location: str) -> Path | None:

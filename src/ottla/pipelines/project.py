@@ -86,7 +86,14 @@ def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
         if settings is not None:
             raise PipelineError(f"{toml}: there is no such file")
         return _complete(Project(file, file.stem))
-    text = toml.read_text(encoding="utf-8")
+    try:
+        text = toml.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise PipelineError(
+            "the settings are no UTF-8", Place(str(toml), error.object.count(b"\n", 0, error.start) + 1)
+        ) from None
+    except OSError as error:
+        raise PipelineError(f"{toml}: {error.strerror}") from None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -15,7 +15,7 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
 from ottla.client.transactions import CommittedOffset
 from ottla.errors import KafkaError
-from ottla.pipelines.checkpoint import NOTE, local_folder, offsets_of
+from ottla.pipelines.checkpoint import NOTE, local_folder, note_in, offsets_of, query_id_in
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.exactly_once import marker_in
 from ottla.pipelines.failure import PipelineError
@@ -88,7 +88,7 @@ def _local(location: str) -> tuple[str | None, int | None]:
     folder = local_folder(location)
     if folder is None or not (folder / "metadata").is_file():
         return None, None
-    query_id = str(json.loads((folder / "metadata").read_text())["id"])
+    query_id = query_id_in((folder / "metadata").read_text(errors="replace"), str(folder / "metadata"))
     commits = [int(file.name) for file in (folder / "commits").glob("[0-9]*") if file.name.isdecimal()]
     return query_id, max(commits, default=None)
 
@@ -130,7 +130,10 @@ def _check_owner(folder: Path, project: Project, flow: Flow) -> None:
     note = folder / NOTE
     if not note.is_file():
         raise PipelineError(f"{folder} is no checkpoint of a pipeline: it is left alone")
-    owner = json.loads(note.read_text())
+    try:
+        owner = note_in(note.read_text(errors="replace"), str(note))
+    except PipelineError:
+        return  # it cannot say whose it is; it lies where that of this flow does
     if (owner.get("pipeline"), owner.get("flow")) != (project.name, flow.name):
         raise PipelineError(
             f"{folder} is the checkpoint of {owner.get('pipeline')}.{owner.get('flow')}, not of {project.name}.{flow.name}"
