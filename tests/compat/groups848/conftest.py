@@ -194,7 +194,7 @@ def reader(servers: str, group: str, ledger: Ledger) -> Iterator[Callable[..., R
             **{key.replace("_", "."): value for key, value in options.items()},
         }
         if protocol == "classic":
-            config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+            config |= {"session.timeout.ms": 30_000, "heartbeat.interval.ms": 200}
         started.append(Reader(ledger, name, config, list(topics)))
         return started[-1]
 
