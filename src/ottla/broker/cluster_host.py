@@ -142,7 +142,8 @@ class ClusterHost(WatchingHost):
         # Before anything is waited for: a session that ends meanwhile ends this term too.
         self._controller = controller
         async with self._lock:
-            loaded = await load_image(self._store, self._cluster_id, self._broker_id, controller.epoch, self._random)
+            known = self.configs.brokers, self.configs.groups
+            loaded = await load_image(self._store, self._cluster_id, self._broker_id, controller.epoch, self._random, known)
             if self._controller is not controller:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the term ended before it began")
             doomed = await self._doomed_topics(loaded)

@@ -178,7 +178,7 @@ class Election:
             except NodeExists:
                 pass
             return None
-        epoch = int(node.data) + 1
+        epoch = znodes.decode_controller_epoch(node.data) + 1
         data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
         try:
             await self._store.multi(

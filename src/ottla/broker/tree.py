@@ -71,19 +71,41 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
-    ids = [int(name) for name in await store.children(znodes.BROKER_IDS)]
-    nodes = await each([znodes.broker_path(number) for number in ids], store.get)
-    return {
-        number: znodes.decode_broker(number, node.data, node.czxid)
-        for number, node in zip(ids, nodes, strict=True)
-        if node is not None
-    }
+    """Those that are registered. What somebody else wrote there and makes no sense is left alone."""
+    names = await store.children(znodes.BROKER_IDS)
+    nodes = await each([f"{znodes.BROKER_IDS}/{name}" for name in names], store.get)
+    brokers: dict[int, BrokerImage] = {}
+    for name, node in zip(names, nodes, strict=True):
+        try:
+            if not (name.isascii() and name.isdecimal()):
+                raise StoreError(f"{znodes.BROKER_IDS}/{name} is no number")
+            if node is not None:
+                brokers[int(name)] = znodes.decode_broker(int(name), node.data, node.czxid)
+        except StoreError as error:
+            logger.error("a broker's registration is left alone: %s", error)
+    return brokers
 
 
-async def load_image(store: MetadataStore, cluster_id: str, controller_id: int, controller_epoch: int, random: Random) -> Loaded:
-    """The whole tree, and what a controller with this epoch has to add to it."""
-    brokers, configs = await load_brokers(store), await broker_configs(store)
-    groups = await group_configs(store)
+async def load_image(
+    store: MetadataStore,
+    cluster_id: str,
+    controller_id: int,
+    controller_epoch: int,
+    random: Random,
+    known: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]] | None = None,
+) -> Loaded:
+    """The whole tree, and what a controller with this epoch has to add to it. `known`: settings of brokers and of groups as they
+    were, should somebody have spoiled their nodes."""
+    brokers = await load_brokers(store)
+    try:
+        configs, groups = await broker_configs(store), await group_configs(store)
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        if known is None:
+            raise
+        logger.error("settings are taken as they were known before: %s", error)
+        configs, groups = known
     loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
     names = await store.children(znodes.TOPICS)
     loaded.image = loaded.image.with_topics(await load_topics(store, names, controller_epoch, random, loaded))

@@ -18,6 +18,8 @@ from ottla.cluster.image import BrokerImage, PartitionImage
 from ottla.cluster.uuids import uuid_bytes, uuid_text
 from ottla.ports import StoreError
 
+_INT32_MAX: Final = (1 << 31) - 1
+
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
@@ -122,7 +124,17 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     """The broker that is controller."""
-    return int(_decode(CONTROLLER, data)["brokerid"])
+    try:
+        return int(_decode(CONTROLLER, data)["brokerid"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{CONTROLLER} cannot be understood: {error!r}") from error
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise StoreError(f"{CONTROLLER_EPOCH} is no number: {data[:40]!r}") from None
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -130,7 +142,10 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    return str(_decode(CLUSTER_ID, data)["id"])
+    try:
+        return str(_decode(CLUSTER_ID, data)["id"])
+    except KeyError:
+        raise StoreError(f"{CLUSTER_ID} cannot be understood: it has no id") from None
 
 
 def encode_broker(broker: BrokerImage, now_ms: int) -> bytes:
@@ -218,7 +233,14 @@ def topic_outline(topic: str, data: bytes) -> tuple[bytes | None, int]:
 
 
 def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): tuple(brokers) for partition, brokers in fields.items()}
+    return {int(partition): _broker_ids(brokers) for partition, brokers in fields.items()}
+
+
+def _broker_ids(found: object) -> tuple[int, ...]:
+    """What is no number here would be found out only when it is to be sent to brokers, again and again."""
+    if not isinstance(found, list) or not all(type(each) is int and 0 <= each <= _INT32_MAX for each in found):
+        raise ValueError(f"{found!r} are no broker ids")
+    return tuple(found)
 
 
 def encode_partition_state(partition: PartitionImage, controller_epoch: int) -> bytes:
@@ -237,10 +259,13 @@ def encode_partition_state(partition: PartitionImage, controller_epoch: int) -> 
 def decode_partition_state(path: str, data: bytes, replicas: tuple[int, ...], version: int) -> PartitionImage:
     fields = _decode(path, data)
     try:
+        leader, leader_epoch = int(fields["leader"]), int(fields["leader_epoch"])
+        if not -2 <= leader <= _INT32_MAX or not 0 <= leader_epoch <= _INT32_MAX:
+            raise ValueError(f"leader {leader}, epoch {leader_epoch}")
         return PartitionImage(
-            int(fields["leader"]),
-            int(fields["leader_epoch"]),
-            tuple(fields["isr"]),
+            leader,
+            leader_epoch,
+            _broker_ids(fields["isr"]),
             replicas,
             version,
             recovering=bool(fields.get("leader_recovery_state", 0)),

@@ -136,6 +136,32 @@ def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest
     in_world(test)
 
 
+def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither a controller in office nor the next: it leaves alone what is no broker, and takes settings as they were."""
+
+    async def test(world: World) -> None:
+        await world.add(1, 2)
+        await all_here(world, 1, 2)
+        world.write(Create("/config/brokers/1", b'{"version":1,"config":{"log.cleaner.threads":"2"}}'))
+        world.write(Create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequential=True))
+        for member in world.members.values():
+            await until(lambda member=member: member.host.configs.brokers == {"1": {"log.cleaner.threads": "2"}})  # type: ignore[misc]
+        with caplog.at_level(logging.ERROR):
+            world.write(Create("/brokers/ids/someone", b"{}"), Create("/brokers/ids/7", b"nonsense"))
+            await until(
+                lambda: "/brokers/ids/someone is no number" in caplog.text and "/brokers/ids/7 is not JSON" in caplog.text
+            )
+        world.write(SetData("/config/brokers/1", b"nonsense"))
+        await make(world, "fine", (1, 2))
+        epoch = world.epoch()
+        await world.controller().host.election.give_up_office()
+        await until(lambda: world.epoch() > epoch and set(world.controller().host.image.topics) == {"fine"})
+        await all_here(world, 1, 2)
+        assert world.controller().host.image.broker_configs == {"1": {"log.cleaner.threads": "2"}}
+
+    in_world(test)
+
+
 def test_nodes_that_somebody_removes_are_forgotten() -> None:
     async def test(world: World) -> None:
         await world.add(1)

@@ -61,10 +61,47 @@ def test_older_and_newer_nodes_are_understood() -> None:
     assert znodes.decode_partition_state("/p", data, (1,), 0).leader == 1
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"partitions":[]}', b'{"partitions":{"x":[1]}}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"partitions":[]}',
+        b'{"partitions":{"x":[1]}}',
+        b'{"partitions":{"0":["1"]}}',
+        b'{"partitions":{"0":"12"}}',
+        b'{"partitions":{"0":[2147483648]}}',
+    ],
+)
 def test_a_node_that_makes_no_sense_is_named(data: bytes) -> None:
     with pytest.raises(StoreError, match="/brokers/topics/t"):
         znodes.decode_topic("t", data)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"leader":1,"leader_epoch":0,"isr":["a"]',
+        '"leader":1,"leader_epoch":0,"isr":1',
+        '"leader":1,"leader_epoch":99999999999,"isr":[1]',
+        '"leader":99999999999,"leader_epoch":0,"isr":[1]',
+    ],
+)
+def test_a_state_that_no_broker_could_be_told_is_named(fields: str) -> None:
+    with pytest.raises(StoreError, match="/p cannot be understood"):
+        znodes.decode_partition_state("/p", f'{{"version":1,{fields}}}'.encode(), (1,), 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"[]", b"{}", b'{"brokerid":null}', b'{"brokerid":"x"}'])
+def test_a_controllers_or_clusters_node_that_makes_no_sense_is_named(data: bytes) -> None:
+    with pytest.raises(StoreError, match="/controller "):
+        znodes.decode_controller(data)
+    with pytest.raises(StoreError, match="/cluster/id "):
+        znodes.decode_cluster_id(data)
+    with pytest.raises(StoreError, match="/controller_epoch is no number"):
+        znodes.decode_controller_epoch(data)
 
 
 def test_base_paths_name_parents_before_children() -> None:
