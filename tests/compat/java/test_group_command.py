@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from peers import KAFKA_3, KAFKA_4, run_tool
 
@@ -105,6 +105,12 @@ def two_members(bootstrap: str, group: str, topic: str, protocol: str) -> Iterat
             mine = [each.partition for each in member.assignment() if each.partition in offsets]
             if mine:
                 member.commit(offsets=[TopicPartition(topic, index, offsets[index]) for index in mine], asynchronous=False)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        # With the new protocol a member has its partitions a moment before the group knows that it has.
+        while admin.describe_consumer_groups([group])[group].result(60).state is not ConsumerGroupState.STABLE:
+            assert time.monotonic() < deadline, "the group did not come to rest"
+            for member in members:
+                member.poll(0.1)
         yield
     finally:
         for member in members:

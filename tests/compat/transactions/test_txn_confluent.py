@@ -114,7 +114,7 @@ def test_consume_transform_produce(
     producer = transactional(servers, name)
     done = attempt = 0
     while done < 200:
-        messages = [message for message in consumer.consume(17, timeout=20) if message.error() is None]
+        messages = [message for message in consumer.consume(min(17, 200 - done), timeout=60) if message.error() is None]
         assert messages, f"nothing came after {done} records"
         attempt += 1
         producer.begin_transaction()

@@ -23,7 +23,7 @@ COPY = Path(__file__).parent / "Copy.java"
 
 
 def copy(version: str, *args: str) -> str:
-    done = subprocess.run(java_command(version, str(COPY), *args), capture_output=True, text=True, timeout=150)
+    done = subprocess.run(java_command(version, str(COPY), *args), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n(a JDK is needed, not only a runtime)"
     return done.stdout
 
