@@ -34,7 +34,7 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **conf
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "message.timeout.ms": 60_000, **config})
     for record in records:
         producer.produce(topic, on_delivery=on_delivery, **{"partition": 0, **record})
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return delivered
 
 
@@ -54,7 +54,7 @@ def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, partition
                 raise KafkaException(message.error())
             messages.append(message)
     reader.close()
-    assert len(messages) == count, f"{len(messages)} of {count} records in 30 s"
+    assert len(messages) == count, f"{len(messages)} of {count} records in 60 s"
     return messages
 
 
@@ -177,11 +177,11 @@ def test_log_append_time(bootstrap: str, new_topic: Callable[..., str]) -> None:
 
 def test_seek_back_and_to_the_end(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, [{"value": str(number).encode()} for number in range(10)])
-    reader = consumer(bootstrap)
+    reader = consumer(bootstrap, **{"enable.partition.eof": True})
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
 
     def next_value() -> bytes:
-        message = reader.poll(20)
+        message = reader.poll(60)
         assert message is not None
         assert message.error() is None
         return message.value()
@@ -192,7 +192,8 @@ def test_seek_back_and_to_the_end(bootstrap: str, topic: str) -> None:
     reader.seek(TopicPartition(topic, 0, 2))
     assert next_value() == b"2"
     reader.seek(TopicPartition(topic, 0, OFFSET_END))
-    reader.poll(0.5)
+    end = reader.poll(60)  # where the end is, it asks now; it must not find it behind what comes next
+    assert (end.error().code(), end.offset()) == (KafkaError._PARTITION_EOF, 10)
     produce(bootstrap, topic, [{"value": b"new"}])
     assert next_value() == b"new"
     reader.close()
@@ -224,8 +225,8 @@ def test_partition_end_is_told(bootstrap: str, topic: str) -> None:
     produce(bootstrap, topic, [{"value": b"x"}])
     reader = consumer(bootstrap, **{"enable.partition.eof": True})
     reader.assign([TopicPartition(topic, 0, 0)])
-    assert reader.poll(20).value() == b"x"
-    end = reader.poll(20)
+    assert reader.poll(60).value() == b"x"
+    end = reader.poll(60)
     assert end.error().code() == KafkaError._PARTITION_EOF
     assert end.offset() == 1
     reader.close()
