@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,11 +60,10 @@ def member(ottla: Ottla, group: str, topic: str, protocol: str = "classic") -> I
     consumer = Consumer(config(ottla, group, protocol))
     try:
         consumer.subscribe([topic])
-        for _ in range(200):
+        deadline = time.monotonic() + 90
+        while len(consumer.assignment()) != 3:
+            assert time.monotonic() < deadline, "it is given no partitions"
             consumer.poll(0.1)
-            if len(consumer.assignment()) == 3:
-                break
-        assert len(consumer.assignment()) == 3
         yield consumer
     finally:
         consumer.close()

@@ -28,7 +28,7 @@ def name() -> str:
 def transactional(ottla: Ottla, name: str, topic: str) -> Producer:
     """With a transaction open in one partition."""
     producer = Producer({"bootstrap.servers": ottla.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"x", partition=1)
     assert producer.flush(60) == 0
@@ -48,7 +48,7 @@ def test_list_and_describe(ottla: Ottla, name: str, topic: str, transactional: P
     assert json.loads(ottla.ok("txn", "find-hanging", "--topic", topic, "--idle", "0", "--json")) == [], (
         "its coordinator knows it"
     )
-    transactional.commit_transaction(20)
+    transactional.commit_transaction(60)
     (described,) = json.loads(ottla.ok("txn", "describe", name, "--json"))
     assert (described["state"], described["partitions"], described["open_ms"]) == ("CompleteCommit", [], None)
     assert "-" in ottla.ok("txn", "describe", name)
@@ -76,7 +76,7 @@ def hanging() -> Iterator[tuple[Ottla, str]]:
         ottla = Ottla(broker.bootstrap_servers)
         ottla.ok("topic", "create", "t")
         known = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "lost"})
-        known.init_transactions(20)
+        known.init_transactions(60)
         del known
         connection = Connection(broker.bootstrap_servers)
         request = InitProducerIdRequest(transactional_id="lost", transaction_timeout_ms=60_000)
@@ -114,7 +114,7 @@ def test_a_hanging_transaction_is_found_and_ended(hanging: tuple[Ottla, str]) ->
     assert json.loads(ottla.ok("txn", "find-hanging", "--json")) == []
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "isolation.level": "read_committed"})
     consumer.assign([TopicPartition("t", 0, 0)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert message is not None
     assert message.value() == b"waits", "and readers go on behind it"
     consumer.close()

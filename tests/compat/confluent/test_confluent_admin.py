@@ -196,7 +196,7 @@ def test_delete_records(admin: AdminClient, bootstrap: str, topic: str) -> None:
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     assert reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=60) == (4, 10)
     reader.assign([TopicPartition(topic, 0, 4)])
-    message = reader.poll(20)
+    message = reader.poll(60)
     assert message is not None
     assert (message.offset(), message.value()) == (4, b"4")
     reader.close()

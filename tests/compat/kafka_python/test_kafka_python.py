@@ -25,8 +25,8 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **conf
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, **config)
     try:
         sent = [producer.send(topic, **{"partition": 0, **record}) for record in records]
-        producer.flush(30)
-        return [each.get(30) for each in sent]
+        producer.flush(60)
+        return [each.get(60) for each in sent]
     finally:
         producer.close()
 

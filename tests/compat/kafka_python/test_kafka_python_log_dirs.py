@@ -21,8 +21,8 @@ def test_a_replica_moves(tmp_path: Path) -> None:
         try:
             admin.create_topics([NewTopic("t", 2, 1)])
             sent = [producer.send("t", value=b"%d" % number, partition=0) for number in range(RECORDS)]
-            producer.flush(30)
-            assert [each.get(30).offset for each in sent] == list(range(RECORDS))
+            producer.flush(60)
+            assert [each.get(60).offset for each in sent] == list(range(RECORDS))
             [here] = [each.parent.name for each in tmp_path.glob("*/t-0")]
             there = "two" if here == "one" else "one"
             outcome = admin.alter_replica_log_dirs({("t", 0, 1): str(tmp_path / there), ("t", 1, 1): "/nowhere"})
@@ -36,7 +36,7 @@ def test_a_replica_moves(tmp_path: Path) -> None:
             consumer.seek(partition, 0)
             values: list[bytes] = []
             while len(values) < RECORDS:
-                found = consumer.poll(timeout_ms=20_000)
+                found = consumer.poll(timeout_ms=60_000)
                 assert found, f"only {len(values)} records"
                 values += [record.value for record in found[partition]]
             assert values == [b"%d" % number for number in range(RECORDS)]

@@ -30,7 +30,7 @@ def confluent_writes(bootstrap: str, topic: str, codec: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5})
     for key, value, stamp in records(codec):
         producer.produce(topic, value, key, partition=0, timestamp=stamp)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def confluent_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
@@ -54,7 +54,7 @@ def kafka_python_writes(bootstrap: str, topic: str, codec: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, linger_ms=5)
     for key, value, stamp in records(codec):
         producer.send(topic, value, key, partition=0, timestamp_ms=stamp)
-    producer.flush(30)
+    producer.flush(60)
     producer.close()
 
 
@@ -142,11 +142,11 @@ def test_a_key_lands_on_the_same_partition_from_every_client(bootstrap: str, new
     librdkafka = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
     for key in keys:
         librdkafka.produce(topic, b"", key, on_delivery=on_delivery)
-    assert librdkafka.flush(30) == 0
+    assert librdkafka.flush(60) == 0
     producer = KafkaProducer(bootstrap_servers=bootstrap)
     sent = {key: producer.send(topic, b"", key) for key in keys}
     for key, each in sent.items():
-        placed[key].add(each.get(20).partition)
+        placed[key].add(each.get(60).partition)
     producer.close()
 
     async def main() -> None:
