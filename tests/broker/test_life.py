@@ -82,7 +82,7 @@ class Ground:
 
         async def main() -> None:
             try:
-                await asyncio.wait_for(case(), 60)
+                await asyncio.wait_for(case(), 120)
             finally:
                 for client in self._clients:
                     client.close()

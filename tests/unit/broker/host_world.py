@@ -100,7 +100,7 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
     async def run() -> None:
         world = World()
         try:
-            await asyncio.wait_for(test(world), 30)
+            await asyncio.wait_for(test(world), 120)
         finally:
             await world.close()
 
