@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from peers import MissingCounterpart, fetching, free_ports  # noqa: E402
-from ratchet import allowed, judge  # noqa: E402
+from ratchet import allowed, judge, missed  # noqa: E402
 from subject import broker_count, chosen, running  # noqa: E402
 
 VERSION = "3.0.12"
@@ -77,13 +77,31 @@ def suite() -> Path:
         return path
 
 
+def path_of(name: str) -> str:
+    return f"test/integration/{name.replace('::', '.py::', 1)}"
+
+
+def outcomes_of(report: Path) -> dict[str, str]:
+    """None, if pytest came to no end."""
+    outcomes: dict[str, str] = {}
+    if not report.exists():
+        return outcomes
+    for case in xml.parse(report).iter("testcase"):
+        kind = {"failure": "failed", "error": "failed", "skipped": "skipped"}.get(
+            next((child.tag for child in case), ""), "passed"
+        )
+        module = (case.get("classname") or "").removeprefix("test.integration.")
+        outcomes[f"{module}::{case.get('name')}"] = kind
+    return outcomes
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", dest="only", help="only tests whose name contains this")
     parser.add_argument("--all", action="store_true", help="also those that need groups, transactions, ACLs")
     parser.add_argument("--broker", help="ottla (default), kafka-4.3.0, kafka-3.9.2, host:port")
     parser.add_argument("--brokers", type=int, default=broker_count(), help="a cluster of so many")
-    parser.add_argument("--test-timeout", type=int, default=60)
+    parser.add_argument("--test-timeout", type=int, default=180)
     options = parser.parse_args()
     root = suite()
     allow = HERE / ("tests.allow" if options.brokers == 1 else "tests.three.allow")
@@ -101,12 +119,6 @@ def main() -> int:
         command += ["-o", "addopts=", "-o", "log_level=WARNING", f"--timeout={options.test_timeout}", f"--junitxml={report}"]
         if broker.replicas > 1:
             command += ["-p", "replicated"]
-        if options.only:
-            command += ["-k", options.only]
-        if options.all or options.only:
-            command += [f"test/integration/{file}" for file in FILES]
-        else:
-            command += [f"test/integration/{name.replace('::', '.py::', 1)}" for name in allowed(allow)]
         environment = {
             **os.environ,
             "KAFKA_URI": f"kafka://{broker.host}:{broker.port}",
@@ -116,14 +128,19 @@ def main() -> int:
             "TEST_REPLICAS": str(broker.replicas),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        subprocess.run(command, cwd=root, env=environment)
-        outcomes = {}
-        for case in xml.parse(report).iter("testcase"):
-            kind = {"failure": "failed", "error": "failed", "skipped": "skipped"}.get(
-                next((child.tag for child in case), ""), "passed"
-            )
-            module = (case.get("classname") or "").removeprefix("test.integration.")
-            outcomes[f"{module}::{case.get('name')}"] = kind
+
+        def attempt(*words: str) -> dict[str, str]:
+            report.unlink(missing_ok=True)
+            subprocess.run([*command, *words], cwd=root, env=environment)
+            return outcomes_of(report)
+
+        if options.all or options.only:
+            outcomes = attempt(*(["-k", options.only] if options.only else []), *(f"test/integration/{file}" for file in FILES))
+        else:
+            outcomes = attempt(*map(path_of, allowed(allow)))
+        for name in missed(outcomes, allow, only=options.only):
+            print(f"\nonce more, alone: {name}", flush=True)
+            outcomes |= attempt(path_of(name))
         complaints = broker.complaints()
     if complaints:
         print(f"\nthe broker said:\n{complaints}")
