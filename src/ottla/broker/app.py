@@ -26,6 +26,7 @@ from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
 from ottla.broker.identity import resolve_identity
+from ottla.broker.large_batches import LargeBatches
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
 from ottla.broker.replica_moves import ReplicaMoves
@@ -101,6 +102,7 @@ class Broker:
         """By listener name."""
         self.fetch_sessions = FetchSessionCache(settings.int("max.incremental.fetch.session.cache.slots"), world.random)
         self.fetch_bytes_max = settings.int("fetch.max.bytes")
+        self.large_batches = LargeBatches(world)
         self.failure: str | None = None
         """Why the broker stopped by itself."""
         self._given_store = store

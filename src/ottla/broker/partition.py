@@ -25,7 +25,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.compression import NONE
 from ottla.records.own import own_batch
-from ottla.records.validate import CREATE_TIME, PRODUCER, Rules, check
+from ottla.records.validate import CREATE_TIME, PRODUCER, UNPACKED_BYTES_HERE, Checked, Rules, check
 from ottla.replication.leader import IsrProposal, Leadership
 from ottla.storage.config import INT64_MAX
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
@@ -251,16 +251,18 @@ class Partition:
         now_ms: int,
         *,
         transaction: Transaction | None = None,
+        checked: Checked | None = None,
     ) -> AppendInfo:
         """Append what a producer sent, as leader. The records are checked; KafkaError means that nothing was kept.
 
-        Transactional records need to say of which transaction they are.
+        Transactional records need to say of which transaction they are. MuchToUnpack: they are to be `checked` elsewhere.
         """
         if self._offline or not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
             raise self._not_enough_replicas()
-        checked = check(records, self.rules, now_ms)
+        if checked is None:
+            checked = check(records, self.rules, now_ms, True, UNPACKED_BYTES_HERE)
         if transaction is None:
             if checked.batches[0].attributes & TRANSACTIONAL_BIT:
                 raise KafkaError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cluster.settings import TopicSettings
-from ottla.records.validate import CREATE_TIME, LOG_APPEND_TIME, PRODUCER, Rules
+from ottla.records.validate import CREATE_TIME, LOG_APPEND_TIME, PRODUCER, Rules, unpacked_bytes_max
 from ottla.storage.config import LogConfig
 
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4, "producer": PRODUCER}
@@ -42,4 +42,5 @@ def rules_of(settings: TopicSettings) -> Rules:
         compression=_CODECS[codec],
         # gzip's -1 means that the codec chooses.
         compression_level=None if codec == "gzip" and level == -1 else level,
+        decompressed_bytes_max=unpacked_bytes_max(settings.int("max.message.bytes")),
     )

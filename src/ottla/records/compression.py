@@ -43,6 +43,8 @@ _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_STEP_BYTES: Final = 4096
+_GZIP_PIECE_BYTES: Final = 4 << 20
+"""What is unpacked in one go. Putting more of it together would be one long copy, during which no other thread runs."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_STORED_BIT: Final = 0x80000000
@@ -93,21 +95,26 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise ValueError(f"no codec {codec}")
 
 
-def decompress(codec: int, data: Buffer, limit_bytes: int) -> bytes:
-    """Unpack a section of records into at most `limit_bytes`."""
+def decompress(codec: int, data: Buffer, limit_bytes: int, by_claim: bool = False) -> bytes:
+    """Unpack a section of records into at most `limit_bytes`.
+
+    `by_claim`: what says of itself that it may be more is `TooLarge` before anything is unpacked, even if in the end it is not.
+    """
     if codec == NONE:
         if len(data) > limit_bytes:
             raise TooLarge(limit_bytes)
         return bytes(data)
     try:
         if codec == GZIP:
+            if by_claim and len(data) >= 4 and int(_UINT32.unpack_from(data, len(data) - 4)[0]) > limit_bytes:
+                raise TooLarge(limit_bytes)
             return _gzip_decompress(data, limit_bytes)
         if codec == SNAPPY:
             return _snappy_decompress(data, limit_bytes)
         if codec == LZ4:
-            return _lz4_decompress(data, limit_bytes)
+            return _lz4_decompress(data, limit_bytes, by_claim)
         if codec == ZSTD:
-            return _zstd_decompress(data, limit_bytes)
+            return _zstd_decompress(data, limit_bytes, by_claim)
     except (cramjam.DecompressionError, zlib.error, struct.error, IndexError) as error:
         raise MalformedInput(f"{CODEC_NAMES[codec]} data cannot be unpacked: {error}") from None
     raise MalformedInput(f"no codec {codec}")
@@ -119,25 +126,25 @@ def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
     size = 0
     position = 0
     end = len(data)
-    # the first member is nearly always the only one; after it in steps, as each member copies what it was given too much
+    # one piece of one member is nearly always all; after it in steps, as whatever is given too much is copied
     step = end
     while True:
         member = zlib.decompressobj(31)
         while not member.eof:
-            if position == end:
-                raise MalformedInput("gzip data ends too early")
             given = view[position : position + step]
             # a limit of 0 would mean none: one more than allowed is asked for, and refused when it comes
-            piece = member.decompress(given, limit_bytes - size + 1)
-            position += len(given) - len(member.unused_data)
+            piece = member.decompress(given, min(limit_bytes - size + 1, _GZIP_PIECE_BYTES))
+            if not piece and not member.eof and position == end:
+                raise MalformedInput("gzip data ends too early")
+            position += len(given) - len(member.unused_data) - len(member.unconsumed_tail)
             size += len(piece)
             if size > limit_bytes:
                 raise TooLarge(limit_bytes)
             pieces.append(piece)
+            step = _GZIP_STEP_BYTES
         # like Java: another member is read, anything else after the last one is ignored
         if bytes(view[position : position + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        step = _GZIP_STEP_BYTES
 
 
 def _snappy_compress(data: Buffer) -> bytes:
@@ -204,9 +211,9 @@ def _snappy_block_size(block: Buffer) -> int:
     return size
 
 
-def _lz4_decompress(data: Buffer, limit_bytes: int) -> bytes:
+def _lz4_decompress(data: Buffer, limit_bytes: int, by_claim: bool) -> bytes:
     frame_end, size_max = _lz4_frame(data)
-    return _unpack_into(cramjam.lz4.decompress_into, memoryview(data)[:frame_end], size_max, limit_bytes)
+    return _unpack_into(cramjam.lz4.decompress_into, memoryview(data)[:frame_end], size_max, limit_bytes, by_claim)
 
 
 def _lz4_frame(data: Buffer) -> tuple[int, int]:
@@ -242,8 +249,8 @@ def _lz4_frame(data: Buffer) -> tuple[int, int]:
     return position, size_max
 
 
-def _zstd_decompress(data: Buffer, limit_bytes: int) -> bytes:
-    return _unpack_into(cramjam.zstd.decompress_into, data, _zstd_size_max(data), limit_bytes)
+def _zstd_decompress(data: Buffer, limit_bytes: int, by_claim: bool) -> bytes:
+    return _unpack_into(cramjam.zstd.decompress_into, data, _zstd_size_max(data), limit_bytes, by_claim)
 
 
 def _zstd_size_max(data: Buffer) -> int:
@@ -309,11 +316,15 @@ def _zstd_size_max(data: Buffer) -> int:
     return total
 
 
-def _unpack_into(unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, limit_bytes: int) -> bytes:
+def _unpack_into(
+    unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, limit_bytes: int, by_claim: bool
+) -> bytes:
     """Unpack into memory of a size that was bounded before; fresh memory costs nothing until it is written to."""
     if size_max <= limit_bytes:
         out = bytearray(size_max)
         size = unpack(data, out)
+    elif by_claim:
+        raise TooLarge(limit_bytes)
     else:
         out = bytearray(limit_bytes + 1)
         try:

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -43,8 +44,18 @@ PRODUCER: Final = -1
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
+UNPACKED_BYTES_MAX: Final = 128 << 20
+"""What a batch may unpack to at most, on topics for large batches."""
+UNPACKED_BYTES_USUAL: Final = 32 << 20
+UNPACKED_RATIO: Final = 32
+"""And on others: so much, or so many times what a batch may be. A producer whose batch unpacks to more is told that it is too
+large, and Java's then splits it."""
+UNPACKED_BYTES_HERE: Final = 4 << 20
+"""Larger ones are not for a loop on which others wait: to unpack and check so much takes some ten milliseconds."""
+
 RECORD_ERRORS_MAX: Final = 1000
 """Of a batch with more bad records than this the reply names the first ones only: a reply must not outgrow its request."""
+_RECORDS_AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Rules:
     compression: int = PRODUCER
     compression_level: int | None = None
     """None: Kafka's default for the codec."""
-    decompressed_bytes_max: int = 128 * 1024 * 1024
+    decompressed_bytes_max: int = UNPACKED_BYTES_USUAL
 
 
 class Checked:
@@ -97,18 +108,35 @@ class RecordsRefused(KafkaError):
         self.record_errors: list[tuple[int, str | None]] = record_errors if record_errors is not None else []
 
 
-def check(records: Buffer, rules: Rules, now_ms: int, from_client: bool = True) -> Checked:
+class MuchToUnpack(RecordsRefused):
+    """Nothing is wrong yet: the records unpack to more than was allowed for now. To be checked where it may take longer."""
+
+
+def unpacked_bytes_max(max_message_bytes: int) -> int:
+    """What batches may unpack to on a topic that takes them up to this size."""
+    return min(max(UNPACKED_RATIO * max_message_bytes, UNPACKED_BYTES_USUAL), UNPACKED_BYTES_MAX)
+
+
+def check(
+    records: Buffer,
+    rules: Rules,
+    now_ms: int,
+    from_client: bool = True,
+    here_bytes_max: int = UNPACKED_BYTES_MAX,
+    let_others_run: Callable[[], None] | None = None,
+) -> Checked:
     """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused.
 
     Not `from_client` are the records of a coordinator here: written in a producer's name, without a sequence.
+    `here_bytes_max`: what unpacks to more is MuchToUnpack. `let_others_run`: called now and then, if there is much to check.
     """
     info = _only_batch(records)
     _check_header(records, info, rules, from_client)
     codec = info.codec
     view = memoryview(records)[RECORDS_AT:]
     # Uncompressed it is looked at where it lies: max.message.bytes bounds it already.
-    section = _decompress(view, codec, rules) if codec != NONE else None
-    found = _check_records(view, section, info, rules, now_ms)
+    section = _decompress(view, codec, rules, here_bytes_max) if codec != NONE else None
+    found = _check_records(view, section, info, rules, now_ms, let_others_run)
 
     largest_delta: int = found.max_timestamp_delta
     offset_of_max_delta: int = found.max_index
@@ -185,17 +213,27 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: b
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, detail, [(0, detail)])
 
 
-def _decompress(packed: memoryview, codec: int, rules: Rules) -> bytes:
+def _decompress(packed: memoryview, codec: int, rules: Rules, here_bytes_max: int) -> bytes:
+    partly = here_bytes_max < rules.decompressed_bytes_max
     try:
-        return decompress(codec, packed, rules.decompressed_bytes_max)
+        return decompress(codec, packed, here_bytes_max if partly else rules.decompressed_bytes_max, partly)
     except MalformedInput as error:
         raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     except TooLarge as error:
+        if partly:
+            raise MuchToUnpack(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
         # the code that makes a producer split the batch and try again
         raise RecordsRefused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
 
 
-def _check_records(view: memoryview, section: bytes | None, info: BatchInfo, rules: Rules, now_ms: i64) -> walks.Walk:
+def _check_records(
+    view: memoryview,
+    section: bytes | None,
+    info: BatchInfo,
+    rules: Rules,
+    now_ms: i64,
+    let_others_run: Callable[[], None] | None,
+) -> walks.Walk:
     """Check the records in `section`, or, where nothing had to be unpacked, in `view`."""
     delta_min: i64 = walks.INT64_MIN
     delta_max: i64 = walks.INT64_MAX
@@ -206,13 +244,20 @@ def _check_records(view: memoryview, section: bytes | None, info: BatchInfo, rul
     try:
         if section is None:
             found = walks.walk_view(view, info.record_count, delta_min, delta_max)
-        else:
+        elif let_others_run is None or info.record_count <= _RECORDS_AT_ONCE:
             found = walks.walk(section, info.record_count, delta_min, delta_max)
+        else:
+            found = walks.walk_view(memoryview(section), info.record_count, delta_min, delta_max, let_others_run)
     except MalformedInput as error:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, str(error)) from None
     if found.out_of_range or (rules.compacted and found.null_keys):
         _refuse_records(
-            bytes(view) if section is None else section, info, rules, _earliest(rules, now_ms), _latest(rules, now_ms)
+            bytes(view) if section is None else section,
+            info,
+            rules,
+            _earliest(rules, now_ms),
+            _latest(rules, now_ms),
+            let_others_run,
         )
     return found
 
@@ -234,7 +279,9 @@ def _difference(time_ms: i64, base_ms: i64) -> i64:
     return time_ms - base_ms if time_ms >= walks.INT64_MIN + base_ms else walks.INT64_MIN
 
 
-def _refuse_records(section: bytes, info: BatchInfo, rules: Rules, earliest: int, latest: int) -> None:
+def _refuse_records(
+    section: bytes, info: BatchInfo, rules: Rules, earliest: int, latest: int, let_others_run: Callable[[], None] | None
+) -> None:
     """Name the records at fault. The section was walked before: its structure is sound."""
     errors: list[tuple[int, str | None]] = []
     bad_timestamp = False
@@ -253,6 +300,8 @@ def _refuse_records(section: bytes, info: BatchInfo, rules: Rules, earliest: int
             if len(errors) == RECORD_ERRORS_MAX:
                 break
         position = walks.next_record(section, position)
+        if let_others_run is not None and index % _RECORDS_AT_ONCE == 0:
+            let_others_run()
     if not errors:
         return
     if bad_timestamp:

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import MalformedInput
@@ -119,8 +120,10 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
     return found
 
 
-def walk_view(view: memoryview, count: i64, delta_min: i64, delta_max: i64) -> Walk:
-    """The same over records that lie in a view."""
+def walk_view(
+    view: memoryview, count: i64, delta_min: i64, delta_max: i64, after_piece: Callable[[], None] | None = None
+) -> Walk:
+    """The same over records that lie in a view. `after_piece`: called now and then where there are many of them."""
     size: i64 = len(view)
     piece_bytes: i64 = PIECE_BYTES
     if size <= piece_bytes or count * (PIECE_BYTES // 8) < size:  # records that are large for a piece would be copied twice
@@ -135,6 +138,8 @@ def walk_view(view: memoryview, count: i64, delta_min: i64, delta_max: i64) -> W
         if done == 0:
             piece_bytes *= 2  # a record that does not fit
         position += done
+        if after_piece is not None:
+            after_piece()
     return found
 
 

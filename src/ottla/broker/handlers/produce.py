@@ -6,6 +6,8 @@ Versions 0 to 2 carry message formats that are not stored; they are advertised, 
 ancient broker (KAFKA-18659), and answered with UNSUPPORTED_VERSION. From version 13 on topics are named by id.
 Transactional records are appended where the transaction's coordinator says that the partition is part of it, or the partition has
 records of it already (T10). From version 12 on asking is adding (KIP-890).
+Batches that unpack to a lot are checked elsewhere (`large_batches`), and then go the whole way once more, with what was found. A
+connection's next request waits for them, so a producer's batches keep their order.
 """
 
 from __future__ import annotations
@@ -21,16 +23,19 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.records.batch import PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
-from ottla.records.validate import RecordsRefused
+from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
 
@@ -49,23 +54,30 @@ _ASK_TIMES = 10
 
 Refusals = Mapping[TopicPartition, KafkaError]
 Ask = Callable[[list[TopicPartition]], Refusals | Awaitable[Refusals]]
+Findings = Mapping[int, Checked | KafkaError]
+"""What was found elsewhere, by the place of the batch among those of the request."""
+Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def handle(request: ProduceRequest, context: RequestContext) -> Reply:
+    return _handle(request, context, None)
+
+
+def _handle(request: ProduceRequest, context: RequestContext, findings: Findings | None) -> Reply:
     refusal = _refusal_of_all(request, context.version)
     if request.transactional_id is None or refusal is not None:
-        return _append(request, context, refusal, None)
+        return _append(request, context, refusal, None, findings)
     try:
         refusals = _verify(request, request.transactional_id, context)
     except KafkaError as error:
-        return _append(request, context, error, None)
+        return _append(request, context, error, None, findings)
     if isinstance(refusals, Mapping):
-        return _append(request, context, None, refusals)
+        return _append(request, context, None, refusals, findings)
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = bytearray(data.records)  # the request's memory is soon another's
-    return _append_later(request, context, refusals)
+    return _append_later(request, context, refusals, findings)
 
 
 def _verify(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Refusals | Awaitable[Refusals]:
@@ -149,15 +161,65 @@ def _transactional_producer(records: Part | None) -> tuple[ProducerIdAndEpoch, i
 
 
 async def _append_later(
-    request: ProduceRequest, context: RequestContext, refusals: Awaitable[Refusals]
+    request: ProduceRequest, context: RequestContext, refusals: Awaitable[Refusals], findings: Findings | None
 ) -> ProduceResponse | None:
-    answer = _append(request, context, None, await refusals)
-    return answer if answer is None or isinstance(answer, ProduceResponse) else await answer
+    return await _awaited(_append(request, context, None, await refusals, findings))
+
+
+async def _awaited(reply: Reply) -> ProduceResponse | None:
+    return reply if reply is None or isinstance(reply, ProduceResponse) else await reply
+
+
+class _Large:
+    """A batch that has to be unpacked elsewhere, and the place of its answer."""
+
+    __slots__ = ("data", "records", "results", "rules", "topic")
+
+    def __init__(
+        self,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        records: Buffer,
+        rules: Rules,
+        results: list[PartitionProduceResponse],
+    ) -> None:
+        self.topic = topic
+        self.data = data
+        self.records = records
+        self.rules = rules
+        self.results = results
+
+
+async def _append_large(
+    request: ProduceRequest, context: RequestContext, large: list[_Large], others: Reply
+) -> ProduceResponse | None:
+    """Have the large batches checked, and append them as a request of their own: whether they may be written is asked anew, as
+    a transaction may have ended meanwhile. `others` is the reply to the rest."""
+    findings: dict[int, Checked | KafkaError] = {}
+    for place, batch in enumerate(large):
+        try:
+            findings[place] = await context.broker.large_batches.check(batch.records, batch.rules)
+        except KafkaError as error:
+            findings[place] = error
+    topics = [TopicProduceData(name=b.topic.name, topic_id=b.topic.topic_id, partition_data=[b.data]) for b in large]
+    again = ProduceRequest(
+        transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=topics
+    )
+    reply = await _awaited(_handle(again, context, findings))
+    response = await _awaited(others)
+    if reply is not None:
+        for batch, answer in zip(large, reply.responses, strict=True):
+            batch.results.extend(answer.partition_responses)
+    return response
 
 
 def _append(
-    request: ProduceRequest, context: RequestContext, refusal: KafkaError | None, refusals: Refusals | None
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    request: ProduceRequest,
+    context: RequestContext,
+    refusal: KafkaError | None,
+    refusals: Refusals | None,
+    findings: Findings | None,
+) -> Reply:
     """Append to all partitions. `refusal`: none may be written to. `refusals`: of a transaction, those that may not."""
     version, acks, broker = context.version, request.acks, context.broker
     transaction = Transaction(verified=True, bumps_epochs=version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
@@ -166,6 +228,8 @@ def _append(
     answers: list[TopicProduceResponse] = []
     first_error: KafkaError | None = None
     waits: list[_Wait] | None = None
+    large: list[_Large] | None = None
+    place = -1
     for topic in request.topic_data:
         name: str | None = topic.name
         if version >= _TOPIC_IDS_FROM:
@@ -173,6 +237,7 @@ def _append(
         results: list[PartitionProduceResponse] = []
         answers.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
         for data in topic.partition_data:
+            place += 1
             try:
                 if refusal is not None:
                     raise refusal
@@ -187,7 +252,14 @@ def _append(
                 if refusals and key in refusals:
                     raise refusals[key]
                 partition = partitions.get(key)
-                info = partition.append(records, acks, now_ms, transaction=transaction)
+                found = findings.get(place) if findings is not None else None
+                if isinstance(found, KafkaError):
+                    raise found
+                info = partition.append(records, acks, now_ms, transaction=transaction, checked=found)
+            except MuchToUnpack:
+                data.records = records = bytearray(records)  # the request's memory is soon another's
+                large = large if large is not None else []
+                large.append(_Large(topic, data, records, partition.rules, results))
             except KafkaError as error:
                 if first_error is None:
                     first_error = error
@@ -203,7 +275,19 @@ def _append(
                 if acks and partition.awaits(acks, info.last_offset + 1):
                     waits = waits if waits is not None else []
                     waits.append(_Wait(partitions, partition, acks, info.last_offset + 1, answer))
-    if acks == 0:
+    reply = _reply(request, broker, answers, first_error, waits)
+    return reply if large is None else _append_large(request, context, large, reply)
+
+
+def _reply(
+    request: ProduceRequest,
+    broker: Broker,
+    answers: list[TopicProduceResponse],
+    first_error: KafkaError | None,
+    waits: list[_Wait] | None,
+) -> Reply:
+    """Now, or when what was appended is safe."""
+    if request.acks == 0:
         if first_error is not None:
             raise CloseConnection(f"an acks=0 produce request that failed: {first_error}")
         return None

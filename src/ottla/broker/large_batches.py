@@ -1,0 +1,36 @@
+"""Batches that unpack to megabytes are checked in a worker, one at a time: a few kilobytes may unpack to a thousand times as
+much, and nobody else shall wait for them (F23).
+
+Owns the turn. So however many such batches there are, they take the memory of one, and one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ottla.ports import World
+from ottla.records.validate import Checked, Rules, check
+from ottla.types import Buffer
+
+
+class LargeBatches:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._turn = asyncio.Lock()
+
+    async def check(self, records: Buffer, rules: Rules) -> Checked:
+        """What `records.validate.check` finds. The records must not be anybody else's memory meanwhile."""
+        workers = self._world.workers
+        async with self._turn:
+            now_ms = self._world.clock.now_ms()
+            work = partial(check, records, rules, now_ms, let_others_run=workers.let_others_run)
+            checking = asyncio.ensure_future(workers.run(work))
+            try:
+                return await asyncio.shield(checking)
+            except asyncio.CancelledError:
+                # Whoever asked is gone; its turn lasts as long as its thread is busy.
+                await asyncio.wait([checking])
+                if not checking.cancelled():
+                    checking.exception()  # nobody else will look at it
+                raise

@@ -1,0 +1,163 @@
+"""Batches that unpack to megabytes: nobody else waits for them, order is kept, a bomb costs its bound (F23, F87)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import zlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.end_txn import EndTxnRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.produce import PartitionProduceData
+from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header, scan_batches, write_header
+from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
+from ottla.records.record import read_records
+
+T = TypeVar("T")
+MIB = 1 << 20
+
+
+class HeldWorkers:
+    """The workers of a broker, who begin when they are let."""
+
+    def __init__(self, broker: Any) -> None:
+        self._workers = broker.world.workers
+        self.asked = asyncio.Event()
+        self.let = asyncio.Event()
+        self.busy_max = self._busy = 0
+        broker.large_batches._world = dataclasses.replace(broker.world, workers=self)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        self.asked.set()
+        self._busy += 1
+        self.busy_max = max(self.busy_max, self._busy)
+        try:
+            await self.let.wait()
+            done: T = await self._workers.run(work)
+            return done
+        finally:
+            self._busy -= 1
+
+    def let_others_run(self) -> None:
+        self._workers.let_others_run()
+
+
+def values_of(data: Any) -> list[bytes | None]:
+    batches, _ = scan_batches(data.records or b"")
+    return [record.value for batch in batches for record in read_records(data.records, batch)]
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_f23_others_are_served_while_a_large_batch_is_unpacked_and_order_is_kept(play: Any, codec: int) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic(partitions=2)
+        workers = HeldWorkers(stage.broker)
+        one, other = await stage.connect(), await stage.connect()
+        large = stage.batch(bytes(5 * MIB), codec=codec)
+        assert len(large) < MIB
+        request = stage.produce_request(large)
+        request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=stage.batch(b"small")))
+        waiting = one.send("produce", 9, request)
+        behind = one.send("produce", 9, stage.produce_request(stage.batch(b"behind")))
+        await workers.asked.wait()
+        assert (await stage.produce(other, stage.batch(b"other"))).base_offset == 0
+        assert values_of(await stage.fetch(other, 0)) == [b"other"]
+        assert not waiting.done()
+        assert not behind.done()
+        workers.let.set()
+        answers = (await waiting).responses[0].partition_responses
+        assert sorted((each.index, each.error_code, each.base_offset) for each in answers) == [(0, 0, 1), (1, 0, 0)]
+        assert (await behind).responses[0].partition_responses[0].base_offset == 2
+        found = await stage.fetch(other, 1)
+        assert values_of(found) == [bytes(5 * MIB), b"behind"]
+        assert bytes(found.records[RECORDS_AT : len(large)]) == large[RECORDS_AT:], "as it was sent"
+
+    play(case)
+
+
+@pytest.mark.parametrize("liar", [False, True])
+def test_f87_a_bomb_is_refused_and_the_next_waits_for_its_turn(play: Any, liar: bool) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        workers = HeldWorkers(stage.broker)
+        bomb = stage.batch(bytes(40 * MIB), codec=GZIP)
+        assert len(bomb) < 64 << 10
+        if liar:
+            bomb = as_if_small(bomb)
+        connections = [await stage.connect() for _ in range(1)]
+        waiting = [each.send("produce", 9, stage.produce_request(bomb)) for each in connections]
+        quiet = await stage.connect()
+        quiet.tell("produce", 9, stage.produce_request(bomb, acks=0))
+        await workers.asked.wait()
+        workers.let.set()
+        for reply in waiting:
+            answer = (await reply).responses[0].partition_responses[0]
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+        await quiet.wait_closed()
+        assert workers.busy_max == 1
+        assert (await stage.fetch(connections[0], 0)).high_watermark == 0
+
+    play(case)
+
+
+def as_if_small(batch: bytes) -> bytes:
+    """The same, with a length behind the gzip data that is not theirs."""
+    lying = bytearray(batch)
+    lying[-4:] = (100).to_bytes(4, "little")
+    info = read_batch_header(lying, 0)
+    write_header(lying, info)
+    assert batch_crc_ok(lying, read_batch_header(lying, 0))
+    with pytest.raises(zlib.error):
+        zlib.decompress(lying[RECORDS_AT:], 31)
+    return bytes(lying)
+
+
+def test_t10_a_transaction_that_ends_while_its_records_are_unpacked_gets_none_of_them(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        one, other = await stage.connect(), await stage.connect()
+        await one.call("find_coordinator", 4, FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]))
+        init = await one.call("init_producer_id", 4, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000))
+        assert init.error_code == 0
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="tx",
+            v3_and_below_producer_id=init.producer_id,
+            v3_and_below_producer_epoch=init.producer_epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+        )
+        added = await one.call("add_partitions_to_txn", 3, request)
+        assert added.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code == 0
+        workers = HeldWorkers(stage.broker)
+        large = stage.batch(
+            bytes(5 * MIB),
+            codec=GZIP,
+            producer_id=init.producer_id,
+            producer_epoch=init.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        produce = stage.produce_request(large)
+        produce.transactional_id = "tx"
+        waiting = one.send("produce", 9, produce)
+        await workers.asked.wait()
+        end = EndTxnRequest(
+            transactional_id="tx", producer_id=init.producer_id, producer_epoch=init.producer_epoch, committed=False
+        )
+        assert (await other.call("end_txn", 3, end)).error_code == 0
+        partition = next(iter(stage.broker.partitions))
+        while partition.log.log_end_offset == 0:  # the marker
+            await asyncio.sleep(0.01)
+        workers.let.set()
+        answer = (await waiting).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+        assert partition.log.log_end_offset == 1
+        assert partition.last_stable_offset == 1
+
+    play(case)
