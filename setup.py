@@ -19,6 +19,7 @@ HOT_MODULES = [
     "src/ottla/broker/dispatch.py",
     "src/ottla/broker/fetch_read.py",
     "src/ottla/broker/handlers/fetch_quick.py",
+    "src/ottla/broker/handlers/heartbeat_quick.py",
     "src/ottla/broker/handlers/offset_commit_quick.py",
     "src/ottla/broker/handlers/produce_quick.py",
     "src/ottla/broker/log_limit.py",

@@ -71,7 +71,7 @@ class Usual:
     """What the last request of a connection began with, and what that meant: the next one mostly differs in its correlation id
     only, which stands between API and client."""
 
-    __slots__ = ("api", "client", "context", "position", "route")
+    __slots__ = ("api", "before", "client", "context", "position", "route")
 
     def __init__(self, api: bytes, client: bytes, position: int, route: Route, context: RequestContext) -> None:
         self.api = api
@@ -79,6 +79,8 @@ class Usual:
         self.position = position
         self.route = route
         self.context = context
+        self.before: Usual | None = None
+        """What was usual before it: a member of a group joins and syncs in turn, or beats and commits. No more than these two."""
 
 
 class PendingReply:
@@ -122,12 +124,10 @@ class Dispatcher:
         # Read as bytes: far cheaper than as a view.
         start = bytes(frame[: usual.position if usual is not None else 8])
         if usual is None or start[8:] != usual.client or start[:4] != usual.api:
-            found = self._begin(frame, connection)
+            found = self._other(frame, connection, usual)
             if not isinstance(found, Usual):
                 return found
             usual = found
-            if usual.client:  # only ControlledShutdown v0 names none: nothing would tell that a frame is too short
-                connection.usual = usual
         route = usual.route
         number: i64 = start[4] << 24 | start[5] << 16 | start[6] << 8 | start[7]
         correlation_id: int = number if number < 0x80000000 else number - 0x100000000
@@ -155,6 +155,25 @@ class Dispatcher:
             return None
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
         return PendingReply(self, route, correlation_id, request, future)
+
+    def _other(self, frame: memoryview, connection: Connection, last: Usual | None) -> Usual | list[Part]:
+        """Of a request that is not like the last one: what it is like, from now on the usual."""
+        if last is not None:
+            before = last.before
+            if before is not None:
+                start = bytes(frame[: before.position])
+                if start[8:] == before.client and start[:4] == before.api:
+                    last.before, before.before = None, last
+                    connection.usual = before
+                    return before
+        found = self._begin(frame, connection)
+        if isinstance(found, Usual) and found.client:
+            # Only ControlledShutdown v0 names no client: nothing would tell that a frame is too short.
+            if last is not None:
+                last.before = None
+            found.before = last
+            connection.usual = found
+        return found
 
     def _begin(self, frame: memoryview, connection: Connection) -> Usual | list[Part]:
         header, position = decode_request_header(frame)

@@ -48,7 +48,7 @@ _RECORD_OVERHEAD_BYTES: Final = 32
 class Reply(Generic[T]):
     """One request's answer: here already, or waited for."""
 
-    __slots__ = ("_convert", "_done", "_error", "_future", "_refuse", "_response")
+    __slots__ = ("_convert", "_done", "_error", "_future", "_refuse", "_response", "_waiting")
 
     def __init__(self, convert: Callable[[Any], T] | None = None, refuse: Callable[[KafkaError], object] | None = None) -> None:
         self._convert = convert
@@ -59,6 +59,8 @@ class Reply(Generic[T]):
         self._error: KafkaError | None = None
         self._future: asyncio.Future[T] | None = None
         self._done = False
+        self._waiting: dict[Reply[Any], None] | None = None
+        """Where it is named as long as nobody has answered it."""
 
     @property
     def done(self) -> bool:
@@ -66,6 +68,8 @@ class Reply(Generic[T]):
         return self._done or (self._future is not None and self._future.done())
 
     def answer(self, response: Any) -> None:
+        if self._waiting is not None:
+            self._waiting.pop(self, None)
         if self.done:
             return
         self._done = True
@@ -77,6 +81,8 @@ class Reply(Generic[T]):
             self._response = response
 
     def fail(self, error: KafkaError) -> None:
+        if self._waiting is not None:
+            self._waiting.pop(self, None)
         if self.done:
             return
         if self._refuse is not None:
@@ -95,8 +101,10 @@ class Reply(Generic[T]):
         assert self._response is not None, "not done"
         return self._response
 
-    def future(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
-        """For what is not done."""
+    def wait_in(self, waiting: dict[Reply[Any], None], loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
+        """For what is not done. Named in `waiting` until it is answered, also if the asker goes away meanwhile."""
+        waiting[self] = None
+        self._waiting = waiting
         self._future = loop.create_future()
         return self._future
 
@@ -244,10 +252,7 @@ class ShardHost(Generic[S]):
         self.perform(hosted, decision)
         if reply.done:
             return reply.outcome()
-        hosted.waiting[reply] = None
-        future = reply.future(self._loop)
-        future.add_done_callback(lambda done: hosted.waiting.pop(reply, None))
-        return future
+        return reply.wait_in(hosted.waiting, self._loop)
 
     def now(self) -> Now:
         clock = self._clock

@@ -53,14 +53,14 @@ class CoordinatorRecord:
         return len(self.key) + (0 if self.value is None else len(self.value))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SetTimer:
     key: TimerKey
     due_ms: int
     """By `Now.ms`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CancelTimer:
     key: TimerKey
 

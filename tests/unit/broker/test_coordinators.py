@@ -64,12 +64,15 @@ def test_a_reply_is_given_once() -> None:
 def test_a_reply_nobody_waits_for_any_more_is_dropped() -> None:
     async def main() -> None:
         reply: Reply[int] = Reply()
-        future = reply.future(asyncio.get_running_loop())
+        waiting: dict[Reply[int], None] = {}
+        future = reply.wait_in(waiting, asyncio.get_running_loop())
         future.cancel()
         assert reply.done
+        assert list(waiting) == [reply]
         reply.answer(1)
         reply.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
         assert future.cancelled()
+        assert not waiting
 
     asyncio.run(main())
 

@@ -205,12 +205,12 @@ class Classic:
             group.new_member_added = True
         group.add(member, request.protocol_type, join.token)
         self._set_deadline(decision, group, member, join.now.ms + self._groups.config.new_member_join_timeout_ms)
-        self._rebalance(decision, group, join.now, f"new member {member_id}; {join.reason}")
+        self._rebalance(decision, group, join, "new member", member_id)
 
     def _update_member(self, decision: Decision, group: ClassicGroup, join: _Join, member: ClassicMember, reason: str) -> None:
         group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
         self._park_join(decision, group, member, join.token)
-        self._rebalance(decision, group, join.now, f"{member.member_id} {reason}; {join.reason}")
+        self._rebalance(decision, group, join, member.member_id, reason)
 
     def _park_join(self, decision: Decision, group: ClassicGroup, member: ClassicMember, token: Token) -> None:
         before = group.park_join(member, token)
@@ -240,16 +240,16 @@ class Classic:
             decision.reply(join.token, response)
             return
         self._park_join(decision, group, member, join.token)
-        self._rebalance(decision, group, join.now, f"static member {member.instance_id} is back; {join.reason}")
+        self._rebalance(decision, group, join, f"static member {member.instance_id}", "is back")
 
     # From one generation to the next
 
-    def _rebalance(self, decision: Decision, group: ClassicGroup, now: Now, reason: str) -> None:
+    def _rebalance(self, decision: Decision, group: ClassicGroup, join: _Join, who: str, what: str) -> None:
         """Something changed: begin a rebalance, or go on with the one that is under way."""
         if group.can_rebalance:
-            self.prepare_rebalance(decision, group, now, reason)
+            self.prepare_rebalance(decision, group, join.now, f"{who} {what}; {join.reason}")
         else:
-            self._complete_join_if_possible(decision, group, now)
+            self._complete_join_if_possible(decision, group, join.now)
 
     def prepare_rebalance(self, decision: Decision, group: ClassicGroup, now: Now, reason: str) -> None:
         logger.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
@@ -387,12 +387,10 @@ class Classic:
         group = self._groups.by_id[request.group_id]
         assert isinstance(group, ClassicGroup)
         error: int = ErrorCode.NONE
-        member = group.members.get(request.member_id)
-        if member is None or request.group_instance_id is not None:
-            try:
-                member = group.check_member(request.member_id, request.group_instance_id)
-            except KafkaError as refusal:
-                return replied(token, HeartbeatResponse(error_code=refusal.code))
+        try:
+            member = group.check_member(request.member_id, request.group_instance_id)
+        except KafkaError as refusal:
+            return replied(token, HeartbeatResponse(error_code=refusal.code))
         if request.generation_id != group.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         else:
@@ -400,7 +398,19 @@ class Classic:
                 member.deadline_ms = now.ms + member.session_timeout_ms
             if group.state is State.PREPARING_REBALANCE:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
-        return Decision([], [(token, HeartbeatResponse(error_code=error))], [])
+        return replied(token, HeartbeatResponse(error_code=error))
+
+    def beat(self, group_id: str, generation: int, member_id: str, instance_id: str | None, now_ms: int) -> bool:
+        """A heartbeat as nearly all are. False: it is not one of these, nothing was done, and `heartbeat` knows what it is."""
+        group = self._groups.by_id.get(group_id)
+        if type(group) is not ClassicGroup or generation != group.generation or group.state is State.PREPARING_REBALANCE:
+            return False
+        member = group.members.get(member_id)
+        if member is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
+            return False
+        if not member.is_new:
+            member.deadline_ms = now_ms + member.session_timeout_ms
+        return True
 
     # LeaveGroup
 

@@ -27,6 +27,7 @@ from ottla.protocol.internal.group_records import (
     MemberMetadata,
     encode_key,
     encode_value,
+    record_type_of,
 )
 from ottla.types import NO_TIMESTAMP
 
@@ -58,6 +59,8 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.DEAD: frozenset(),
 }
+
+_CAN_REBALANCE: Final = tuple(state for state, next_ones in TRANSITIONS.items() if State.PREPARING_REBALANCE in next_ones)
 
 
 class ClassicMember:
@@ -254,7 +257,7 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        return State.PREPARING_REBALANCE in TRANSITIONS[self.state]
+        return self.state in _CAN_REBALANCE
 
     @property
     def all_joined(self) -> bool:
@@ -360,8 +363,13 @@ class ClassicGroup:
         """Whether a member with these protocols has one in common with all members."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        size = len(self.members)
-        return self.protocol_type == protocol_type and any(self.votes_for.get(name, 0) == size for name, _ in protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        size, votes = len(self.members), self.votes_for
+        for name, _ in protocols:  # noqa: SIM110  a generator costs each JoinGroup more than what it says
+            if votes.get(name, 0) == size:
+                return True
+        return False
 
     def select_protocol(self) -> str:
         """Each member votes for the first of its protocols that all support; most votes win (G03). Of equals the first in the
@@ -424,7 +432,7 @@ class ClassicGroup:
             ],
         )
         key = GroupMetadataKey(group=self.group_id)
-        return CoordinatorRecord(encode_key(key), encode_value(value, GROUP_METADATA_VERSION))
+        return CoordinatorRecord(encode_key(key), encode_value(value, GROUP_METADATA_VERSION), (record_type_of(key), key, value))
 
     def replay(self, value: GroupMetadataValue) -> None:
         """Become what the record says. Members who are here already keep what they wait for, and all their protocols."""

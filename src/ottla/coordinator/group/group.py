@@ -50,7 +50,7 @@ class GroupConfig:
     consumer_assignment_interval_ms: int = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Caller:
     """Who sent a request, and the chance it may need."""
 

@@ -1,0 +1,232 @@
+"""The short cut through Heartbeat against the long way: two brokers, one without it, are asked the same (F39)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from short_cut import Asked, started
+
+from ottla.broker.coordinators import OFFSETS_TOPIC
+from ottla.broker.dispatch import PendingReply
+from ottla.broker.handlers import heartbeat_quick
+from ottla.broker.shard_host import Reply
+from ottla.coordinator.group.group import Caller
+from ottla.protocol.headers import encode_request
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.registry import API_BY_NAME
+from ottla.runtime.loop import run
+
+HEARTBEAT = API_BY_NAME["heartbeat"]
+VERSIONS = range(5)
+CLASSIC, STATIC, JOINING, NEW = "classic-groupe-é", "static", "joining", "new"
+LONG = "l" * 200
+INSTANCE = "i-1"
+
+
+class Side(Asked):
+    """One of the two brokers."""
+
+    def answer(self, frame: bytes) -> bytes | str:
+        reply = self.ask(frame)
+        assert reply is not None
+        assert not isinstance(reply, PendingReply)
+        return reply if isinstance(reply, str) else b"".join(bytes(part) for part in reply)
+
+    def group(self, group_id: str) -> Any:
+        return self.broker.coordinators.shard_for(group_id)[1].groups.by_id[group_id]
+
+    def member(self, group_id: str) -> str:
+        return next(iter(self.group(group_id).members))
+
+    def deadlines(self) -> dict[str, int]:
+        """How long the members are still let live, beyond what they had."""
+        found = {}
+        for group_id in (CLASSIC, STATIC, LONG, JOINING):
+            (member,) = self.group(group_id).members.values()
+            found[group_id] = member.deadline_ms
+        return found
+
+    def forget_deadlines(self) -> None:
+        for group_id in (CLASSIC, STATIC, LONG, JOINING):
+            (member,) = self.group(group_id).members.values()
+            member.deadline_ms = 0
+
+    def request(self, group_id: str = CLASSIC, **changed: object) -> HeartbeatRequest:
+        request = HeartbeatRequest(group_id=group_id, generation_id=1, member_id=self.member(group_id))
+        for field, value in changed.items():
+            setattr(request, field, value)
+        return request
+
+    async def populate(self) -> None:
+        coordinators = self.broker.coordinators
+        await coordinators.leader_of(CLASSIC)
+        for group_id, instance in ((CLASSIC, None), (STATIC, INSTANCE), (LONG, None), (JOINING, None)):
+            hosted, shard = coordinators.shard_for(group_id)
+            join = JoinGroupRequest(
+                group_id=group_id,
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                member_id="",
+                group_instance_id=instance,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            )
+            caller = Caller(3 if instance is None else 5, "c", "/127.0.0.1", "1")
+            joined: Reply[object] = Reply()
+            await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
+            member = self.member(group_id)
+            sync = SyncGroupRequest(
+                group_id=group_id,
+                generation_id=1,
+                member_id=member,
+                group_instance_id=instance,
+                assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"")],
+            )
+            coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
+        hosted, shard = coordinators.shard_for(NEW)
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=NEW, member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )  # fmt: skip
+        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, Caller(1, "c", "/h", ""), Reply(), coordinators.now()))
+        # One group is called to join anew.
+        hosted, shard = coordinators.shard_for(JOINING)
+        decision = shard.on_timer(("classic", "nothing", JOINING), coordinators.now())
+        shard.classic.prepare_rebalance(decision, self.group(JOINING), coordinators.now(), "a test")
+        coordinators.perform(hosted, decision)
+
+
+def frame_of(version: int, request: HeartbeatRequest) -> bytes:
+    if version < 3:
+        request.group_instance_id = None
+    return b"".join(encode_request(HEARTBEAT, version, 0x7654321, "c", request))[4:]
+
+
+def compare(path: Path, frames: Callable[[Side], list[bytes]]) -> tuple[list[bytes | str], int]:
+    """Both answer the same and let the members live equally long; the answers, and how many came by the short cut."""
+    settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+
+    async def case() -> tuple[list[bytes | str], int]:
+        async with started(path / "quick", [], settings) as first, started(path / "long", [], settings) as second:
+            short, long = Side(first, heartbeat_quick.quick), Side(second, None)
+            for side in (short, long):
+                await side.populate()
+            answers = []
+            for mine, others in zip(frames(short), frames(long), strict=True):
+                short.forget_deadlines()
+                long.forget_deadlines()
+                said = short.answer(mine)
+                assert said == long.answer(others), mine.hex()
+                assert {each: bool(ms) for each, ms in short.deadlines().items()} == {
+                    each: bool(ms) for each, ms in long.deadlines().items()
+                }, mine.hex()
+                answers.append(said)
+            assert long.taken == 0
+            return answers, short.taken
+
+    return run(case())
+
+
+def test_f39_the_usual_heartbeats_are_answered_alike(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        return [
+            frame_of(version, request)
+            for version in VERSIONS
+            for request in (
+                side.request(),
+                side.request(STATIC),
+                side.request(STATIC, group_instance_id=INSTANCE),
+            )
+        ]
+
+    answers, taken = compare(tmp_path, frames)
+    assert taken == len(answers) == len(VERSIONS) * 3
+
+
+def test_f39_the_deadline_moves_by_the_member_s_own_timeout(tmp_path):
+    async def case() -> None:
+        settings = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+        async with started(tmp_path, [], settings) as broker:
+            side = Side(broker, heartbeat_quick.quick)
+            await side.populate()
+            before_ms = broker.coordinators.now().ms
+            side.answer(frame_of(4, side.request()))
+            (member,) = side.group(CLASSIC).members.values()
+            assert before_ms + 60_000 <= member.deadline_ms <= broker.coordinators.now().ms + 60_000
+            assert side.taken == 1
+
+    run(case())
+
+
+def test_what_is_not_committed_yet_is_waited_for(tmp_path):
+    async def case() -> None:
+        settings = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
+        async with started(tmp_path, [], settings) as broker:
+            side = Side(broker, heartbeat_quick.quick)
+            await side.populate()
+            log = broker.partitions.by_key[OFFSETS_TOPIC, 0].log
+            log.high_watermark -= 1
+            waits = side.ask(frame_of(4, side.request()))
+            assert isinstance(waits, PendingReply)
+            waits.future.cancel()
+            assert side.taken == 0
+            log.high_watermark = log.log_end_offset
+            side.answer(frame_of(4, side.request()))
+            assert side.taken == 1
+
+    run(case())
+
+
+def test_what_is_unusual_goes_the_long_way(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        return [frame for version in VERSIONS for frame in of_version(side, version)]
+
+    def of_version(side: Side, version: int) -> list[bytes]:
+        good = frame_of(version, side.request())
+        requests = [
+            side.request(generation_id=0),
+            side.request(generation_id=-1),
+            side.request(member_id="nobody"),
+            side.request(member_id=""),
+            HeartbeatRequest(group_id="", generation_id=1, member_id="m"),
+            HeartbeatRequest(group_id="unknown", generation_id=1, member_id="m"),
+            HeartbeatRequest(group_id=NEW, generation_id=1, member_id="m"),
+            side.request(JOINING),
+        ]
+        if version >= 3:
+            requests += [
+                side.request(group_instance_id=INSTANCE),
+                side.request(STATIC, group_instance_id="i-2"),
+                side.request(STATIC, member_id="another", group_instance_id=INSTANCE),
+            ]
+        return [*(frame_of(version, request) for request in requests), good[:-1], good + b"\0"]
+
+    _, taken = compare(tmp_path, frames)
+    assert taken == 0
+
+
+def test_an_id_of_more_than_a_hundred_letters(tmp_path):
+    _, taken = compare(tmp_path, lambda side: [frame_of(version, side.request(LONG)) for version in VERSIONS])
+    assert taken == 4  # from version 4 on its length takes two bytes
+
+
+def test_whatever_a_frame_holds_both_ways_say_the_same(tmp_path):
+    def frames(side: Side) -> list[bytes]:
+        rng = random.Random(39)
+        found = []
+        for version in VERSIONS:
+            for request in (side.request(), side.request(STATIC, group_instance_id=INSTANCE)):
+                good = frame_of(version, request)
+                for _ in range(60):
+                    bad = bytearray(good)
+                    bad[rng.randrange(11, len(bad))] = rng.choice((0, 1, 2, 127, 128, 255, rng.randrange(256)))
+                    found.append(bytes(bad[: rng.choice((len(bad), len(bad), rng.randrange(11, len(bad) + 1)))]))
+        return found
+
+    compare(tmp_path, frames)
