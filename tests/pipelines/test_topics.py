@@ -63,6 +63,9 @@ def test_what_is_written_here_or_was_read_before_may_be_missing(tmp_path: Path, 
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"pipeline": "shop", "flow": "first"}))
     ask(file, ottla_broker.bootstrap_servers)
+    note.write_text(json.dumps({"pipeline": "other", "flow": "first"}))
+    with pytest.raises(PipelineError, match=r"first is the checkpoint of other\.first, not of shop\.first"):
+        ask(file, ottla_broker.bootstrap_servers)
 
 
 @pytest.mark.parametrize(("topic", "line"), [("asked.in", 4), ("asked.dlq", 4), ("asked.out", 7)])

@@ -55,33 +55,30 @@ class Checkpoint:
         return None if text is None else note_in(text, f"{self.location}/{NOTE}")
 
     def write_note(self, document: dict[str, Any]) -> None:
-        stream = self._files.create(self._path(NOTE), True)
+        """Where there is none yet; whole or not at all."""
+        draft = self._path(f"_{NOTE}")
+        stream = self._files.create(draft, True)
         try:
             stream.write(bytearray(json.dumps(document, indent=1).encode()))
         finally:
             stream.close()
+        if not self._files.rename(draft, self._path(NOTE)):
+            raise PipelineError(f"{self.location}/{NOTE} cannot be written", hint="does another driver start the same flow?")
 
-    def claim(self, pipeline: str, flow: str, about: dict[str, Any]) -> dict[str, Any]:
-        """Say whose checkpoint this is; PipelineError if it is another's. The note as it stands afterwards."""
-        mine = {"pipeline": pipeline, "flow": flow, **about}
+    def mine(self, pipeline: str, flow: str, inputs: list[str]) -> dict[str, Any] | None:
+        """The note, if this is the checkpoint of that flow; None where there is none yet. PipelineError if it is another's."""
         found = self.note()
         if found is None:
             if self.query_id() is not None:
                 raise PipelineError(
                     f"{self.location} holds a checkpoint that no pipeline of Ottla made", hint="choose another storage"
                 )
-            self.write_note(mine)
-            return mine
-        owner = found.get("pipeline"), found.get("flow")
-        if owner != (pipeline, flow):
-            raise PipelineError(
-                f"{self.location} is the checkpoint of {owner[0]}.{owner[1]}, not of {pipeline}.{flow}",
-                hint="choose another storage (--storage), or another name for the pipeline",
-            )
-        if found.get("inputs") != about.get("inputs"):
+            return None
+        check_owner(found, self.location, pipeline, flow)
+        if found.get("inputs") != inputs:
             raise PipelineError(
                 f"{self.location} was made when flow {flow!r} read {', '.join(found.get('inputs') or ['nothing'])}; now it reads "
-                f"{', '.join(about.get('inputs') or ['nothing'])}",
+                f"{', '.join(inputs or ['nothing'])}",
                 hint=f"`ottla pipeline reset … --flow {flow}` begins anew, or give the flow another name",
             )
         return found
@@ -132,6 +129,15 @@ def _topics(lines: list[str]) -> Offsets:
         for where, offset in offsets_of(line).items():
             found[where] = min(offset, found.get(where, offset))
     return found
+
+
+def check_owner(note: dict[str, Any], location: str, pipeline: str, flow: str) -> None:
+    owner = note.get("pipeline"), note.get("flow")
+    if owner != (pipeline, flow):
+        raise PipelineError(
+            f"{location} is the checkpoint of {owner[0]}.{owner[1]}, not of {pipeline}.{flow}",
+            hint="choose another storage (--storage), or another name for the pipeline",
+        )
 
 
 def query_id_in(text: str, file: str) -> str:

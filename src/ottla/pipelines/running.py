@@ -199,15 +199,18 @@ class Flows:
         checkpoint = Checkpoint(spark, project.checkpoint(flow.name))
         sources = frames.sources(flow)
         inputs = inputs_of(self.plan, flow, sources)
-        note = checkpoint.note() or {}
+        note = checkpoint.mine(project.name, flow.name, inputs) or {}
         starting = note.get("starting") or self._resolved(sources)
-        checkpoint.claim(project.name, flow.name, {"inputs": inputs, "starting": starting})
+        frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
+        result = checked(frames, flow)
+        # Nothing was left anywhere up to here: a mistake that is mended may mend the inputs too.
+        if not note:
+            checkpoint.write_note({"pipeline": project.name, "flow": flow.name, "inputs": inputs, "starting": starting})
         if isinstance(target, Sink):
             topics.have(self._options, target.topic, target.place)
         for source in sources:
             if source.dead_letter is not None:
                 topics.have(self._options, source.dead_letter, source.place)
-        frames.starting = {name: str(entry["option"]) for name, entry in starting.items()}
         offsets: Offsets = {}
         for entry in starting.values():
             offsets.update(offsets_of(json.dumps(entry["offsets"])))
@@ -221,7 +224,7 @@ class Flows:
             offsets,
             project.transaction_timeout_ms,
         )
-        writer = checked(frames, flow).writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
+        writer = result.writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
         writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
         writer = (
             writer.trigger(availableNow=True)

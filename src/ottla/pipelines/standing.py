@@ -15,7 +15,7 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import LATEST, commit_offsets, committed_offsets, list_offsets
 from ottla.client.transactions import CommittedOffset
 from ottla.errors import KafkaError
-from ottla.pipelines.checkpoint import NOTE, local_folder, note_in, offsets_of, query_id_in
+from ottla.pipelines.checkpoint import NOTE, check_owner, local_folder, note_in, offsets_of, query_id_in
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.exactly_once import marker_in
 from ottla.pipelines.failure import PipelineError
@@ -134,16 +134,15 @@ def _check_owner(folder: Path, project: Project, flow: Flow) -> None:
         owner = note_in(note.read_text(errors="replace"), str(note))
     except PipelineError:
         return  # it cannot say whose it is; it lies where that of this flow does
-    if (owner.get("pipeline"), owner.get("flow")) != (project.name, flow.name):
-        raise PipelineError(
-            f"{folder} is the checkpoint of {owner.get('pipeline')}.{owner.get('flow')}, not of {project.name}.{flow.name}"
-        )
+    check_owner(owner, str(folder), project.name, flow.name)
 
 
 def _begin_at(project: Project, plan: Plan, flow: Flow, folder: Path, starting: dict[str, Any]) -> None:
     folder.mkdir(parents=True)
     note = {"pipeline": project.name, "flow": flow.name, "inputs": inputs_of(plan, flow), "starting": starting}
-    (folder / NOTE).write_text(json.dumps(note, indent=1))
+    draft = folder / f"_{NOTE}"
+    draft.write_text(json.dumps(note, indent=1))
+    draft.replace(folder / NOTE)
     offsets = {
         where: CommittedOffset(offset)
         for entry in starting.values()

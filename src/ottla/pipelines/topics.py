@@ -13,7 +13,7 @@ from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.options import ClientOptions, InvalidOption, client_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines.checkpoint import NOTE, local_folder, offsets_of
+from ottla.pipelines.checkpoint import NOTE, check_owner, local_folder, note_in, offsets_of
 from ottla.pipelines.definitions import Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.graph import Plan, reads
@@ -43,15 +43,17 @@ def connect(project: Project) -> ClientOptions:
 
 
 def ask(project: Project, plan: Plan) -> None:
-    """PipelineError if nobody answers, if a topic that a flow would begin to read is not there, or if one may not be used.
+    """PipelineError if nobody answers, if a topic that a flow would begin to read is not there, if one may not be used, or if a
+    flow's checkpoint on this machine is another's.
 
     What `running` finds out as well, after Spark has started. Not asked: topics that a flow of this pipeline writes, which the
     broker may make then; topics of a flow that has begun already, whose loss is `failOnDataLoss`'s to judge.
     """
     with Client(connect(project)) as client:
         for flow in plan.queries:
+            has_begun = _has_begun(project, flow)
             for source in plan.sources(flow):
-                _ask_source(client, source, plan, may_be_gone=_has_begun(project, flow))
+                _ask_source(client, source, plan, may_be_gone=has_begun)
                 if source.dead_letter is not None:
                     _ask(client, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
             if isinstance(flow.to, Sink):
@@ -80,8 +82,15 @@ def _ask(client: Client, topic: str, what: str, place: Place) -> bool:
 
 def _has_begun(project: Project, flow: Flow) -> bool:
     """Whether the flow has a checkpoint, or may have one: storage elsewhere is seen by Spark alone."""
-    folder = local_folder(project.checkpoint(flow.name))
-    return folder is None or (folder / NOTE).is_file()
+    location = project.checkpoint(flow.name)
+    folder = local_folder(location)
+    if folder is None:
+        return True
+    note = folder / NOTE
+    if not note.is_file():
+        return False
+    check_owner(note_in(note.read_text(errors="replace"), str(note)), location, project.name, flow.name)
+    return True
 
 
 def have(options: ClientOptions, topic: str, place: Place) -> None:
