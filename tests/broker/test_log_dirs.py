@@ -489,6 +489,8 @@ def test_f6_the_directory_of_the_metadata_fails_and_the_start_says_so(play: Call
         (ground.path / "one").write_text("a broken disk")
         with pytest.raises(StartupError, match=r"metadata of this broker is kept in the first of log.dirs, .*/one, and that one"):
             await ground.start()
+        with pytest.raises(StartupError, match=r"in no directory that can be used, so it must be in .*/one; make that one"):
+            await ground.start("two,one")
         ground.client = ground.broker = None
         assert not (ground.path / "two" / "ottla-metadata.db").exists(), "an empty one would say that there are no topics"
 

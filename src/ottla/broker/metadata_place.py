@@ -32,7 +32,17 @@ def metadata_place(disk: Disk, file_name: str, log_dirs: Sequence[str], failed: 
             f"the metadata of this broker is kept in the first of log.dirs, {log_dirs[0]}, and that one cannot be used; "
             f"make it usable again (or, if this broker is new, name another directory first or set metadata.log.dir)"
         )
+    if failed and any(_has_partitions(disk, path) for path in usable):
+        raise StoreUnavailable(
+            f"the metadata of this broker is in no directory that can be used, so it must be in {' or '.join(failed)}; "
+            f"make that one usable again"
+        )
     return log_dirs[0]
+
+
+def _has_partitions(disk: Disk, path: str) -> bool:
+    inside = [f"{path}/{name}" for name in disk.list(path)]
+    return any(disk.is_dir(each) and disk.exists(f"{each}/partition.metadata") for each in inside)
 
 
 def _as_chosen(disk: Disk, file_name: str, chosen: str, failed: Sequence[str], elsewhere: Sequence[str]) -> str:
