@@ -28,7 +28,7 @@ from ottla.testing import Broker
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 4
 COPIERS = 2
-SETTLE_S = 90.0
+SETTLE_S = 180.0
 BROKER = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 1_000,

@@ -21,7 +21,7 @@ from team import MEMBERS, PARTITIONS, TOPIC, Feed, Team, steps
 from ottla.testing import Broker
 
 SESSION_MS = 4_000
-SETTLE_S = 90.0
+SETTLE_S = 180.0
 GROUP = "g"
 
 BROKER = {

@@ -128,10 +128,10 @@ def test_fifty_kills_lose_nothing_acknowledged(broker: Broker) -> None:
     segments = sorted(str(path) for path in broker.data_dir.glob(f"{TOPIC}-*/*.log"))
     indexes = sorted(str(path) for path in broker.data_dir.glob(f"{TOPIC}-*/*index"))
     assert len(segments) > len(writers), "no segment was rolled: the test lost its teeth"
-    dump = run_tool(KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", ",".join(segments), timeout=120)
+    dump = run_tool(KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", ",".join(segments), timeout=300)
     assert dump.returncode == 0, dump.stderr
     assert "isvalid: false" not in dump.stdout
     assert dump.stdout.count("| offset: ") == sum(len(writer.known) for writer in writers)
-    sane = run_tool(KAFKA_4, "DumpLogSegments", "--index-sanity-check", "--files", ",".join(indexes), timeout=120)
+    sane = run_tool(KAFKA_4, "DumpLogSegments", "--index-sanity-check", "--files", ",".join(indexes), timeout=300)
     assert sane.returncode == 0, sane.stderr
     assert sane.stdout.count("passed sanity check") == len(indexes), sane.stdout

@@ -68,7 +68,7 @@ def test_keys_go_to_the_partition_that_java_chooses(shop: Shop) -> None:
     producer = Producer({"bootstrap.servers": shop.broker.bootstrap_servers, "partitioner": "murmur2", "log_level": 0})
     for number in range(7):
         producer.produce(other, key=f"c{number}", value=b"")
-    producer.flush(30)
+    producer.flush(60)
     expected = {message.key(): message.partition() for message in shop.read(other)}
     assert {message.key(): message.partition() for message in shop.read(out)} == expected
 

@@ -101,7 +101,7 @@ def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker
     producer = Producer({"bootstrap.servers": ottla_broker.bootstrap_servers, "log_level": 0})
     for number in range(10):
         producer.produce("cli.in", value=json.dumps({"id": number}))
-    producer.flush(30)
+    producer.flush(60)
     file = tmp_path / "watched.py"
     file.write_text(COPY.format(source="cli.in", out="cli.out"))
     where = ["-b", ottla_broker.bootstrap_servers]

@@ -236,11 +236,11 @@ def test_f79_only_committed_records_are_read_unless_told(broker: Broker, topic: 
     for word, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
         producer.begin_transaction()
         producer.produce(topic, word, partition=0)
-        producer.flush(30)
+        producer.flush(60)
         producer.commit_transaction(30) if commit else producer.abort_transaction(30)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush(30)
+    producer.flush(60)
     committed = batch(broker, topic)
     assert values(committed, committed.partitions()) == [b"first", b"second"]
     everything = batch(broker, topic, kafka_isolation_level="read_uncommitted")
@@ -319,7 +319,7 @@ def test_f78_new_partitions_are_found_and_read_from_their_beginning(
     reader = stream(broker, topic)
     start = reader.initialOffset()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(60)
     produce(topic, 2, b"new")
     ((begin, end),) = micro_batches(reader, start)
     assert end[topic] == {"0": 0, "1": 0, "2": 1}
@@ -387,7 +387,7 @@ def test_f80_a_group_that_cannot_be_committed_to_stops_no_query(
 def delete_records(broker: Broker, topic: str, partition: int, before: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for future in admin.delete_records([ConfluentPartition(topic, partition, before)]).values():
-        future.result(30)
+        future.result(60)
 
 
 def test_f78_records_removed_before_they_were_read(

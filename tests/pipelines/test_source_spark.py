@@ -39,7 +39,7 @@ def produce(ottla_broker: Broker) -> Callable[..., None]:
         for number in numbers:
             headers = [("number", b"%d" % number)] if number % 2 else None
             producer.produce(topic, b"%d" % number, None if number % 3 == 0 else b"k%d" % number, number % 2, headers=headers)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     return send
 

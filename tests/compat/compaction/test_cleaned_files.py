@@ -169,7 +169,7 @@ def produce(bootstrap_servers: str, newest: dict[bytes, bytes | None], rounds: r
             value = None if dice.below(10) == 0 else dice.bytes(1 + dice.below(100))
             newest[key] = value
             producer.produce("compacted", value, key, on_delivery=note)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         assert failed == []
 
 
@@ -186,7 +186,7 @@ def consume(bootstrap_servers: str, end_offset: int) -> list[Pair]:
     consumer.assign([TopicPartition("compacted", 0, 0)])
     found: list[Pair] = []
     while True:
-        (message,) = consumer.consume(1, timeout=20) or [None]
+        (message,) = consumer.consume(1, timeout=60) or [None]
         assert message is not None, "nothing came"
         if message.error() is not None:
             assert message.error().code() == -191, message.error()
@@ -215,7 +215,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
     with peers.ApacheKafka(peers.KAFKA_3, data_dir=data, **settings) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         for created in admin.create_topics([NewTopic("compacted", 1, 1)]).values():
-            created.result(30)
+            created.result(60)
         del admin
         produce(kafka.bootstrap_servers, newest, range(6))
         deadline = time.monotonic() + 60

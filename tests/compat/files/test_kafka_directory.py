@@ -85,7 +85,7 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[Sent]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Sent] = []
     while len(found) < count:
-        messages = consumer.consume(count - len(found), timeout=20)
+        messages = consumer.consume(count - len(found), timeout=60)
         assert messages, f"only {len(found)} of {count} records came"
         for message in messages:
             assert message.error() is None
@@ -108,7 +108,7 @@ def produce(bootstrap_servers: str, topic: str) -> list[Sent]:
             produced.append(item)
             if number % 50 == 49:
                 producer.flush()
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     return produced
 
 
@@ -125,7 +125,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopped]:
     with peers.ApacheKafka(peers.KAFKA_3, data_dir=data, **settings) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         for created in admin.create_topics([NewTopic("ours", 1, 1), NewTopic("theirs", 1, 1)]).values():
-            created.result(30)
+            created.result(60)
         del admin
         consumed = consume(kafka.bootstrap_servers, "ours", len(written))
         produced = produce(kafka.bootstrap_servers, "theirs")

@@ -139,7 +139,7 @@ def committed_values(bootstrap_servers: str, topic: str, count: int) -> list[byt
     consumer.assign([Place(topic, 0, 0)])
     found: list[bytes] = []
     while len(found) < count:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, f"only {len(found)} of {count} came"
         assert message.error() is None
         found.append(message.value())
@@ -152,22 +152,22 @@ def transact(bootstrap_servers: str, topic: str) -> list[bytes]:
     """Transactions of both outcomes through Kafka; returns what is committed."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "a", "batch.num.messages": 3})
     plain = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "batch.num.messages": 5})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     committed: list[bytes] = []
     for number in range(40):
         producer.begin_transaction()
         values = [b"%d-%d" % (number, index) + bytes(300) for index in range(7)]
         for value in values:
             producer.produce(topic, value)
-        producer.flush(30)
+        producer.flush(60)
         if number % 2:
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
             committed += values
         value = b"plain-%d" % number
         plain.produce(topic, value)
-        plain.flush(30)
+        plain.flush(60)
         committed.append(value)
     return committed
 
@@ -185,7 +185,7 @@ def test_kafka_takes_our_files_and_we_take_its(ours: tuple[Path, list[bytes]], t
     with peers.ApacheKafka(peers.KAFKA_3, data_dir=path, **settings) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         for created in admin.create_topics([NewTopic("ours", 1, 1), NewTopic("theirs", 1, 1)]).values():
-            created.result(30)
+            created.result(60)
         del admin
         assert committed_values(kafka.bootstrap_servers, "ours", len(committed)) == committed
         theirs = transact(kafka.bootstrap_servers, "theirs")

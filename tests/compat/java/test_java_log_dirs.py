@@ -42,7 +42,7 @@ def values(bootstrap: str) -> list[bytes]:
     consumer.assign([TopicPartition("t", 0, 0)])
     found: list[bytes] = []
     while len(found) < RECORDS:
-        messages = consumer.consume(500, timeout=20)
+        messages = consumer.consume(500, timeout=60)
         assert messages, f"only {len(found)} records"
         for message in messages:
             assert message.error() is None

@@ -59,7 +59,7 @@ class Counts:
         )
         self._consumer.assign([TopicPartition("counts", partition, 0) for partition in range(PARTITIONS)])
 
-    def read_until(self, enough: Callable[[], bool], what: Callable[[], str], within_s: float = 90) -> None:
+    def read_until(self, enough: Callable[[], bool], what: Callable[[], str], within_s: float = 300) -> None:
         deadline = time.monotonic() + within_s
         while not enough():
             assert time.monotonic() < deadline, f"{self.total} counts\n{what()}"
@@ -104,7 +104,7 @@ def counted(servers: str, path: Path, blow: Callable[[], None], said_by_brokers:
             counts.read_until(lambda: counts.total >= expected.total(), said)
             assert second.stdin is not None
             second.stdin.close()
-            assert second.wait(60) == 0, said()
+            assert second.wait(120) == 0, said()
     finally:
         counts.close()
     # Each word's counts are 1, 2, 3, ... to the end: nothing is missing, nothing twice, nothing out of order.
