@@ -84,6 +84,10 @@ def test_bad_settings_one_line_each(tmp_path: Path) -> None:
 
 def test_bad_variables_and_options(tmp_path: Path) -> None:
     assert "OTTLA_NUM_PARTITONS" in serve(cwd=tmp_path, OTTLA_NUM_PARTITONS="3").stderr
+    told = serve(cwd=tmp_path, OTTLA_NUM_PARTITIONS="none", OTTLA_LOG_ROLL_HOURS="3").stderr
+    assert told.startswith("ottla serve: num.partitions=none "), told
+    assert told.endswith(" (from the environment: OTTLA_NUM_PARTITIONS)\n"), told
+    assert "environment" not in serve("--set", "num.partitions=none", cwd=tmp_path, OTTLA_NUM_PARTITIONS="3").stderr
     assert serve("--confg", "x", cwd=tmp_path).returncode == 2
     assert serve("--config", "nope", cwd=tmp_path).stderr == "ottla serve: cannot read nope: No such file or directory\n"
 

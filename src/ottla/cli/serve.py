@@ -100,8 +100,11 @@ def _override(properties: dict[str, str], name: str, value: str) -> None:
     properties[name] = value
 
 
-def gather(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
-    """All layers as one `server.properties`. OSError: the file cannot be read; ValueError: it or the environment is wrong."""
+def gather(options: Options, environment: Mapping[str, str], strangers: list[str] | None = None) -> dict[str, str]:
+    """All layers as one `server.properties`. OSError: the file cannot be read; ValueError: it or the environment is wrong.
+
+    Variables that look like ours and are none are added to `strangers`.
+    """
     from ottla.cluster.properties import parse_properties
     from ottla.cluster.settings import settings_from_environment
 
@@ -111,7 +114,7 @@ def gather(options: Options, environment: Mapping[str, str]) -> dict[str, str]:
             text = file.read()
         for name, value in parse_properties(text).items():
             _override(properties, name, value)
-    for name, value in settings_from_environment(environment, NOT_SETTINGS).items():
+    for name, value in settings_from_environment(environment, NOT_SETTINGS, strangers).items():
         _override(properties, name, value)
     for name, value in options.overrides.items():
         _override(properties, name, value)
@@ -136,16 +139,27 @@ def main(words: Sequence[str]) -> int:
         return _fail(EXIT_USAGE, f"{error}; `ottla serve --help` lists the options")
     from ottla.cluster.settings import BrokerSettings, SettingsError
 
+    strangers: list[str] = []
     try:
-        settings = BrokerSettings.parse(gather(options, os.environ))
+        settings = BrokerSettings.parse(gather(options, os.environ, strangers))
     except SettingsError as error:
-        return _fail(EXIT_USAGE, *error.problems)
+        return _fail(EXIT_USAGE, *(_with_origin(problem, options) for problem in error.problems))
     except OSError as error:
         return _fail(EXIT_USAGE, f"cannot read {options.config}: {error.strerror}")
     except ValueError as error:
         return _fail(EXIT_USAGE, f"{options.config}: {error}")
-    _set_up_logging()
+    _set_up_logging(strangers)
     return _run(settings, options)
+
+
+def _with_origin(problem: str, options: Options) -> str:
+    """A problem, and which variables its settings come from: nobody looks for those in the file."""
+    from ottla.cluster.settings.environment import variable_of
+
+    words = {word.rstrip(".:;,") for word in problem.replace("=", " ").split()}
+    given = {name: variable_of(name) for name in words if name not in options.overrides}
+    variables = sorted(variable for variable in given.values() if variable in os.environ)
+    return f"{problem} (from the environment: {', '.join(variables)})" if variables else problem
 
 
 def _fail(code: int, *problems: str) -> int:
@@ -154,10 +168,12 @@ def _fail(code: int, *problems: str) -> int:
     return code
 
 
-def _set_up_logging() -> None:
+def _set_up_logging(strangers: Sequence[str]) -> None:
     import logging
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    for variable in strangers:
+        logging.getLogger("ottla").warning("%s has no effect: the variable is no setting", variable)
 
 
 def _run(settings: BrokerSettings, options: Options) -> int:
@@ -181,7 +197,7 @@ def _run(settings: BrokerSettings, options: Options) -> int:
             broker.broker_id,
             broker.cluster_id,
             ", ".join(str(endpoint) for endpoint in broker.endpoints),
-            ", ".join(os.path.abspath(path) for path in settings.log_dirs()),
+            ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.online_dirs()),
             "compiled" if compiled() else "not compiled, which is slower",
         )
         if options.supervisor_fd is not None:

@@ -1,6 +1,8 @@
 """Settings from the environment: `OTTLA_LOG_SEGMENT_BYTES=1048576` stands for `log.segment.bytes=1048576`.
 
 An underscore may mean a dot or an underscore; the table of settings decides which, so no name is ambiguous.
+The prefix is not ours alone: a Kubernetes service of the name `ottla` puts OTTLA_PORT and OTTLA_SERVICE_HOST into containers. So a
+variable nobody knows is refused only if it looks like a setting, because it is near one or begins like one.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ from ottla.cluster.settings.broker import BROKER_SETTINGS
 from ottla.cluster.settings.problems import SettingsError, unknown_name
 
 PREFIX: Final = "OTTLA_"
+_NEAR: Final = 0.75
 
 
 def variable_of(name: str) -> str:
     return PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
-def settings_from_environment(environment: Mapping[str, str], other: Collection[str] = ()) -> dict[str, str]:
-    """The settings among the variables. `other`: names with the prefix that mean something else."""
+def settings_from_environment(
+    environment: Mapping[str, str], other: Collection[str] = (), strangers: list[str] | None = None
+) -> dict[str, str]:
+    """The settings among the variables. `other`: names with the prefix that mean something else. Names that mean nothing here
+    are added to `strangers`."""
     by_variable = {variable_of(name): name for name in BROKER_SETTINGS}
     settings: dict[str, str] = {}
     problems: list[str] = []
@@ -27,10 +33,22 @@ def settings_from_environment(environment: Mapping[str, str], other: Collection[
         if not variable.startswith(PREFIX) or variable in other:
             continue
         name = by_variable.get(variable.upper())
-        if name is None:
-            problems.append(unknown_name(variable, by_variable, "variable"))
-        else:
+        if name is not None:
             settings[name] = text
+        elif _looks_like_a_setting(variable.upper(), by_variable):
+            problems.append(unknown_name(variable, by_variable, "variable"))
+        elif strangers is not None:
+            strangers.append(variable)
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def _looks_like_a_setting(variable: str, known: Collection[str]) -> bool:
+    word, more, _ = variable[len(PREFIX) :].partition("_")
+    if more and any(each.startswith(f"{PREFIX}{word}_") for each in known):
+        return True
+    import difflib  # only for a start that ends here, or that says something unusual
+
+    names = [each[len(PREFIX) :] for each in known]
+    return bool(difflib.get_close_matches(variable[len(PREFIX) :][:120], names, n=1, cutoff=_NEAR))

@@ -19,8 +19,9 @@ from `server.properties`, and from the defaults below. `ottla serve` without `li
 `PLAINTEXT://127.0.0.1:9092` and keeps its data in `./ottla-data`.
 
 A name that nobody knows, or a value that is not allowed, keeps the broker from starting: it names every problem at once, with
-what would be allowed. A setting that Kafka has and Ottla does nothing with is accepted with a warning; those are listed at the
-end.
+what would be allowed, and the variable if it came from the environment. A variable that begins with `OTTLA_` and looks like no
+setting at all (Kubernetes makes `OTTLA_SERVICE_HOST` for a service `ottla`) is left alone, with a line in the log.
+A setting that Kafka has and Ottla does nothing with is accepted with a warning; those are listed at the end.
 
 "Changes" says whether a setting can be changed while the broker runs: `no`, `broker` (for one broker), `cluster` (for one or for
 all).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -16,6 +15,8 @@ class SettingsError(ValueError):
 
 def unknown_name(name: str, known: Iterable[str], what: str = "setting") -> str:
     """The sentence for a name nobody knows, with the nearest one somebody does."""
+    import difflib  # which a broker does not need to start
+
     shown = name if len(name) <= 120 else name[:120] + "…"
     near = difflib.get_close_matches(name[:120], list(known), n=1, cutoff=0.6)
     return f"unknown {what} {shown}" + (f"; did you mean {near[0]}?" if near else "")
