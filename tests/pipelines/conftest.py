@@ -58,9 +58,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:
     try:
         count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
-        found, ended = [], 0
+        found, ended = [], set()
         until = time.monotonic() + 60
-        while ended < count:
+        while len(ended) < count:
             assert time.monotonic() < until, f"{topic} did not end"
             message = consumer.poll(0.5)
             if message is None:
@@ -69,7 +69,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:
             if error is None:
                 found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:  # a lost connection comes as an error too, and mends itself
-                ended += 1
+                ended.add(message.partition())
         return found
     finally:
         consumer.close()

@@ -127,7 +127,7 @@ def test_the_packaged_java_gets_a_wrapper_that_drops_what_it_lacks(tmp_path: Pat
     home = java.java_home({"PATH": str(tmp_path), "HOME": str(tmp_path)})
     assert home is not None
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b"]
-    done = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, check=True, timeout=10)
+    done = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.splitlines() == ["-Xmx1g", "-cp", "a b"]
 
 
