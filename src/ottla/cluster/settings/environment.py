@@ -1,8 +1,8 @@
 """Settings from the environment: `OTTLA_LOG_SEGMENT_BYTES=1048576` stands for `log.segment.bytes=1048576`.
 
 An underscore may mean a dot or an underscore; the table of settings decides which, so no name is ambiguous.
-The prefix is not ours alone: a Kubernetes service of the name `ottla` puts OTTLA_PORT and OTTLA_SERVICE_HOST into containers. So a
-variable nobody knows is refused only if it looks like a setting, because it is near one or begins like one.
+The prefix is not ours alone: a Kubernetes service of the name `ottla` puts OTTLA_PORT and OTTLA_SERVICE_HOST into containers.
+So a variable nobody knows is refused only if it looks like a setting, because it is near one or begins like one.
 """
 
 from __future__ import annotations
