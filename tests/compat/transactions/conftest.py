@@ -70,8 +70,8 @@ def read(servers: str) -> Read:
         )
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         values: dict[int, list[bytes]] = {partition: [] for partition in range(partitions)}
-        ends = 0
-        while ends < partitions:
+        ended: set[int] = set()
+        while len(ended) < partitions:
             message = consumer.poll(60)
             assert message is not None, f"neither a record nor the end of {topic}"
             error = message.error()
@@ -79,7 +79,7 @@ def read(servers: str) -> Read:
                 values[message.partition() or 0].append(message.value() or b"")
             else:
                 assert error.code() == KafkaError._PARTITION_EOF
-                ends += 1
+                ended.add(message.partition() or 0)
         consumer.close()
         return [value for partition in range(partitions) for value in values[partition]]
 
