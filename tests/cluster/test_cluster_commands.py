@@ -76,18 +76,23 @@ def test_plan_execute_status_and_the_way_back(three: Cluster, tmp_path: Path) ->
 
 
 def test_a_throttled_move_is_seen_and_cancelled(three: Cluster, tmp_path: Path) -> None:
-    three.create_topic_at("slow", [[1]])
-    three.produce("slow", [bytes(range(256)) * 40] * 400)
-    plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [2]}]}))
-    ottla(three, "reassign", "execute", str(plan), "--throttle", "1000")
-    (move,) = json.loads(ottla(three, "reassign", "status", "--json").stdout)["moving"]
-    assert (move["topic"], move["adding"], move["removing"]) == ("slow", [2], [1])
-    assert "slow" in ottla(three, "reassign", "status", str(plan)).stdout
-    cancelled = json.loads(ottla(three, "reassign", "cancel", str(plan), "--json").stdout)
-    assert cancelled["cancelled"] == [{"topic": "slow", "partition": 0}]
-    assert "topic slow" in cancelled["unthrottled"]
-    assert three.json("/brokers/topics/slow")["partitions"] == {"0": [1]}
+    """A second plan has a throttle beside the first, and takes it off with itself only."""
+    plans: dict[str, str] = {}
+    for topic in ("slow", "beside"):
+        three.create_topic_at(topic, [[1]])
+        three.produce(topic, [bytes(range(256)) * 40] * 400)
+        path = tmp_path / f"{topic}.json"
+        path.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [2]}]}))
+        plans[topic] = str(path)
+        ottla(three, "reassign", "execute", plans[topic], "--throttle", "1000")
+    moves = json.loads(ottla(three, "reassign", "status", "--json").stdout)["moving"]
+    assert [(move["topic"], move["adding"], move["removing"]) for move in moves] == [("beside", [2], [1]), ("slow", [2], [1])]
+    assert "slow" in ottla(three, "reassign", "status", plans["slow"]).stdout
+    for topic, freed in (("beside", {"topic beside"}), ("slow", {"topic slow", "broker 1", "broker 2"})):
+        cancelled = json.loads(ottla(three, "reassign", "cancel", plans[topic], "--json").stdout)
+        assert cancelled["cancelled"] == [{"topic": topic, "partition": 0}]
+        assert set(cancelled["unthrottled"]) == freed
+        assert three.json(f"/brokers/topics/{topic}")["partitions"] == {"0": [1]}
     until(lambda: ottla(three, "reassign", "status").stdout == "no replicas are being moved\n", "nothing moves")
 
 

@@ -132,7 +132,8 @@ class Reassignments:
     # Throttle
 
     def throttle(self, assignment: Mapping[TopicIndex, list[int]], bytes_per_s: int) -> None:
-        """Hold back the copying that this will cause: what is in sync already is not held back."""
+        """Hold back the copying that this will cause, and what is on its way already: the settings are for both. What is in sync
+        is not held back."""
         current = self.current(assignment)
         leaders: dict[str, list[str]] = {}
         followers: dict[str, list[str]] = {}
@@ -145,6 +146,12 @@ class Reassignments:
             brokers |= {*current[key], *replicas}
             leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in current[key])
             followers.setdefault(topic, []).extend(f"{index}:{broker}" for broker in adding)
+        for move in self.moves(behind=False):
+            if move.adding and (move.topic, move.index) not in assignment:
+                brokers |= {*move.replicas}
+                sources = [broker for broker in move.replicas if broker not in move.adding]
+                leaders.setdefault(move.topic, []).extend(f"{move.index}:{broker}" for broker in sources)
+                followers.setdefault(move.topic, []).extend(f"{move.index}:{broker}" for broker in move.adding)
         for topic in leaders:
             changes = {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
             alter_settings(self._connection, "topic", topic, changes, [])
@@ -156,12 +163,13 @@ class Reassignments:
             alter_settings(self._connection, "broker", str(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate}, [])
 
     def unthrottle(self, topics: Collection[str]) -> list[str]:
-        """Take the throttle off these topics and off all brokers; what it was on, in words."""
+        """Take the throttle off these topics and off all brokers, but for what else is on its way; what it was on, in words."""
+        moving = {move.topic for move in self.moves(behind=False)}
         freed: list[str] = []
-        for topic in sorted(topics):
+        for topic in sorted(set(topics) - moving):
             if topic in self.view.topics and self._unset("topic", topic, [LEADER_REPLICAS, FOLLOWER_REPLICAS]):
                 freed.append(f"topic {topic}")
-        for broker in sorted(self.view.brokers):
+        for broker in sorted(self.view.brokers) if not moving else ():
             if self._unset("broker", str(broker), [LEADER_RATE, FOLLOWER_RATE]):
                 freed.append(f"broker {broker}")
         return freed
