@@ -16,6 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command `ottla` and of `python -m ottla`. Always ends in `SystemExit`."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"] and not {"--help", "-h"} & set(words):
+        import gc
+
+        # What a broker imports lives as long as its process: to look for garbage in it would be a tenth of the whole start.
+        gc.disable()
         from ottla.cli.serve import main as serve
 
         sys.exit(serve(words[1:]))

@@ -14,6 +14,7 @@ goes out when the broker serves; when the other end closes, and be it because it
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import sys
@@ -177,7 +178,6 @@ def _set_up_logging(strangers: Sequence[str]) -> None:
 
 
 def _run(settings: BrokerSettings, options: Options) -> int:
-    import gc
     import logging
 
     from ottla.broker.app import StartupError, serve
@@ -188,6 +188,7 @@ def _run(settings: BrokerSettings, options: Options) -> int:
     # Hardly anything here is garbage that counting references would not find: looking for it after every few hundred objects
     # costs more than it ever gives back, and what a start makes lives as long as the process.
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()  # it was off while modules were loaded (`ottla.cli.main`)
 
     def on_ready(broker: Broker) -> None:
         gc.freeze()
