@@ -67,7 +67,9 @@ def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
     started: list[Up] = []
 
     def start(*words: str) -> Up:
-        started.append(Up(tmp_path, "--port", "0", "--zookeeper-port", "0", *words))
+        # Under many tests at once a process may be without a core for longer than the sessions of `up` last.
+        sessions = ("--set", "zookeeper.session.timeout.ms=6000")
+        started.append(Up(tmp_path, "--port", "0", "--zookeeper-port", "0", *sessions, *words))
         return started[-1]
 
     yield start

@@ -414,7 +414,8 @@ class ZooKeeper(Service):
     def command(self) -> list[str]:
         config = self.dir / "zoo.cfg"
         config.write_text(
-            f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\ntickTime=1000\n"
+            f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"  # as `ottla cluster up` has it
             "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\nmaxClientCnxns=0\n"
         )
         return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), jvm=BROKER_JVM)
@@ -590,7 +591,9 @@ class OttlaCluster(Service):
         kafka_jars(KAFKA_3)  # where `up` finds a ZooKeeper
         self.count = count
         self.source = source
-        self.settings = {name.replace("_", "."): str(value) for name, value in settings.items()}
+        # Under many tests at once a process may be without a core for longer than the sessions of `up` last.
+        self.settings = {"zookeeper.session.timeout.ms": "6000"}
+        self.settings |= {name.replace("_", "."): str(value) for name, value in settings.items()}
 
     def command(self) -> list[str]:
         # What chooses the broker under test is no setting of it.

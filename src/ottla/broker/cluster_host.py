@@ -85,7 +85,8 @@ class ClusterHost(WatchingHost):
             take_office=self._begin_term,
             resign=self._end_term,
             refused=on_refused,
-            patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 2,
+            # ZooKeeper ends a session at the tick after its time, and ticks every three seconds if nobody tells it otherwise.
+            patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
         )
         self._static_settings = settings
         self._call = call

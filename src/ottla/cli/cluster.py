@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 BROKERS_MAX = 100
 _WATCH_S = 0.2
 _JOIN_TIMEOUT_S = 120.0
+_SESSION_MS, _SESSION_ELSEWHERE_MS = 2_000, 6_000
+"""On one machine nobody is cut off; who is silent for so long is dead, or stopped. (A ZooKeeper of others may be anywhere.) A
+machine that sleeps stops all of them, and the clocks they count by."""
 
 app = typer.Typer(help="A cluster: start one on this machine, look at any.", no_args_is_help=True)
 
@@ -31,7 +34,14 @@ class _Asked(Exception):
 
 
 def broker_properties(
-    number: int, count: int, port: int, directory: Path, connect: str, rack: str | None, overrides: dict[str, str]
+    number: int,
+    count: int,
+    port: int,
+    directory: Path,
+    connect: str,
+    session_ms: int,
+    rack: str | None,
+    overrides: dict[str, str],
 ) -> dict[str, str]:
     """A broker's settings: Kafka's defaults but for what a few brokers on one machine need."""
     copies = min(3, count)
@@ -40,7 +50,8 @@ def broker_properties(
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str((directory / f"broker-{number}" / "data").absolute()),
         "zookeeper.connect": connect,
-        "zookeeper.session.timeout.ms": "6000",
+        "zookeeper.session.timeout.ms": str(session_ms),
+        "zookeeper.connection.timeout.ms": "18000",
         "default.replication.factor": str(copies),
         "offsets.topic.replication.factor": str(copies),
         "transaction.state.log.replication.factor": str(copies),
@@ -106,7 +117,9 @@ def up(
         for index in range(brokers):
             rack = rack_names[index % len(rack_names)] if rack_names else None
             number = index + 1
-            properties = broker_properties(number, brokers, port + index if port else 0, data_dir, connect, rack, overrides)
+            broker_port = port + index if port else 0
+            session_ms = _SESSION_MS if zookeeper is None else _SESSION_ELSEWHERE_MS
+            properties = broker_properties(number, brokers, broker_port, data_dir, connect, session_ms, rack, overrides)
             cluster.start_broker(number, properties)
         cluster.wait_for_brokers()
         controller_id = _wait_until_all_are_in(cluster, brokers)

@@ -95,7 +95,9 @@ def server_command(jars: Sequence[Path], directory: Path, port: int) -> list[str
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "zoo.cfg"
     config.write_text(
-        f"dataDir={directory.absolute() / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=1000\n"
+        f"dataDir={directory.absolute() / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
+        # A session that is over is noticed at the next tick; ticks of seconds are for the members of an ensemble.
+        "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"
         "maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\n"
         "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\n"
     )
