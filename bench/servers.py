@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, serves
+from peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, run_tool, serves
 
 # The same for both, where a default would have the benchmark wait: for more members, for the next assignment, for the cleaner.
 SETTINGS: dict[str, object] = {
@@ -41,6 +41,9 @@ class Ottla(Service):
         words = [word for setting in settings for word in ("--set", setting)]
         return [*path, sys.executable, "-P", "-m", "ottla", "serve", "--data-dir", str(self.data_dir), *words]
 
+    def prepare(self) -> None:
+        """There is nothing to do before a first start."""
+
     def is_ready(self) -> bool:
         return serves(self.port)
 
@@ -50,6 +53,13 @@ class Kafka(ApacheKafka):
 
     def __init__(self) -> None:
         super().__init__(KAFKA_4, jvm=START_SCRIPT_JVM, **SETTINGS)
+
+    def prepare(self) -> None:
+        """Format the directory, which is done once in the life of a broker: no part of its start."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        config = self.dir / "format.properties"
+        config.write_text("".join(f"{name}={value}\n" for name, value in self.properties().items()))
+        run_tool(self.version, "StorageTool", "format", "--standalone", "-t", self.cluster_id, "-c", str(config), check=True)
 
 
 @dataclass(frozen=True, slots=True)
