@@ -41,6 +41,8 @@ STEPS_MAX: Final = 64
 IO_BYTES_MIN: Final = 16 << 10
 TURN_PARTITIONS: Final = 100
 """Partitions looked at before requests get their turn."""
+LOOK_PARTITIONS: Final = 2000
+"""The same, where nothing is asked but whether they are compacted."""
 
 WriteCheckpoint = Callable[["DataDir", str, dict[TopicPartition, int]], Awaitable[None]]
 
@@ -101,7 +103,7 @@ class Cleaner:
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
         now_ms = self._broker.clock_watch.now_ms()
         found: dict[Log, tuple[Partition, Dirt]] = {}
-        for number, partition in enumerate(list(self._broker.partitions), 1):
+        for number, partition in enumerate(await self._compacted(), 1):
             if number % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
             log = partition.log
@@ -121,6 +123,16 @@ class Cleaner:
         if best is None or best.log.closed:
             return None
         return found[best.log]
+
+    async def _compacted(self) -> list[Partition]:
+        """Of thousands of partitions mostly a few, those of groups and transactions: the others cost a look each."""
+        partitions = list(self._broker.partitions)
+        found: list[Partition] = []
+        for first in range(0, len(partitions), LOOK_PARTITIONS):
+            if first:
+                await asyncio.sleep(0)
+            found += [each for each in partitions[first : first + LOOK_PARTITIONS] if each.log.config.compacted]
+        return found
 
     # One pass
 

@@ -135,6 +135,8 @@ class Classic:
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Whether group.max.size lets the member in (G10)."""
         size_max = self._groups.config.size_max
+        if len(group.members) < size_max and group.awaiting_join < size_max:
+            return True
         match group.state:
             case State.PREPARING_REBALANCE:
                 # Those who wait count, and not the members: of a group that is too large the last to come are turned away.
