@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from ottla.broker import large_batches
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.end_txn import EndTxnRequest
@@ -82,27 +83,44 @@ def test_f23_others_are_served_while_a_large_batch_is_unpacked_and_order_is_kept
     play(case)
 
 
-@pytest.mark.parametrize("liar", [False, True])
-def test_f87_a_bomb_is_refused_and_the_next_waits_for_its_turn(play: Any, liar: bool) -> None:
+def test_f87_a_bomb_that_says_it_is_small_is_refused_and_the_next_waits_for_its_turn(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()
         workers = HeldWorkers(stage.broker)
-        bomb = stage.batch(bytes(40 * MIB), codec=GZIP)
+        bomb = as_if_small(stage.batch(bytes(40 * MIB), codec=GZIP))
         assert len(bomb) < 64 << 10
-        if liar:
-            bomb = as_if_small(bomb)
-        connections = [await stage.connect() for _ in range(1)]
-        waiting = [each.send("produce", 9, stage.produce_request(bomb)) for each in connections]
-        quiet = await stage.connect()
+        loud, quiet = await stage.connect(), await stage.connect()
+        waiting = loud.send("produce", 9, stage.produce_request(bomb))
         quiet.tell("produce", 9, stage.produce_request(bomb, acks=0))
         await workers.asked.wait()
         workers.let.set()
-        for reply in waiting:
-            answer = (await reply).responses[0].partition_responses[0]
-            assert (answer.error_code, answer.base_offset) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+        answer = (await waiting).responses[0].partition_responses[0]
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
         await quiet.wait_closed()
         assert workers.busy_max == 1
-        assert (await stage.fetch(connections[0], 0)).high_watermark == 0
+        assert stage.broker.large_batches.waiting_bytes == 0
+        assert (await stage.fetch(loud, 0)).high_watermark == 0
+
+    play(case)
+
+
+def test_f87_what_waits_to_be_unpacked_is_bounded_and_who_leaves_makes_room(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        workers = HeldWorkers(stage.broker)
+        large = stage.batch(bytes(5 * MIB), codec=GZIP)
+        monkeypatch.setattr(large_batches, "WAITING_BYTES_MAX", len(large) + 10)
+        gone, one, other = await stage.connect(), await stage.connect(), await stage.connect()
+        gone.tell("produce", 9, stage.produce_request(large))
+        await workers.asked.wait()
+        assert (await stage.produce(one, large)).error_code == ErrorCode.REQUEST_TIMED_OUT
+        gone.close()
+        workers.let.set()
+        while stage.broker.large_batches.waiting_bytes:
+            await asyncio.sleep(0.01)
+        answer = await stage.produce(other, large)
+        assert answer.error_code == 0
+        assert (await stage.fetch(one, 0)).high_watermark == answer.base_offset + 1
 
     play(case)
 

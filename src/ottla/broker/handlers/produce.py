@@ -12,6 +12,7 @@ connection's next request waits for them, so a producer's batches keep their ord
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
@@ -256,11 +257,14 @@ def _append(
                 if isinstance(found, KafkaError):
                     raise found
                 info = partition.append(records, acks, now_ms, transaction=transaction, checked=found)
-            except MuchToUnpack:
-                data.records = records = bytearray(records)  # the request's memory is soon another's
-                large = large if large is not None else []
-                large.append(_Large(topic, data, records, partition.rules, results))
             except KafkaError as error:
+                if isinstance(error, MuchToUnpack) and broker.large_batches.admit(len(records)):
+                    data.records = records = bytearray(records)  # the request's memory is soon another's
+                    large = large if large is not None else []
+                    large.append(_Large(topic, data, records, partition.rules, results))
+                    continue
+                if isinstance(error, MuchToUnpack):
+                    error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait to be unpacked; send it again")
                 if first_error is None:
                     first_error = error
                 results.append(_failed(data.index, error))
@@ -275,8 +279,17 @@ def _append(
                 if acks and partition.awaits(acks, info.last_offset + 1):
                     waits = waits if waits is not None else []
                     waits.append(_Wait(partitions, partition, acks, info.last_offset + 1, answer))
-    reply = _reply(request, broker, answers, first_error, waits)
-    return reply if large is None else _append_large(request, context, large, reply)
+    if large is None:
+        return _reply(request, broker, answers, first_error, waits)
+    size = sum(len(batch.records) for batch in large)
+    try:
+        reply = _reply(request, broker, answers, first_error, waits)
+    except CloseConnection:
+        broker.large_batches.release(size)
+        raise
+    task = asyncio.ensure_future(_append_large(request, context, large, reply))
+    task.add_done_callback(lambda _: broker.large_batches.release(size))  # also of one that is given up before it began
+    return task
 
 
 def _reply(
