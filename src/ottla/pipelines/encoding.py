@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def records(frame: DataFrame, sink: Sink, flow: str) -> DataFrame:
-    """PipelineError where the sink names a column that is not there or cannot be what it should be."""
+def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
+    """To select from the flow's result, or from any batch of it: they are made by dozens of calls into the JVM, so once.
+
+    PipelineError where the sink names a column that is not there or cannot be what it should be.
+    """
     from pyspark.sql import functions as F
 
     def missing(role: str, name: str) -> PipelineError:
@@ -48,7 +51,7 @@ def records(frame: DataFrame, sink: Sink, flow: str) -> DataFrame:
         made.append((column if kind == "bigint" else F.unix_millis(column.cast("timestamp"))).alias("timestamp"))
     if sink.partition is not None:
         made.append(F.col(f"`{sink.partition}`").cast("int").alias("partition"))
-    return frame.select(*made)
+    return made
 
 
 def _key(frame: DataFrame, sink: Sink) -> Column:

@@ -127,7 +127,7 @@ def checked(frames: Frames, flow: Flow) -> DataFrame:
     if not frame.isStreaming:
         raise PipelineError(f"flow {flow.name!r} makes a table that does not grow", flow.place)
     if isinstance(flow.to, Sink):
-        encoding.records(frame, flow.to, flow.name)
+        frame.select(*encoding.columns(frame, flow.to, flow.name))
     elif isinstance(flow.to, Table):
         tables.check(frames.spark, flow.to)
     _check_streaming(frame, flow)
@@ -219,7 +219,7 @@ class Flows:
             project.group_id(flow.name),
             self._options,
             checkpoint,
-            self._target(flow),
+            self._target(flow, result),
             dead_letters.letters(spark, flow, sources, kafka_options(project), checkpoint),
             offsets,
             project.transaction_timeout_ms,
@@ -234,13 +234,12 @@ class Flows:
         self.sinks[flow.name] = sink
         return writer
 
-    def _target(self, flow: Flow) -> Target:
+    def _target(self, flow: Flow, result: DataFrame) -> Target:
         target = flow.to
         if isinstance(target, Sink):
             sink = target
-            return lambda frame, marker, transaction: transaction.send(
-                encoding.records(frame, sink, flow.name), sink.topic, sink.compression
-            )
+            columns = encoding.columns(result, sink, flow.name)
+            return lambda frame, marker, transaction: transaction.send(frame.select(*columns), sink.topic, sink.compression)
         assert isinstance(target, Table)
         return tables.target(self.spark, flow, target, self.project.group_id(flow.name))
 
