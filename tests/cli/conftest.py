@@ -23,8 +23,10 @@ def ottla() -> Iterator[Ottla]:
     if other:
         yield Ottla(other)
         return
-    # Kafka waits three seconds for more members before a group starts; nobody else comes here.
-    with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+    # Kafka waits three seconds for more members before a group starts; nobody else comes here. And nobody looks for old records:
+    # those of 2023 must not be gone between two commands.
+    keeping = {"log.initial.task.delay.ms": 86_400_000, "log.retention.check.interval.ms": 86_400_000}
+    with Broker({"group.initial.rebalance.delay.ms": 0, **keeping}) as broker:
         yield Ottla(broker.bootstrap_servers)
 
 

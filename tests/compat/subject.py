@@ -23,6 +23,11 @@ EITHER = ("ottla", pytest.param(REFERENCE, marks=[pytest.mark.java, pytest.mark.
 `make reference` and `make test-all` run it, `make test` does not."""
 
 
+KEEPING: dict[str, int] = {"log.initial.task.delay.ms": 86_400_000, "log.retention.check.interval.ms": 86_400_000}
+"""Nobody looks for old records: many tests write records of 2023, or of 1970, which would be gone between two lines if a check of
+retention, every five minutes, fell there. Tests of retention have brokers of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     name: str
@@ -59,7 +64,8 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
 
     Who names its directories wants to look into them, and gets one."""
     name = name or chosen()
-    brokers = brokers or (1 if "log_dirs" in settings else broker_count())
+    settings = {**KEEPING} | {key.replace("_", "."): value for key, value in settings.items()}
+    brokers = brokers or (1 if "log.dirs" in settings else broker_count())
     if brokers > 1 and name == "ottla":
         with OttlaCluster(brokers, **({"group.initial.rebalance.delay.ms": 0} | settings)) as ours:
             yield Subject(name, ours.bootstrap_servers, lambda: ours.broker_logs, min(3, brokers))
@@ -69,7 +75,7 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
     elif name == "ottla":
         from ottla.testing import Broker
 
-        properties = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        properties = {key: str(value) for key, value in settings.items()}
         base = {"broker.id": str(broker_id), "group.initial.rebalance.delay.ms": "0"}  # as peers.ApacheKafka has it
         with Broker(base | properties) as broker:
             yield Subject(name, broker.bootstrap_servers, lambda: broker.log)

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
 
-from subject import EITHER, running
+from subject import EITHER, KEEPING, running
 
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
@@ -53,7 +53,7 @@ class Kafka(Broker):
 @pytest.fixture(scope="module", params=EITHER)
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     if request.param == "ottla":
-        with Broker(group_initial_rebalance_delay_ms=0) as broker:
+        with Broker({"group.initial.rebalance.delay.ms": 0, **KEEPING}) as broker:
             yield broker
         return
     with running(request.param) as kafka:

@@ -21,7 +21,9 @@ def broker_address() -> Iterator[str]:
     if other:
         yield other
         return
-    with Broker({"group.initial.rebalance.delay.ms": 0}) as broker:
+    # Nobody looks for old records: those of 2023 must not be gone between being written and being read.
+    keeping = {"log.initial.task.delay.ms": 86_400_000, "log.retention.check.interval.ms": 86_400_000}
+    with Broker({"group.initial.rebalance.delay.ms": 0, **keeping}) as broker:
         yield broker.bootstrap_servers
 
 
