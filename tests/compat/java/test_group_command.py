@@ -88,6 +88,7 @@ def two_members(bootstrap: str, group: str, topic: str, protocol: str) -> Iterat
                 "client.id": f"member-{number}",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
+                "max.poll.interval.ms": 1_800_000,  # nobody polls while the tools are run
             }
         )
         for number in range(2)
