@@ -1,0 +1,232 @@
+"""What clients feel of a compaction of two million keys, and what it takes: one command, about a minute and a half.
+
+    python -m bench.compaction_load [--keys 2000000] [--versions 4] [--broker ottla|kafka] [--ottla-src DIR]
+
+One partition is filled, each key several times. Then one connection appends a record to it and another fetches from a random
+place in it, 200 times a second each and each waiting for its answer: for some seconds while nothing else happens, and while it is
+compacted. Says p50, p99 and the worst of both, how long the compaction took, the most memory the broker had meanwhile, and
+whether each key is there afterwards with its newest value, once (below the active segment), in the order of offsets.
+Wrong: exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
+
+from bench.measure import Server, create
+from bench.servers import Kafka, Ottla, usage
+
+TOPIC = "two-million"
+SEGMENT_BYTES = 64 << 20
+PROBE_KEY = b"probe"
+PROBES_PER_S = 200
+QUIET_S = 10
+STEP = 1_000_003
+"""Keys come in an order that jumps: a prime that no number of keys here has as a factor."""
+TIMEOUT_S = 150
+
+
+def fill(server: Server, keys: int, versions: int) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": server.bootstrap_servers,
+            "linger.ms": 20,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    for version in range(1, versions + 1):
+        value = bytes([version]) + b"v" * 80
+        for number in range(keys):
+            key = b"%08d" % (number * STEP % keys)
+            while True:
+                try:
+                    producer.produce(TOPIC, value, key, 0)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            if number % 10_000 == 0:
+                producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError("not everything was acknowledged")
+
+
+class Probes:
+    """Both go on until told to stop; what they measured is taken out in between."""
+
+    def __init__(self, bootstrap: str, end_offset: int) -> None:
+        self._bootstrap = bootstrap
+        self._end_offset = end_offset
+        self._stop = threading.Event()
+        self._taken: dict[str, list[float]] = {"produce": [], "fetch": []}
+        self.error: str = ""
+        self._threads = [threading.Thread(target=self._run, args=(name,), daemon=True) for name in self._taken]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self) -> dict[str, list[float]]:
+        """In ms, since the last time."""
+        taken, self._taken = self._taken, {"produce": [], "fetch": []}
+        return taken
+
+    def close(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30)
+
+    def _run(self, name: str) -> None:
+        chance = random.Random(name)
+        append = produce_frame(TOPIC, 0, batch([b"p" * 80], keys=[PROBE_KEY]))
+        with RawConnection(self._bootstrap) as connection:
+            due = time.perf_counter()
+            while not self._stop.is_set():
+                due = max(due + 1 / PROBES_PER_S, time.perf_counter())
+                time.sleep(max(due - time.perf_counter(), 0))
+                place = chance.randrange(self._end_offset)
+                request = append if name == "produce" else fetch_frame(TOPIC, [(0, place)], max_wait_ms=0, partition_bytes=65_536)
+                started = time.perf_counter()
+                reply = connection.call(request)
+                self._taken[name].append((time.perf_counter() - started) * 1000)
+                error = read_produced(reply).error if name == "produce" else read_fetched(reply)[0].error
+                if error:
+                    self.error = f"{name}: error {error}"
+
+
+def status_kb(pid: int, field: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1])
+    raise ProcessLookupError(pid)
+
+
+def clean_until(data: Path) -> int:
+    path = data / "cleaner-offset-checkpoint"
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith(f"{TOPIC} 0 "):
+            return int(line.split()[2])
+    return 0
+
+
+def compact(server: Server, goal: int) -> float:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[policy])
+    started = time.perf_counter()
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    while clean_until(server.data_dir) < goal:
+        if time.perf_counter() - started > TIMEOUT_S:
+            raise RuntimeError(f"clean until {clean_until(server.data_dir)}, not {goal}, after {TIMEOUT_S} s")
+        time.sleep(0.01)
+    return time.perf_counter() - started
+
+
+def check(server: Server, keys: int, versions: int, goal: int) -> tuple[int, int]:
+    """Reads all of it; how many records there are below `goal`, and how much is wrong."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap_servers, "group.id": "check", "enable.auto.commit": False})
+    end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)[1]
+    consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+    newest, once = bytearray(keys), bytearray(keys)
+    last = -1
+    below = wrong = probes = 0
+    deadline = time.monotonic() + TIMEOUT_S
+    while last < end - 1:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"read until {last} of {end}")
+        for message in consumer.consume(10_000, 1.0):
+            if message.error() is not None:
+                raise RuntimeError(str(message.error()))
+            offset, key, value = message.offset(), message.key(), message.value()
+            assert offset is not None
+            assert isinstance(key, bytes)
+            assert isinstance(value, bytes)
+            wrong += offset <= last
+            last = offset
+            below += offset < goal
+            if key == PROBE_KEY:
+                probes += offset < goal
+                continue
+            number, version = int(key), value[0]
+            wrong += version <= newest[number]  # not in the order they were sent
+            newest[number] = version
+            if offset < goal:
+                wrong += once[number]  # twice, though clean
+                once[number] = 1
+    consumer.close()
+    wrong += sum(version != versions for version in newest) + max(probes - 1, 0)
+    return below, wrong
+
+
+def line(name: str, found: list[float]) -> str:
+    ordered = sorted(found)
+
+    def at(share: float) -> float:
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+    return f"  {name:8} p50 {at(0.5):7.2f} ms   p99 {at(0.99):7.2f} ms   worst {ordered[-1]:7.2f} ms   ({len(ordered)} requests)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.compaction_load", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--versions", type=int, default=4)
+    parser.add_argument("--broker", choices=("ottla", "kafka"), default="ottla")
+    parser.add_argument("--ottla-src", type=Path, help="run Ottla from this source tree instead of the installed one")
+    options = parser.parse_args()
+    keys, versions = options.keys, options.versions
+    server: Server = Kafka() if options.broker == "kafka" else Ottla(options.ottla_src)
+    try:
+        server.start()
+        create(server, TOPIC, 1, segment_bytes=str(SEGMENT_BYTES), min_cleanable_dirty_ratio="0.01")
+        started = time.perf_counter()
+        fill(server, keys, versions)
+        segments = sorted((server.data_dir / f"{TOPIC}-0").glob("*.log"))
+        goal = int(segments[-1].stem)
+        dirty_bytes = sum(path.stat().st_size for path in segments[:-1])
+        print(
+            f"{keys:,} keys, {versions} times each, {len(segments)} segments: filled in {time.perf_counter() - started:.0f} s",
+            flush=True,
+        )
+        probes = Probes(server.bootstrap_servers, keys * versions)
+        time.sleep(1)
+        probes.take()
+        time.sleep(QUIET_S)
+        quiet = probes.take()
+        rss_before = usage(server.pid).rss_bytes
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # the peak of memory begins anew
+        before = usage(server.pid).cpu_s
+        seconds = compact(server, goal)
+        busy = probes.take()
+        spent = usage(server.pid).cpu_s - before
+        peak_kb = status_kb(server.pid, "VmHWM")
+        probes.close()
+        print("without compaction")
+        for name, found in quiet.items():
+            print(line(name, found))
+        print(f"while {dirty_bytes / 1e6:.0f} MB are compacted, in {seconds:.1f} s ({dirty_bytes / seconds / 1e6:.0f} MB/s)")
+        for name, found in busy.items():
+            print(line(name, found))
+        print(
+            f"memory {rss_before / 1e6:.0f} MB before, at most {peak_kb / 1e3:.0f} MB meanwhile; broker CPU {spent:.1f} s",
+            flush=True,
+        )
+        below, wrong = check(server, keys, versions, goal)
+        print(f"read whole: {below:,} records below the active segment, wrong: {wrong}; probes: {probes.error or 'no errors'}")
+    finally:
+        server.close()
+    if wrong or probes.error:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
