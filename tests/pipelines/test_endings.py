@@ -8,8 +8,29 @@ from typing import Any, cast
 
 import pytest
 
+from ottla import pipelines as p
 from ottla.pipelines import PipelineError, running
 from ottla.pipelines.failure import Place
+
+FLOW = SimpleNamespace(name="copy", place=Place("shop.py", 4), to=p.sink("out"))
+# What Spark 4.3 says when something is raised in a worker, shortened in the middle.
+WORKER = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/x/py4j/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "{file}", line {line}, in odd
+    raise ValueError("no way")
+pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "{file}", line {line}, in odd
+    raise ValueError("no way")
+{raised}
+
+=== Streaming Query ===
+Identifier: shop.copy [id = a1e1d4e1, runId = c2c79aac]
+KeyError: of the plan
+"""
+USERS, OURS = ("shop.py", 16), ("/x/ottla/pipelines/producing.py", 199)
 
 
 class Query:
@@ -51,7 +72,7 @@ class Sink:
 
 def flows(*lives: Query) -> running.Flows:
     """One flow that has these lives, one after the other."""
-    plan = SimpleNamespace(flows=[SimpleNamespace(name="copy", place=Place("shop.py", 4))])
+    plan = SimpleNamespace(flows=[FLOW])
     made = running.Flows(cast(Any, None), cast(Any, None), cast(Any, plan))
     made.sinks = cast(Any, {"copy": Sink()})
     first, *later = lives
@@ -105,3 +126,23 @@ def test_a_query_that_does_not_stop_is_told_where_nothing_else_went_wrong() -> N
     found = flows(well)
     with pytest.raises(PipelineError, match="flow 'copy' does not stop: nobody there"), found:
         watch(found)
+
+
+@pytest.mark.parametrize(
+    ("at", "raised", "line", "said"),
+    [
+        (USERS, "ValueError: no way", 16, "flow 'copy': ValueError: no way"),
+        (USERS, "shop.Refused: three\nlines of\n  text", 16, "flow 'copy': shop.Refused: three"),
+        (OURS, "RuntimeError: topic out: MESSAGE_TOO_LARGE: out-0", None, "flow 'copy' (topic 'out'): MESSAGE_TOO_LARGE: out-0"),
+    ],
+)
+def test_what_a_worker_raised_is_told_with_its_line(at: tuple[str, int], raised: str, line: int | None, said: str) -> None:
+    found = running.explained(Exception(WORKER.format(file=at[0], line=at[1], raised=raised)), cast(Any, FLOW))
+    assert found.message == said
+    assert found.place == (FLOW.to.place if line is None else Place("shop.py", line))
+
+
+def test_what_spark_raised_is_told_without_its_package() -> None:
+    text = "Proxy\npyspark.errors.exceptions.captured.SparkRuntimeException: [USER_RAISED_EXCEPTION] too large SQLSTATE: P0001\n"
+    found = running.explained(Exception(text), cast(Any, FLOW))
+    assert found.message == "flow 'copy': SparkRuntimeException: [USER_RAISED_EXCEPTION] too large SQLSTATE: P0001"

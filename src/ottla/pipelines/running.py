@@ -354,5 +354,18 @@ def explained(failure: BaseException, flow: Flow) -> PipelineError:
     if ours:
         hint = "nothing is lost: run it again" if ours[-1][1] == BrokerAway.__name__ else None
         return PipelineError(f"flow {flow.name!r}: {ours[-1][2][:600]}", place, hint=hint)
-    last = next((line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception)\b", line)), lines[0] if lines else text)
-    return PipelineError(f"flow {flow.name!r}: {last[:600]}", place)
+    what = _raised(text) or next(
+        (line for line in lines if re.match(r"[A-Za-z_.]*(Error|Exception)\b", line)), "".join(lines[:1])
+    )
+    target = flow.to
+    if isinstance(target, Sink) and what.startswith(refused := f"RuntimeError: topic {target.topic}: "):
+        # The broker did not take what `producing` sent: nothing of the user's code failed.
+        return PipelineError(f"flow {flow.name!r} (topic {target.topic!r}): {what.removeprefix(refused)[:600]}", target.place)
+    return PipelineError(f"flow {flow.name!r}: {what.removeprefix('pyspark.errors.exceptions.captured.')[:600]}", place)
+
+
+def _raised(text: str) -> str | None:
+    """What was raised in a Python worker: the first line after its stack. None where it was somewhere else."""
+    _, marker, worker = text.partition("\n=== Streaming Query ===")[0].rpartition("thrown from the Python worker:")
+    stack = worker.rpartition("Traceback (most recent call last):")[2].splitlines() if marker else []
+    return next((line for line in stack if line and not line[0].isspace()), None)
