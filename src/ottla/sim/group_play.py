@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -171,6 +172,22 @@ class Groups:
         partition = self.broker.partitions.find(TopicPartition(OFFSETS_TOPIC, number))
         return 0 if partition is None else partition.log.log_end_offset
 
+    def _whole_until(self, number: int) -> int:
+        """Up to where the log of a coordinator can lack nothing but what was compacted. A crash may take the tail of a segment
+        and leave the next one, which in a compacted log, if nobody knows how far it was cleaned, is no reason to cut it off."""
+        assert self.broker is not None
+        partition = self.broker.partitions.find(TopicPartition(OFFSETS_TOPIC, number))
+        for segment, follower in pairwise(partition.log._segments if partition is not None else ()):
+            end = segment.base_offset
+            try:
+                for info, _ in segment.batches(0):
+                    end = info.next_offset
+            except OSError:
+                return end  # the disk fails at the moment
+            if end < follower.base_offset:
+                return end
+        return self._end(number)
+
     def _describe(self) -> dict[str, Any] | None:
         """Each group as its shard sees it; None while one is loading."""
         assert self.broker is not None
@@ -233,7 +250,8 @@ class Groups:
                 found = differences(state, state_after or {})
                 require(not found, "reload", f"{group_id}: {found}")
         for model in self.models:
-            model.coordinator_is_back(how == "crash", self.position(model.group_id))
+            number = self.number_of(model.group_id)
+            model.coordinator_is_back(how == "crash", self._whole_until(number) if how == "crash" else self._end(number))
 
     # --- in quiet times
 
