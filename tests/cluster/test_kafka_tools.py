@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,29 @@ def test_a_slow_move_is_listed_and_cancelled_by_kafkas_tool(three: Cluster, tmp_
     cancelled = tool("reassign", *server, "--cancel", *file, version=version)
     assert f"Successfully cancelled partition reassignment for: {topic}-0" in cancelled
     assert three.json(f"/brokers/topics/{topic}")["partitions"] == {"0": [1]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_r16_who_was_left_behind_leads_when_kafkas_tool_asks_for_it(cluster: Callable[..., Cluster], version: str) -> None:
+    two = cluster(2)
+    leader = two.controller()
+    behind = 3 - leader
+    two.create_topic_at("t", [[behind, leader]])
+    two.brokers[behind].stop()
+    until(lambda: two.isr("t") == {leader} and two.leader("t") == leader, "one is left")
+    two.produce("t", [b"x"] * 10)
+    two.brokers[leader].kill()
+    two.brokers[behind].start()
+    until(lambda: two.leader("t") == -1, "nobody leads")
+    epoch = two.state("t")["leader_epoch"]
+    one = ("--topic", "t", "--partition", "0", "--bootstrap-server", two.brokers[behind].address)
+    told = tool("elect", "--election-type", "unclean", *one, version=version)
+    assert "Successfully completed leader election (UNCLEAN) for partitions t-0" in told
+    until(lambda: two.leader("t") == behind, "the one that was left behind leads")
+    assert (two.isr("t"), two.state("t")["leader_epoch"] > epoch) == ({behind}, True)
+    again = tool("elect", "--election-type", "unclean", *one, version=version)
+    assert "Valid replica already elected for partitions t-0" in again
 
 
 def test_users_and_quotas_are_written_by_kafkas_tool_and_told_by_every_broker(three: Cluster) -> None:
