@@ -27,11 +27,12 @@ from ottla.sim.cluster_groups import ClusterGroups, Witness
 from ottla.sim.cluster_rules import ClusterRules, PartitionState
 from ottla.sim.disk import Fault
 from ottla.sim.group_play import properties as group_properties
+from ottla.sim.history import Place
 from ottla.sim.loop import new_loop
 from ottla.sim.metadata import MetadataTree
 from ottla.sim.network import NetworkSettings, SimNetwork
 from ottla.sim.node import Complaints, Node
-from ottla.sim.play import Actor, Habits, Play
+from ottla.sim.play import Actor, Address, Habits, Play
 from ottla.sim.process import Process
 from ottla.sim.scene import OTHER, SOURCE, Scene
 from ottla.sim.trace import Trace
@@ -100,6 +101,7 @@ class ClusterWorld:
         self.scene = Scene(rng, self.play, self.cast, has_table=self.has_table)
         self.rules = ClusterRules(self.nodes, self.tree, self.play)
         self.rules.lossy = self.lossy
+        self.play.leads = self._leads
         self.guests = Guests()
         self.groups: ClusterGroups | None = None
         self._complaints = Complaints()
@@ -109,6 +111,10 @@ class ClusterWorld:
         """Brokers that lost what they had not flushed, and are not yet back."""
         self._sick: set[int] = set()
         """Brokers whose disks fail at present."""
+
+    def _leads(self, place: Place, address: Address) -> bool:
+        state = self.rules.state(place)
+        return state is not None and any(node.number == state.leader and node.port == address[1] for node in self.nodes)
 
     def _properties(self) -> dict[str, str]:
         rng = self.rng

@@ -64,6 +64,8 @@ class Membership:
     owned: frozenset[Place] = frozenset()
     told: frozenset[Place] | None = None
     """What it last said that it has."""
+    unheard: bool = False
+    """It sent something of which no answer came."""
     valid_until_s: float = 0.0
     """Until then nobody may take its session for over."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Membership:
         return self.instance_id or self.member_id
 
     def forget(self) -> None:
-        self.member_id, self.epoch, self.owned, self.told = "", -1, frozenset(), None
+        self.member_id, self.epoch, self.owned, self.told, self.unheard = "", -1, frozenset(), None, False
         self.epochs = []
 
 

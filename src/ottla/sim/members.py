@@ -384,20 +384,24 @@ class Member(Client):
             member.member_id = member.member_id or ("" if version == 0 else _uuid(rng))
             member.owned = frozenset()
             member.told = None
-        says = joining or member.told != member.owned or rng.random() < 0.1
+        # After an answer that was lost all is said again, as clients do: what it said of the assignment comes once more then.
+        whole = joining or member.unheard
+        says = whole or member.told != member.owned or rng.random() < 0.1
         request = ConsumerGroupHeartbeatRequest(
             group_id=model.group_id,
             member_id=member.member_id,
             member_epoch=0 if joining else member.epoch,
             instance_id=member.instance_id,
-            rebalance_timeout_ms=30_000 if joining else -1,
-            subscribed_topic_names=list(model.topics) if joining else None,
+            rebalance_timeout_ms=30_000 if whole else -1,
+            subscribed_topic_names=list(model.topics) if whole else None,
             server_assignor=rng.choice((None, "uniform", "range")) if joining else None,
             topic_partitions=self._as_ids(member.owned) if says else None,
         )
         told = member.owned
         sent_s = model.now()
+        member.unheard = True
         response = await self.call("consumer_group_heartbeat", version, request)
+        member.unheard = False
         if not self.went_well(
             response.error_code, "heartbeat to", ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND
         ):
@@ -412,6 +416,7 @@ class Member(Client):
             names = {topic.topic_id: topic.name for topic in self.shared.topics.values()}
             if any(bytes(topic.topic_id) not in names for topic in response.assignment.topic_partitions):
                 # A topic whose creation was not answered yet. A client would ask for its name; here the answer is lost instead.
+                member.unheard = True
                 model.alive(sent_s)
                 return
             member.topic_ids = {name: topic_id for topic_id, name in names.items()}

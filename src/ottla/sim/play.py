@@ -132,6 +132,8 @@ class Play:
         """An unclean election may take what was read."""
         self.ends_are_told = True
         """Who reads to the high watermark is at the end: so on one broker. A new leader learns it only after a while."""
+        self.leads: Callable[[Place, Address], bool] = lambda place, address: True
+        """Who leads a partition in truth, as nobody inside can know."""
         self.calm = False
         """Towards the end: nobody disturbs anybody."""
         self.given: dict[str, list[tuple[int, int, str]]] = {}

@@ -173,7 +173,10 @@ class IdempotentProducer(Actor):
             self.note(f"produce to {place[0]}-{place[1]} sequence {batch.sequence}: {code.name}")
             if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
                 self.forget_leader(place)
-            if first_failed:
+            if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.play.leads(place, address):
+                # One that was deposed and does not know it yet says so by the log it has; the leader may know better.
+                self.forget_leader(place)
+            elif first_failed:
                 self._refused(batch, code)
             first_failed = False
 
