@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 from bench.measure import Server, create
-from bench.servers import Kafka, Ottla, usage
+from bench.measure_compaction import compact
+from bench.servers import Kafka, Ottla, memory_bytes, usage
 
 TOPIC = "two-million"
 SEGMENT_BYTES = 64 << 20
@@ -99,34 +99,6 @@ class Probes:
                 error = read_produced(reply).error if name == "produce" else read_fetched(reply)[0].error
                 if error:
                     self.error = f"{name}: error {error}"
-
-
-def status_kb(pid: int, field: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1])
-    raise ProcessLookupError(pid)
-
-
-def clean_until(data: Path) -> int:
-    path = data / "cleaner-offset-checkpoint"
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith(f"{TOPIC} 0 "):
-            return int(line.split()[2])
-    return 0
-
-
-def compact(server: Server, goal: int) -> float:
-    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[policy])
-    started = time.perf_counter()
-    admin.incremental_alter_configs([resource])[resource].result(30)
-    while clean_until(server.data_dir) < goal:
-        if time.perf_counter() - started > TIMEOUT_S:
-            raise RuntimeError(f"clean until {clean_until(server.data_dir)}, not {goal}, after {TIMEOUT_S} s")
-        time.sleep(0.01)
-    return time.perf_counter() - started
 
 
 def check(server: Server, keys: int, versions: int, goal: int) -> tuple[int, int]:
@@ -205,10 +177,10 @@ def main() -> None:
         rss_before = usage(server.pid).rss_bytes
         Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # the peak of memory begins anew
         before = usage(server.pid).cpu_s
-        seconds = compact(server, goal)
+        seconds = compact(server, TOPIC, goal, TIMEOUT_S)
         busy = probes.take()
         spent = usage(server.pid).cpu_s - before
-        peak_kb = status_kb(server.pid, "VmHWM")
+        peak_bytes = memory_bytes(server.pid, "VmHWM")
         probes.close()
         print("without compaction")
         for name, found in quiet.items():
@@ -217,7 +189,7 @@ def main() -> None:
         for name, found in busy.items():
             print(line(name, found))
         print(
-            f"memory {rss_before / 1e6:.0f} MB before, at most {peak_kb / 1e3:.0f} MB meanwhile; broker CPU {spent:.1f} s",
+            f"memory {rss_before / 1e6:.0f} MB before, at most {peak_bytes / 1e6:.0f} MB meanwhile; broker CPU {spent:.1f} s",
             flush=True,
         )
         below, wrong = check(server, keys, versions, goal)

@@ -15,7 +15,8 @@ import pstats
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -173,44 +174,51 @@ class Idempotent:
         ]
 
 
-async def main(wanted: str) -> None:
+@asynccontextmanager
+async def started(partitions: int, settings: Mapping[str, str] | None = None) -> AsyncIterator[Inside]:
+    """A broker in a directory of its own, with a topic `t`."""
     with tempfile.TemporaryDirectory(prefix="ottla-inside-") as directory:
-        settings = BrokerSettings.parse({"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"})
-        world = real_world(Counters(), settings)
-        broker = Broker(settings, world)
+        given = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "1"}
+        parsed = BrokerSettings.parse(given | dict(settings or {}))
+        world = real_world(Counters(), parsed)
+        broker = Broker(parsed, world)
         await broker.start()
         try:
-            await broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)])
-            topic_id = broker.image.topics["t"].topic_id
-            inside = Inside(broker)
-            parts = range(PARTITIONS)
-            kinds: dict[str, Callable[[], list[bytearray]]] = {
-                "produce v7 acks=1": lambda: [produce_frame(at, 1, 7) for at in parts],
-                "produce v9 acks=1": lambda: [produce_frame(at, 1, 9) for at in parts],
-                "produce v9 acks=all": lambda: [produce_frame(at, -1, 9) for at in parts],
-                "produce v13 acks=all": lambda: [produce_frame(at, -1, 13, topic_id) for at in parts],
-                "idempotent v9 acks=all": partial(Idempotent().frames, REQUESTS),
-                "fetch v12": lambda: [fetch_frame(at, 12) for at in parts],
-            }
-            for kind, made in kinds.items():
-                if wanted not in ("", "profile") and wanted not in kind:
-                    continue
-                if wanted == "profile":
-                    profile = cProfile.Profile(time.thread_time)
-                    frames = made()
-                    profile.runcall(inside.spend, frames)
-                    print(kind)
-                    pstats.Stats(profile).sort_stats("tottime").print_stats(25)
-                else:
-                    least = min(inside.spend(made()) for _ in range(LOOKS))
-                    print(f"{kind:24} {least:6.2f} µs   ({len(inside.sinks[0].last)} bytes back)")
-            for session in (False, True) if "waits".startswith(wanted) or wanted == "fetch" else ():
-                costs = [await inside.poll(session=session) for _ in range(LOOKS)]
-                print(f"{'fetch v12 that waits':24} {min(costs):6.2f} µs   ({'in a session' if session else 'without session'})")
+            await broker.controller.create_topics([NewTopic("t", partitions, 1)])
+            yield Inside(broker)
         finally:
             await broker.stop()
             if isinstance(world.workers, ThreadWorkers):
                 world.workers.close()
+
+
+async def main(wanted: str) -> None:
+    async with started(PARTITIONS) as inside:
+        topic_id = inside.broker.image.topics["t"].topic_id
+        parts = range(PARTITIONS)
+        kinds: dict[str, Callable[[], list[bytearray]]] = {
+            "produce v7 acks=1": lambda: [produce_frame(at, 1, 7) for at in parts],
+            "produce v9 acks=1": lambda: [produce_frame(at, 1, 9) for at in parts],
+            "produce v9 acks=all": lambda: [produce_frame(at, -1, 9) for at in parts],
+            "produce v13 acks=all": lambda: [produce_frame(at, -1, 13, topic_id) for at in parts],
+            "idempotent v9 acks=all": partial(Idempotent().frames, REQUESTS),
+            "fetch v12": lambda: [fetch_frame(at, 12) for at in parts],
+        }
+        for kind, made in kinds.items():
+            if wanted not in ("", "profile") and wanted not in kind:
+                continue
+            if wanted == "profile":
+                profile = cProfile.Profile(time.thread_time)
+                frames = made()
+                profile.runcall(inside.spend, frames)
+                print(kind)
+                pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+            else:
+                least = min(inside.spend(made()) for _ in range(LOOKS))
+                print(f"{kind:24} {least:6.2f} µs   ({len(inside.sinks[0].last)} bytes back)")
+        for session in (False, True) if "waits".startswith(wanted) or wanted == "fetch" else ():
+            costs = [await inside.poll(session=session) for _ in range(LOOKS)]
+            print(f"{'fetch v12 that waits':24} {min(costs):6.2f} µs   ({'in a session' if session else 'without session'})")
 
 
 if __name__ == "__main__":

@@ -11,17 +11,12 @@ import cProfile
 import gc
 import pstats
 import sys
-import tempfile
 import time
 
 from bench import group_frames as frames
-from bench.inside import Inside
-from ottla.broker.app import Broker
+from bench.inside import Inside, started
 from ottla.cli.serve import GC_THRESHOLDS
-from ottla.cluster.requests import NewTopic
-from ottla.cluster.settings import BrokerSettings
-from ottla.metrics import Counters
-from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.runtime.loop import run
 
 GROUPS = 1_000
 MEMBERS = 100
@@ -92,42 +87,24 @@ async def rebalance(inside: Inside, profile: cProfile.Profile | None) -> float:
 
 async def main(wanted: str) -> None:
     gc.set_threshold(*GC_THRESHOLDS)  # as in service
-    with tempfile.TemporaryDirectory(prefix="ottla-inside-") as directory:
-        settings = BrokerSettings.parse(
-            {
-                "log.dirs": directory,
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                "broker.id": "1",
-                "group.initial.rebalance.delay.ms": "0",
-            }
-        )
-        world = real_world(Counters(), settings)
-        broker = Broker(settings, world)
-        await broker.start()
-        try:
-            await broker.controller.create_topics([NewTopic("t", PARTITIONS, 1)])
-            await broker.coordinators.leader_of("")
-            inside = Inside(broker)
-            teams = [Team(inside, f"group-{number}", 1) for number in range(GROUPS)]
-            for team in teams:
-                await team.join()
-            beats = [bytearray(frames.heartbeat(team.group, team.generation, team.ids[0])) for team in teams]
-            longest = max(map(len, beats))
-            same = [beat for beat in beats if len(beat) == longest]
-            profile = cProfile.Profile(time.thread_time) if wanted == "profile" else None
-            if profile is not None:
-                profile.runcall(inside.spend, same)
-                pstats.Stats(profile).sort_stats("tottime").print_stats(25)
-                profile = cProfile.Profile(time.thread_time)
-                await rebalance(inside, profile)
-                pstats.Stats(profile).sort_stats("tottime").print_stats(45)
-            else:
-                print(f"heartbeat {min(inside.spend(same) for _ in range(LOOKS)):6.2f} µs")
-                print(f"rebalance {min([await rebalance(inside, None) for _ in range(LOOKS)]):6.2f} ms")
-        finally:
-            await broker.stop()
-            if isinstance(world.workers, ThreadWorkers):
-                world.workers.close()
+    async with started(PARTITIONS, {"group.initial.rebalance.delay.ms": "0"}) as inside:
+        await inside.broker.coordinators.leader_of("")
+        teams = [Team(inside, f"group-{number}", 1) for number in range(GROUPS)]
+        for team in teams:
+            await team.join()
+        beats = [bytearray(frames.heartbeat(team.group, team.generation, team.ids[0])) for team in teams]
+        longest = max(map(len, beats))
+        same = [beat for beat in beats if len(beat) == longest]
+        profile = cProfile.Profile(time.thread_time) if wanted == "profile" else None
+        if profile is not None:
+            profile.runcall(inside.spend, same)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+            profile = cProfile.Profile(time.thread_time)
+            await rebalance(inside, profile)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+        else:
+            print(f"heartbeat {min(inside.spend(same) for _ in range(LOOKS)):6.2f} µs")
+            print(f"rebalance {min([await rebalance(inside, None) for _ in range(LOOKS)]):6.2f} ms")
 
 
 if __name__ == "__main__":

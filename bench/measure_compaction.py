@@ -19,10 +19,24 @@ SEGMENT_BYTES = 64 << 20
 TIMEOUT_S = 600
 
 
-def _clean_until(data: Path) -> int:
+def compact(server: Server, topic: str, goal: int, timeout_s: float) -> float:
+    """Make a topic of one partition a compacted one; the seconds until it is clean up to `goal`."""
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[policy])
+    started = time.perf_counter()
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    while (clean := _clean_until(server.data_dir, topic)) < goal:
+        if time.perf_counter() - started > timeout_s:
+            raise RuntimeError(f"clean until {clean}, not {goal}, after {timeout_s} s")
+        time.sleep(0.01)
+    return time.perf_counter() - started
+
+
+def _clean_until(data: Path, topic: str) -> int:
     path = data / "cleaner-offset-checkpoint"
     for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith(f"{TOPIC} 0 "):
+        if line.startswith(f"{topic} 0 "):
             return int(line.split()[2])
     return 0
 
@@ -34,19 +48,10 @@ def compaction(server: Server, scale: Scale) -> Figures:
         server, "produce", topic=TOPIC, partitions=1, record_bytes=200, batch_records=250, in_flight=5,
         requests=scale.compaction_bytes // 60_000, keyed_batches=scale.compaction_bytes // 60_000 // 10,
     )  # fmt: skip
-    data = server.data_dir
-    segments = sorted((data / f"{TOPIC}-0").glob("*.log"))
+    segments = sorted((server.data_dir / f"{TOPIC}-0").glob("*.log"))
     dirty_bytes = sum(path.stat().st_size for path in segments[:-1])
     goal = int(segments[-1].stem)
-    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[policy])
-    before, started = usage(server.pid), time.perf_counter()
-    admin.incremental_alter_configs([resource])[resource].result(30)
-    while _clean_until(data) < goal:
-        if time.perf_counter() - started > TIMEOUT_S:
-            raise RuntimeError(f"clean until {_clean_until(data)}, not {goal}, after {TIMEOUT_S} s")
-        time.sleep(0.01)
-    seconds = time.perf_counter() - started
+    before = usage(server.pid)
+    seconds = compact(server, TOPIC, goal, TIMEOUT_S)
     cpu_s = usage(server.pid).cpu_s - before.cpu_s
     return {"compaction": dirty_bytes / seconds / 1e6, "compaction_cpu": cpu_s / dirty_bytes * 1e9}

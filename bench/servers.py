@@ -71,7 +71,12 @@ class Usage:
 def usage(pid: int) -> Usage:
     """CPU time of all its threads so far, and resident memory."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Usage((int(fields[11]) + int(fields[12])) / TICKS_PER_S, memory_bytes(pid, "VmRSS"))
+
+
+def memory_bytes(pid: int, field: str) -> int:
+    """Of /proc/PID/status: VmRSS is what it has, VmHWM the most it had."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return Usage((int(fields[11]) + int(fields[12])) / TICKS_PER_S, int(line.split()[1]) * 1024)
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
     raise ProcessLookupError(pid)
