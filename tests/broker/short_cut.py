@@ -11,12 +11,17 @@ from typing import Any
 from ottla.broker.app import Broker
 from ottla.broker.connection import Connection
 from ottla.broker.dispatch import PendingReply, Usual
+from ottla.broker.shard_host import Reply
 from ottla.broker.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
+from ottla.coordinator.group.group import Caller
 from ottla.errors import MalformedInput
 from ottla.metrics import Counters
 from ottla.ports import Clock
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.loop import ThreadWorkers, real_world
 
@@ -61,6 +66,54 @@ class Asked:
     def topic_id(self, name: str) -> bytes:
         topic = self.broker.image.topics.get(name)
         return topic.topic_id if topic is not None else NOBODYS_ID
+
+    def group(self, group_id: str) -> Any:
+        return self.broker.coordinators.shard_for(group_id)[1].groups.by_id[group_id]
+
+    def member(self, group_id: str) -> str:
+        """The id of its only member."""
+        (member,) = self.group(group_id).members
+        return member
+
+    async def make_classic(self, group_id: str, instance_id: str | None = None) -> None:
+        """A classic group of one member, in generation 1, as the log alone could not make it."""
+        coordinators = self.broker.coordinators
+        await coordinators.leader_of(group_id)
+        hosted, shard = coordinators.shard_for(group_id)
+        join = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
+            member_id="",
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff")],
+        )
+        caller = Caller(3 if instance_id is None else 5, "c", "/127.0.0.1", "1")
+        joined: Reply[object] = Reply()
+        await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
+        member_id = self.member(group_id)
+        sync = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=1,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"")],
+        )
+        coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
+        found = self.group(group_id)
+        assert (found.state_name, found.generation) == ("Stable", 1)
+
+    def make_new(self, group_id: str, member_id: str) -> None:
+        """A group of the new protocol with this member, subscribed to `t`."""
+        coordinators = self.broker.coordinators
+        beat = ConsumerGroupHeartbeatRequest(
+            group_id=group_id, member_id=member_id, member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )  # fmt: skip
+        hosted, shard = coordinators.shard_for(group_id)
+        caller = Caller(1, "c", "/127.0.0.1", "")
+        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), coordinators.now()))
 
     def ask(self, frame: bytes) -> list[Any] | PendingReply | str | None:
         """The reply in its parts, one that waits, that the connection is closed, or None for no reply."""

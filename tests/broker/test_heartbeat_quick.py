@@ -5,20 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from short_cut import Asked, started
 
 from ottla.broker.coordinators import OFFSETS_TOPIC
 from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import heartbeat_quick
-from ottla.broker.shard_host import Reply
-from ottla.coordinator.group.group import Caller
 from ottla.protocol.headers import encode_request
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.loop import run
 
@@ -37,12 +31,6 @@ class Side(Asked):
         assert reply is not None
         assert not isinstance(reply, PendingReply)
         return reply if isinstance(reply, str) else b"".join(bytes(part) for part in reply)
-
-    def group(self, group_id: str) -> Any:
-        return self.broker.coordinators.shard_for(group_id)[1].groups.by_id[group_id]
-
-    def member(self, group_id: str) -> str:
-        return next(iter(self.group(group_id).members))
 
     def deadlines(self) -> dict[str, int]:
         """How long the members are still let live, beyond what they had."""
@@ -65,36 +53,9 @@ class Side(Asked):
 
     async def populate(self) -> None:
         coordinators = self.broker.coordinators
-        await coordinators.leader_of(CLASSIC)
         for group_id, instance in ((CLASSIC, None), (STATIC, INSTANCE), (LONG, None), (JOINING, None)):
-            hosted, shard = coordinators.shard_for(group_id)
-            join = JoinGroupRequest(
-                group_id=group_id,
-                session_timeout_ms=60_000,
-                rebalance_timeout_ms=60_000,
-                member_id="",
-                group_instance_id=instance,
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-            )
-            caller = Caller(3 if instance is None else 5, "c", "/127.0.0.1", "1")
-            joined: Reply[object] = Reply()
-            await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
-            member = self.member(group_id)
-            sync = SyncGroupRequest(
-                group_id=group_id,
-                generation_id=1,
-                member_id=member,
-                group_instance_id=instance,
-                assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"")],
-            )
-            coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
-        hosted, shard = coordinators.shard_for(NEW)
-        beat = ConsumerGroupHeartbeatRequest(
-            group_id=NEW, member_id="m", member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
-            topic_partitions=[],
-        )  # fmt: skip
-        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, Caller(1, "c", "/h", ""), Reply(), coordinators.now()))
+            await self.make_classic(group_id, instance)
+        self.make_new(NEW, "m")
         # One group is called to join anew.
         hosted, shard = coordinators.shard_for(JOINING)
         decision = shard.on_timer(("classic", "nothing", JOINING), coordinators.now())

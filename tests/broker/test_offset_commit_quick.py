@@ -12,18 +12,13 @@ from short_cut import Asked, StoppedClock, started
 from ottla.broker.coordinators import OFFSETS_TOPIC
 from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import offset_commit_quick
-from ottla.broker.shard_host import Reply
 from ottla.cluster.requests import NewTopic
-from ottla.coordinator.group.group import Caller
 from ottla.protocol.headers import encode_request
-from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.registry import API_BY_NAME
 from ottla.records.batch import scan_batches
 from ottla.records.record import read_records
@@ -83,45 +78,9 @@ class Side(Asked):
 
     async def populate(self) -> None:
         """A group of each kind, in generation 1, as the log alone could not make it."""
-        coordinators = self.broker.coordinators
-        await coordinators.leader_of(CLASSIC)
-        for group, instance in ((CLASSIC, None), (STATIC, "i-1")):
-            join = JoinGroupRequest(
-                group_id=group,
-                session_timeout_ms=60_000,
-                rebalance_timeout_ms=60_000,
-                member_id="",
-                group_instance_id=instance,
-                protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff")],
-            )
-            hosted, shard = coordinators.shard_for(group)
-            caller = Caller(3 if instance is None else 5, "c", "/127.0.0.1", "1")
-            joined: Reply[object] = Reply()
-            await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
-            found = shard.groups.by_id[group]
-            (member,) = found.members
-            sync = SyncGroupRequest(
-                group_id=group,
-                generation_id=found.generation,
-                member_id=member,
-                group_instance_id=instance,
-                assignments=[SyncGroupRequestAssignment(member_id=member, assignment=b"")],
-            )
-            coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
-            assert found.state_name == "Stable"
-            assert found.generation == GENERATION
-        beat = ConsumerGroupHeartbeatRequest(
-            group_id=NEW, member_id=MEMBER, member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
-            topic_partitions=[],
-        )  # fmt: skip
-        hosted, shard = coordinators.shard_for(NEW)
-        caller = Caller(1, "c", "/127.0.0.1", "")
-        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), coordinators.now()))
-
-    def member(self, group: str) -> str:
-        _, shard = self.broker.coordinators.shard_for(group)
-        return next(iter(shard.groups.by_id[group].members))
+        await self.make_classic(CLASSIC)
+        await self.make_classic(STATIC, "i-1")
+        self.make_new(NEW, MEMBER)
 
     def epoch(self, group: str) -> int:
         if group != NEW:
