@@ -16,10 +16,11 @@ from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.produce import PartitionProduceData
 from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header, scan_batches, write_header
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
-from ottla.records.record import read_records
+from ottla.records.record import build_batch, read_records
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -177,5 +178,91 @@ def test_t10_a_transaction_that_ends_while_its_records_are_unpacked_gets_none_of
         assert answer.error_code == ErrorCode.INVALID_TXN_STATE
         assert partition.log.log_end_offset == 1
         assert partition.last_stable_offset == 1
+
+    play(case)
+
+
+async def look_up(connection: Any, *timestamps: int) -> list[tuple[int, int, int]]:
+    """(error, offset, timestamp) of each; the n-th in the n-th partition."""
+    partitions = [ListOffsetsPartition(partition_index=at, timestamp=each) for at, each in enumerate(timestamps)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    response = await connection.call("list_offsets", 7, request)
+    answers = response.topics[0].partitions
+    assert [answer.partition_index for answer in answers] == list(range(len(timestamps)))
+    return [(answer.error_code, answer.offset, answer.timestamp) for answer in answers]
+
+
+def large_and_stamped(*timestamps: int, codec: int = GZIP) -> bytes:
+    return build_batch([(b"key", bytes(2 * MIB), [], timestamp) for timestamp in timestamps], codec=codec)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+@pytest.mark.parametrize("timestamp", [2_500, -3])
+def test_f23_others_are_served_while_a_time_is_looked_for_in_a_large_batch(play: Any, codec: int, timestamp: int) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic(partitions=3)
+        one, other = await stage.connect(), await stage.connect()
+        large = large_and_stamped(1_000, 4_000, 2_000, codec=codec)
+        for partition in (0, 2):
+            assert (await stage.produce(one, large, partition=partition)).error_code == 0
+        assert (await stage.produce(one, stage.batch(b"small", timestamp=3_000), partition=1)).error_code == 0
+        workers = HeldWorkers(stage.broker)
+        waiting = asyncio.ensure_future(look_up(one, timestamp, timestamp, timestamp))
+        await workers.asked.wait()
+        assert (await stage.produce(other, stage.batch(b"other", timestamp=1))).base_offset == 3
+        assert values_of(await stage.fetch(other, 3)) == [b"other"]
+        assert await look_up(other, -1) == [(0, 4, -1)]
+        assert not waiting.done()
+        workers.let.set()
+        assert await waiting == [(0, 1, 4_000), (0, 0, 3_000), (0, 1, 4_000)]
+        assert workers.busy_max == 1
+
+    play(case)
+
+
+def test_w06_records_deleted_while_a_time_is_looked_for_are_not_the_answer(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        one = await stage.connect()
+        assert (await stage.produce(one, large_and_stamped(1_000, 3_000, 2_000, 4_000))).error_code == 0
+        workers = HeldWorkers(stage.broker)
+        waiting = asyncio.ensure_future(look_up(one, 1_500))
+        await workers.asked.wait()
+        [partition] = stage.broker.partitions
+        assert partition.delete_records(2) == 2
+        workers.let.set()
+        assert await waiting == [(0, 2, 2_000)]
+
+    play(case)
+
+
+def test_r08_who_leads_is_asked_again_once_a_large_batch_was_looked_into(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        one = await stage.connect()
+        assert (await stage.produce(one, large_and_stamped(1_000, 3_000, 2_000))).error_code == 0
+        workers = HeldWorkers(stage.broker)
+        waiting = asyncio.ensure_future(look_up(one, 1_500))
+        await workers.asked.wait()
+        await stage.broker.controller.delete_topics(["t"])
+        workers.let.set()
+        assert await waiting == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]
+
+    play(case)
+
+
+def test_f23_a_search_whose_asker_has_gone_makes_room_for_the_next(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        gone, one = await stage.connect(), await stage.connect()
+        assert (await stage.produce(one, large_and_stamped(1_000, 3_000, 2_000))).error_code == 0
+        workers = HeldWorkers(stage.broker)
+        asked = ListOffsetsPartition(partition_index=0, timestamp=1_500)
+        gone.tell("list_offsets", 7, ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[asked])]))
+        await workers.asked.wait()
+        gone.close()
+        waiting = asyncio.ensure_future(look_up(one, 1_500))
+        workers.let.set()
+        assert await waiting == [(0, 1, 3_000)]
 
     play(case)

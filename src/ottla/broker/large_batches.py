@@ -1,19 +1,25 @@
-"""Batches that unpack to megabytes are checked in a worker, one at a time: a few kilobytes may unpack to a thousand times as
-much, and nobody else shall wait for them (F23).
+"""What unpacks to megabytes is unpacked in a worker, one after the other: a few kilobytes may unpack to a thousand times as much,
+and nobody else shall wait for them (F23).
 
-Owns the turn, and the count of bytes that wait for it. So however many such batches there are, they take one thread, the memory
-of one, and a bounded amount of what was sent.
+Owns two turns, one for batches that producers send, one for those that a search by time finds in the log, so that neither makes
+the other wait; and the count of bytes that wait for the first. So however many such batches there are, they take two threads, the
+memory of two, and a bounded amount of what was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.ports import World
 from ottla.records.validate import Checked, Rules, check
+from ottla.storage.results import OffsetByTime
+from ottla.storage.time_lookup import Look
 from ottla.types import Buffer
+
+T = TypeVar("T")
 
 WAITING_BYTES_MAX: Final = 64 << 20
 """As they were sent. What comes then is to be sent again."""
@@ -24,6 +30,7 @@ class LargeBatches:
         self.waiting_bytes = 0
         self._world = world
         self._turn = asyncio.Lock()
+        self._turn_to_look = asyncio.Lock()
 
     def admit(self, size: int) -> bool:
         """Whether so many bytes may wait as well. The first may in any case. They are to be given back by `release`."""
@@ -40,13 +47,20 @@ class LargeBatches:
         workers = self._world.workers
         async with self._turn:
             now_ms = self._world.clock.now_ms()
-            work = partial(check, records, rules, now_ms, let_others_run=workers.let_others_run)
-            checking = asyncio.ensure_future(workers.run(work))
-            try:
-                return await asyncio.shield(checking)
-            except asyncio.CancelledError:
-                # Whoever asked is gone; its turn lasts as long as its thread is busy.
-                await asyncio.wait([checking])
-                if not checking.cancelled():
-                    checking.exception()  # nobody else will look at it
-                raise
+            return await self._run(partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
+
+    async def look(self, look: Look) -> OffsetByTime | None:
+        """What a search by time left to be done (`storage.time_lookup.Unfinished`)."""
+        async with self._turn_to_look:
+            return await self._run(partial(look, self._world.workers.let_others_run))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        working = asyncio.ensure_future(self._world.workers.run(work))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            # Whoever asked is gone; its turn lasts as long as its thread is busy.
+            await asyncio.wait([working])
+            if not working.cancelled():
+                working.exception()  # nobody else will look at it
+            raise

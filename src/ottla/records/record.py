@@ -10,8 +10,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import MalformedInput
 from ottla.records import walk as walks
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[str, bytes | None]]
 Fields = tuple[bytes | None, bytes | None, Headers, int]
 """Key, value, headers, timestamp: what it takes to build a record."""
+
+_RECORDS_AT_ONCE: Final = 1 << 16
+"""Some hundred microseconds: so long a worker keeps the interpreter from others."""
 
 
 class Record:
@@ -232,48 +235,83 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
     out += value
 
 
-def offset_of_timestamp(buf: Buffer, info: BatchInfo, target_ms: int) -> TimestampAndOffset | None:
-    """The first record of a batch whose timestamp is `target_ms` or later (W06)."""
+def offset_of_timestamp(
+    buf: Buffer,
+    info: BatchInfo,
+    target_ms: int,
+    start_offset: int = 0,
+    here_bytes_max: int | None = None,
+    let_others_run: Callable[[], None] | None = None,
+) -> TimestampAndOffset | None:
+    """The first record of a batch, from an offset on, whose timestamp is `target_ms` or later (W06).
+
+    `here_bytes_max`: what may unpack to more is `TooLarge`. `let_others_run`: called now and then, if there are many records.
+    """
     if info.record_count <= 0 or info.max_timestamp < target_ms:
         return None
-    data = records_section(buf, info)
-    if info.is_log_append_time:
-        return TimestampAndOffset(info.max_timestamp, info.base_offset + _offset_delta(data, 0))
     target_delta = target_ms - info.base_timestamp
-    if target_delta > walks.INT64_MAX:
+    if info.is_log_append_time:
+        target_delta = walks.INT64_MIN
+    elif target_delta > walks.INT64_MAX:
         return None
-    position: int = walks.find_timestamp(data, info.record_count, max(target_delta, walks.INT64_MIN))
-    if position < 0:
-        return None
-    delta: int = walks.timestamp_delta_at(data, position)
-    return TimestampAndOffset(info.base_timestamp + delta, info.base_offset + _offset_delta(data, position))
+    data = _section_here(buf, info, here_bytes_max)
+    least: i64 = max(target_delta, walks.INT64_MIN)
+    start: i64 = max(start_offset - info.base_offset, 0)
+    count: i64 = info.record_count
+    seen: i64 = 0
+    position: i64 = 0
+    try:
+        while seen < count:
+            delta: i64 = walks.timestamp_delta_at(data, position)
+            if delta >= least and (start == 0 or walks.offset_delta_at(data, position) >= start):
+                return _place(data, info, position)
+            position = walks.next_record(data, position)
+            seen += 1
+            if seen % _RECORDS_AT_ONCE == 0 and let_others_run is not None:
+                let_others_run()
+    except IndexError:
+        raise MalformedInput(f"record {seen} runs past the end of its batch") from None
+    return None
 
 
-def offset_of_max_timestamp(buf: Buffer, info: BatchInfo) -> TimestampAndOffset:
-    """The first record of a batch that has its largest timestamp."""
+def offset_of_max_timestamp(
+    buf: Buffer,
+    info: BatchInfo,
+    here_bytes_max: int | None = None,
+    let_others_run: Callable[[], None] | None = None,
+) -> TimestampAndOffset:
+    """The first record of a batch that has its largest timestamp. `here_bytes_max`, `let_others_run`: as above."""
     if info.record_count <= 0:
         return TimestampAndOffset(info.max_timestamp, info.last_offset)
-    data = records_section(buf, info)
-    if info.is_log_append_time:
-        return TimestampAndOffset(info.max_timestamp, info.base_offset + _offset_delta(data, 0))
+    data = _section_here(buf, info, here_bytes_max)
+    count: i64 = 1 if info.is_log_append_time else info.record_count
+    seen: i64 = 0
     position: i64 = 0
     largest: i64 = walks.INT64_MIN
     largest_at: i64 = 0
     try:
-        for _ in range(info.record_count):
+        while seen < count:
             delta: i64 = walks.timestamp_delta_at(data, position)
             if delta > largest:
                 largest = delta
                 largest_at = position
             position = walks.next_record(data, position)
+            seen += 1
+            if seen % _RECORDS_AT_ONCE == 0 and let_others_run is not None:
+                let_others_run()
+        return _place(data, info, largest_at)
     except IndexError:
-        raise MalformedInput("a record runs past the end of its batch") from None
-    largest_delta: int = largest
-    return TimestampAndOffset(info.base_timestamp + largest_delta, info.base_offset + _offset_delta(data, largest_at))
+        raise MalformedInput(f"record {seen} runs past the end of its batch") from None
 
 
-def _offset_delta(data: bytes, position: int) -> int:
-    try:
-        return walks.offset_delta_at(data, position)
-    except IndexError:
-        raise MalformedInput("a record runs past the end of its batch") from None
+def _section_here(buf: Buffer, info: BatchInfo, here_bytes_max: int | None) -> bytes:
+    if here_bytes_max is None or info.codec == NONE:
+        return records_section(buf, info)
+    return decompress(info.codec, memoryview(buf)[info.position + RECORDS_AT : info.end], here_bytes_max, True)
+
+
+def _place(data: bytes, info: BatchInfo, position: i64) -> TimestampAndOffset:
+    timestamp_delta: int = walks.timestamp_delta_at(data, position)
+    offset_delta: int = walks.offset_delta_at(data, position)
+    timestamp = info.max_timestamp if info.is_log_append_time else info.base_timestamp + timestamp_delta
+    return TimestampAndOffset(timestamp, info.base_offset + offset_delta)

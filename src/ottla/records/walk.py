@@ -344,18 +344,3 @@ def has_key_at(data: bytes, position: i64) -> bool:
     at += varint_at(data, at) & 7
     n: i64 = varint_at(data, at) >> 3
     return n & 1 == 0
-
-
-def find_timestamp(data: bytes, count: i64, delta: i64) -> i64:
-    """The position of the first of `count` records whose timestamp delta is at least `delta`; -1 if there is none."""
-    position: i64 = 0
-    seen: i64 = 0
-    try:
-        while seen < count:
-            if timestamp_delta_at(data, position) >= delta:
-                return position
-            position = next_record(data, position)
-            seen += 1
-    except IndexError:
-        raise MalformedInput(f"record {seen} runs past the end of its batch") from None
-    return -1

@@ -531,15 +531,19 @@ class Log:
 
     # --- by time
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> OffsetByTime | None:
-        """The first record whose timestamp is at least this one; None where there is none."""
-        return time_lookup.first_at_or_after(self._segments, self.log_start_offset, timestamp_ms)
+    def offset_for_timestamp(
+        self, timestamp_ms: int, start_offset: int = 0, here_bytes_max: int | None = None
+    ) -> OffsetByTime | None:
+        """The first record, from an offset on, whose timestamp is at least this one; None where there is none. `here_bytes_max`:
+        how much may be done for it now, see `time_lookup`."""
+        start_offset = max(start_offset, self.log_start_offset)
+        return time_lookup.first_at_or_after(self._segments, start_offset, timestamp_ms, here_bytes_max)
 
-    def offset_of_max_timestamp(self) -> OffsetByTime | None:
+    def offset_of_max_timestamp(self, here_bytes_max: int | None = None) -> OffsetByTime | None:
         """The first record that has the largest timestamp of the log; None where no record has one."""
         # Segments before the start are not looked at: recovery did not, either.
         first = max(bisect_right(self._bases, self.log_start_offset) - 1, 0)
-        return time_lookup.first_of_largest(self._segments[first:])
+        return time_lookup.first_of_largest(self._segments[first:], here_bytes_max)
 
     # --- epochs
 

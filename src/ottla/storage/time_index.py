@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import Final
@@ -37,14 +38,12 @@ class TimeIndex:
         if len(data) % ENTRY_BYTES:
             raise CorruptIndex(f"time index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
         index = cls(base_offset)
-        used = len(data.rstrip(b"\0"))
-        timestamp, offset = NO_TIMESTAMP, 0
-        for next_timestamp, next_offset in _ENTRY.iter_unpack(data[: -(-used // ENTRY_BYTES) * ENTRY_BYTES]):
-            if next_timestamp <= timestamp or next_offset < offset:
-                raise CorruptIndex(f"time index goes from {timestamp} at {offset} to {next_timestamp} at {next_offset}")
-            timestamp, offset = next_timestamp, next_offset
-            index._timestamps.append(timestamp)
-            index._offsets.append(offset)
+        used = -(-len(data.rstrip(b"\0")) // ENTRY_BYTES) * ENTRY_BYTES
+        # All first bytes of timestamps in one go, then all second ones, and so on: a large file has 250,000 entries.
+        index._timestamps = _column("q", data[:used], 0)
+        index._offsets = _column("i", data[:used], 8)
+        _check_growth(index._timestamps, NO_TIMESTAMP + 1, 1, "timestamps")
+        _check_growth(index._offsets, 0, 0, "offsets")
         index.persisted = len(index)
         return index
 
@@ -83,3 +82,23 @@ class TimeIndex:
         """The entries behind the first `persisted`, as they stand in the file."""
         start = self.persisted
         return b"".join(map(_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
+
+
+def _column(typecode: str, data: bytes, at: int) -> array[int]:
+    """The numbers at one place of all entries."""
+    column = array(typecode)
+    size = column.itemsize
+    packed = bytearray(len(data) // ENTRY_BYTES * size)
+    for byte in range(size):
+        packed[byte::size] = data[at + byte :: ENTRY_BYTES]
+    column.frombytes(packed)
+    if sys.byteorder == "little":
+        column.byteswap()
+    return column
+
+
+def _check_growth(values: array[int], least: int, step: int, name: str) -> None:
+    for value in values:
+        if value < least:
+            raise CorruptIndex(f"{name} in a time index go down to {value}, at least {least} was to come")
+        least = value + step

@@ -2,52 +2,104 @@
 
 Timestamps need not grow with offsets. A segment says by its largest one whether it can hold an answer, its time index from where
 on, the headers of batches which of them, and only that batch is read and unpacked.
+
+Others may wait for whoever looks: with `here_bytes_max` nothing larger is read or unpacked, and not much more of a file is gone
+through. What is left to do is raised as `Unfinished`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from ottla.records.record import offset_of_max_timestamp, offset_of_timestamp, read_records
+from ottla.records.batch import BatchInfo, read_batch_header
+from ottla.records.compression import TooLarge
+from ottla.records.record import offset_of_max_timestamp, offset_of_timestamp
 from ottla.storage.results import OffsetByTime
 from ottla.storage.segment import Segment
-from ottla.types import TimestampAndOffset
+
+LetOthersRun = Callable[[], None]
+Look = Callable[[LetOthersRun], OffsetByTime | None]
 
 
-def first_at_or_after(segments: Sequence[Segment], log_start_offset: int, timestamp_ms: int) -> OffsetByTime | None:
+class Unfinished(Exception):
+    """No answer yet. `look` has to look into a large batch: any thread may call it, for it touches a file and nothing else. What
+    it finds is the answer; if that is nothing, or there is no `look`, the search goes on at `next_offset`."""
+
+    def __init__(self, next_offset: int, look: Look | None) -> None:
+        super().__init__(f"the search by time goes on at offset {next_offset}")
+        self.next_offset = next_offset
+        self.look = look
+
+
+def first_at_or_after(
+    segments: Sequence[Segment], start_offset: int, timestamp_ms: int, here_bytes_max: int | None = None
+) -> OffsetByTime | None:
     for segment in segments:
-        if segment.end_offset > log_start_offset and segment.size and segment.max_timestamp >= timestamp_ms:
-            found = _search(segment, log_start_offset, timestamp_ms)
+        if segment.end_offset > start_offset and segment.size and segment.max_timestamp >= timestamp_ms:
+            found = _search(segment, start_offset, timestamp_ms, here_bytes_max)
             if found is not None:
                 return found
     return None
 
 
-def _search(segment: Segment, log_start_offset: int, timestamp_ms: int) -> OffsetByTime | None:
-    start_offset = max(segment.time_index.offset_before(timestamp_ms), log_start_offset)
-    for batch, read in segment.batches(segment.index.position_of(start_offset)):
-        if batch.max_timestamp < timestamp_ms or batch.last_offset < log_start_offset:
+def _search(segment: Segment, start_offset: int, timestamp_ms: int, here_bytes_max: int | None) -> OffsetByTime | None:
+    begun = -1
+    for batch, read in segment.batches(
+        segment.index.position_of(max(segment.time_index.offset_before(timestamp_ms), start_offset))
+    ):
+        if batch.last_offset < start_offset:
             continue
-        data = read()
-        batch.position = 0
-        found = offset_of_timestamp(data, batch, timestamp_ms)
-        if found is not None and found.offset < log_start_offset:  # deleted, though its batch is still there
-            later = (record for record in read_records(data, batch) if record.offset >= log_start_offset)
-            late = next((record for record in later if record.timestamp >= timestamp_ms), None)
-            found = TimestampAndOffset(late.timestamp, late.offset) if late is not None else None
+        if begun < 0:
+            begun = batch.position
+        if here_bytes_max is not None and batch.position - begun > here_bytes_max:
+            raise Unfinished(batch.base_offset, None)
+        if batch.max_timestamp < timestamp_ms:
+            continue
+        found = _look_here(batch, partial(_look_for, read, timestamp_ms, start_offset), here_bytes_max)
         if found is not None:
-            return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
+            return found
     return None
 
 
-def first_of_largest(segments: Sequence[Segment]) -> OffsetByTime | None:
+def first_of_largest(segments: Sequence[Segment], here_bytes_max: int | None = None) -> OffsetByTime | None:
     latest = max(segments, key=lambda segment: segment.max_timestamp)
     if latest.max_timestamp < 0:
         return None
     for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
         if batch.max_timestamp == latest.max_timestamp:
-            data = read()
-            batch.position = 0
-            found = offset_of_max_timestamp(data, batch)
-            return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)
+            return _look_here(batch, partial(_look_for_largest, read), here_bytes_max)
     return None
+
+
+def _look_here(
+    batch: BatchInfo, look: Callable[[int | None, LetOthersRun | None], OffsetByTime | None], here_bytes_max: int | None
+) -> OffsetByTime | None:
+    if here_bytes_max is None:
+        return look(None, None)
+    if batch.size <= here_bytes_max:
+        try:
+            return look(here_bytes_max, None)
+        except TooLarge:
+            pass
+    raise Unfinished(batch.next_offset, partial(look, None))
+
+
+def _look_for(
+    read: Callable[[], bytes],
+    timestamp_ms: int,
+    start_offset: int,
+    here_bytes_max: int | None,
+    let_others_run: LetOthersRun | None,
+) -> OffsetByTime | None:
+    data = read()
+    batch = read_batch_header(data, 0)
+    found = offset_of_timestamp(data, batch, timestamp_ms, start_offset, here_bytes_max, let_others_run)
+    return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch) if found is not None else None
+
+
+def _look_for_largest(read: Callable[[], bytes], here_bytes_max: int | None, let_others_run: LetOthersRun | None) -> OffsetByTime:
+    data = read()
+    batch = read_batch_header(data, 0)
+    found = offset_of_max_timestamp(data, batch, here_bytes_max, let_others_run)
+    return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)

@@ -6,14 +6,19 @@ A time gives the first record at or after it among those the client may read; no
 A partition that is listed twice gets one answer, an error. Replica id -2 is Kafka's debugging consumer: a follower answers it
 too, with what is in its log.
 Version 0, with its lists of segment offsets, is not served.
+
+Nobody waits for a search that takes long: a batch that unpacks to megabytes is looked into by a worker (`large_batches`), and
+after some megabytes of headers the others have their turn.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import RequestContext
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -21,6 +26,8 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ottla.storage.results import OffsetByTime
+from ottla.storage.time_lookup import Unfinished
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
@@ -42,8 +49,9 @@ _DEBUGGING_CONSUMER = -2
 _NOT_AVAILABLE_FROM = 5
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+    unfinished: list[tuple[TopicPartition, ListOffsetsPartition, Unfinished]] = []
     for topic in request.topics:
         for asked in topic.partitions:
             key = TopicPartition(topic.name, asked.partition_index)
@@ -52,12 +60,90 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is asked for more than once")
                 _check_timestamp(asked.timestamp, context.version)
                 answers[key] = _look_up(context.broker.partitions.get(key), asked, request, context.version)
+            except Unfinished as search:
+                answers[key] = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                unfinished.append((key, asked, search))
             except KafkaError as error:
-                answers[key] = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+                answers[key] = _failed(asked, error)
+    return _look_further(request, context, answers, unfinished) if unfinished else _response(answers)
+
+
+def _response(answers: dict[TopicPartition, ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, ListOffsetsTopicResponse(name=name)).partitions.append(answer)
     return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _failed(asked: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+
+
+async def _look_further(
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    answers: dict[TopicPartition, ListOffsetsPartitionResponse],
+    unfinished: list[tuple[TopicPartition, ListOffsetsPartition, Unfinished]],
+) -> ListOffsetsResponse:
+    """The answers that take longer, one after the other. One that was refused as a duplicate meanwhile stays refused."""
+    for key, asked, search in unfinished:
+        if not answers[key].error_code:
+            try:
+                answers[key] = await _finish(key, asked, search, request, context)
+            except KafkaError as error:
+                answers[key] = _failed(asked, error)
+    return _response(answers)
+
+
+async def _finish(
+    key: TopicPartition, asked: ListOffsetsPartition, search: Unfinished, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    """Others come in between: who leads, what is committed, where the log begins is asked anew each time; and if this is another
+    log by now, or it was cut, what was found in it counts for nothing."""
+    broker = context.broker
+    while True:
+        log = broker.partitions.get(key).log
+        cuts = log.truncations
+        looked: _Looked | None = _Looked(search.next_offset, None)
+        error: OSError | MalformedInput | None = None
+        try:
+            if search.look is not None:
+                looked = _Looked(search.next_offset, await broker.large_batches.look(search.look))
+            else:
+                await asyncio.sleep(0)
+        except (OSError, MalformedInput) as failure:
+            error = failure
+        partition = broker.partitions.get(key)
+        if partition.log is not log or log.truncations != cuts:
+            looked = None
+        elif error is not None:
+            raise partition.failed(error) if isinstance(error, OSError) else error
+        try:
+            return _look_up(partition, asked, request, context.version, looked)
+        except Unfinished as more:
+            search = more
+
+
+class _Looked:
+    """How far a search by time has come: `found`, or nothing before `next_offset`."""
+
+    __slots__ = ("found", "next_offset")
+
+    def __init__(self, next_offset: int, found: OffsetByTime | None) -> None:
+        self.next_offset = next_offset
+        self.found = found
+
+
+def _search(partition: Partition, timestamp: int, looked: _Looked | None) -> OffsetByTime | None:
+    start_offset = 0
+    if looked is not None:
+        if looked.found is not None and looked.found.offset >= partition.log.log_start_offset:
+            return looked.found
+        if looked.found is None:
+            start_offset = looked.next_offset
+    if timestamp == MAX_TIMESTAMP:
+        return partition.offset_of_max_timestamp()
+    return partition.offset_for_timestamp(timestamp, start_offset)
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
@@ -66,7 +152,7 @@ def _check_timestamp(timestamp: int, version: int) -> None:
 
 
 def _look_up(
-    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    partition: Partition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int, looked: _Looked | None = None
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if request.replica_id == _DEBUGGING_CONSUMER:
@@ -104,7 +190,7 @@ def _look_up(
         return answer(NO_TIMESTAMP, log.log_start_offset, log.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
-    found = partition.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else partition.offset_for_timestamp(timestamp)
+    found = _search(partition, timestamp, looked)
     if (found is None or found.offset >= end_offset) and not_yet is not None:
         raise not_yet
     if found is None or found.offset >= end_offset:
