@@ -271,3 +271,18 @@ def test_many_connections_at_once_keep_their_own_replies(play: Any) -> None:
         assert sum(partition.high_watermark for partition in stage.broker.partitions) == 400
 
     play(case)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_f68_nobody_but_coordinators_writes_to_the_brokers_own_topics(play: Any, version: int) -> None:
+    """What a client wrote there would be read as the offsets of groups, and a group could not be loaded any more."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic("__consumer_offsets")
+        connection = await stage.connect()
+        answer = await stage.produce(connection, stage.batch(b"poison"), version=version, topic="__consumer_offsets")
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+        [partition] = stage.broker.partitions
+        assert partition.log.log_end_offset == 0
+
+    play(case)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replication import ALONE, Replication
+from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.compression import NONE
@@ -57,6 +58,7 @@ class Partition:
         "_broker_id",
         "_flush_now",
         "_flush_requested",
+        "_internal",
         "_offline",
         "_on_failure",
         "_on_progress",
@@ -117,6 +119,7 @@ class Partition:
         self._verifying: dict[int, object] = {}
         """Guards of producers about whose transactions their coordinator is being asked."""
         self._broker_id = broker_id
+        self._internal = log.topic_partition.topic in INTERNAL_TOPICS
         self._offline = False
         self._on_progress = on_progress
         self._on_failure = on_failure
@@ -257,6 +260,9 @@ class Partition:
 
         Transactional records need to say of which transaction they are. MuchToUnpack: they are to be `checked` elsewhere.
         """
+        if self._internal:
+            # Coordinators believe what they read there. Kafka lets clients in that call themselves __admin_client.
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic_partition} is the brokers' own")
         if self._offline or not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
