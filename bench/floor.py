@@ -2,10 +2,12 @@
 
     python -m bench.floor           # sending a gigabyte in fetches of a megabyte
     python -m bench.floor append    # writing ten records to the end of one file, and in turn to 1,000
+    python -m bench.floor fetch     # reading ten records at a random place of one file, and of a random one of 1,000
 
 Loops that know nothing of Kafka but the shape of one reply. The first answers whatever comes with a head and 1 MB by `sendfile`,
-over one connection and over six; the second writes what came to the file of its partition, and answers. The client is the raw
-generator of the benchmark (bench/load.py). System time is the figure; the user time is that of these loops.
+over one connection and over six; the second writes what came to the file of its partition, and answers; the third answers with
+one batch of such a file. The client is the raw generator of the benchmark (bench/load.py). System time is the figure; the user
+time is that of these loops.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
@@ -33,6 +37,9 @@ BATCH_BYTES = 61_007
 REPLY_BYTES = (1 << 20) // BATCH_BYTES * BATCH_BYTES
 FILE_BYTES = 100_000_000 // REPLY_BYTES * REPLY_BYTES
 TOPIC = "floor"
+BATCH_RECORDS = 10
+MANY = 1_000
+REQUESTS = 20_000
 SEND_BUFFERS = (102_400, 262_144, 0)
 HEAD = bytearray(70 + len(TOPIC))  # where the generator looks for them: the size of all, and last the size of the records
 struct.pack_into(">i", HEAD, 0, len(HEAD) - 4 + REPLY_BYTES)
@@ -101,10 +108,12 @@ def measure(path: str, connections: int, send_buffer_bytes: int, gigabytes: floa
     return user_s * scale, system_s * scale, done["bytes"] / done["seconds"] / 1e6
 
 
-def serve_appends(directory: str, partitions: int, records_at: int, reply: bytes, tell: Connection) -> None:
+Answer = Callable[[bytes], bytes]
+
+
+def serve_small(prepare: Callable[[], Answer], tell: Connection) -> None:
     """Until told to end; says what it used at each word."""
-    files = [os.open(f"{directory}/{number}", os.O_RDWR | os.O_CREAT, 0o644) for number in range(partitions)]
-    ends = [0] * partitions
+    answer = prepare()
     listener = socket.create_server(("127.0.0.1", 0))
     tell.send(listener.getsockname()[1])
     poll = select.epoll()
@@ -126,52 +135,93 @@ def serve_appends(directory: str, partitions: int, records_at: int, reply: bytes
             else:
                 frame = open_sockets[fd].recv(1 << 16)  # small ones, one at a time: whole
                 if frame:
-                    (partition,) = struct.unpack_from(">i", frame, records_at - 8)
-                    ends[partition] += os.pwrite(files[partition], memoryview(frame)[records_at:], ends[partition])
-                    open_sockets[fd].send(reply)
+                    open_sockets[fd].send(answer(frame))
                 else:
                     poll.unregister(fd)
                     open_sockets.pop(fd).close()
 
 
-def appends(directory: str, requests: int = 20_000) -> None:
-    """The load of "append: 1,000 partitions / 1 partition", in turn on both."""
-    shape = {"topic": TOPIC, "record_bytes": 100, "batch_records": 10, "connections": 8}
-    records = batch(values(10, 100))
-    records_at = len(produce_frame(TOPIC, 0, records, 1)) - len(records)
-    reply = struct.pack(">i", 50 + len(TOPIC)) + bytes(50 + len(TOPIC))
+def one_and_many(name: str, prepare: Callable[[int], Answer], kind: str, options: Callable[[int], dict[str, object]]) -> None:
+    """A load on one file and on 1,000, in turn; the lowest of both."""
     servers: dict[int, tuple[Connection, int]] = {}
-    for partitions in (1, 1_000):
+    for partitions in (1, MANY):
         ours, theirs = get_context("fork").Pipe()
-        place = f"{directory}/{partitions}"
-        os.mkdir(place)
-        get_context("fork").Process(target=serve_appends, args=(place, partitions, records_at, reply, theirs)).start()
+        get_context("fork").Process(target=serve_small, args=(partial(prepare, partitions), theirs)).start()
         servers[partitions] = (ours, ours.recv())
     found: dict[int, list[tuple[float, float]]] = {partitions: [] for partitions in servers}
-    for turn in range(4):
+    for turn in range(5):
         for partitions, (tell, port) in servers.items():
             tell.send(True)
             before = tell.recv()
-            options = {"bootstrap": f"127.0.0.1:{port}", "partitions": partitions, "requests": requests, **shape}
-            subprocess.run(
-                [sys.executable, "-m", "bench.load", "produce", json.dumps(options)], cwd=ROOT, check=True, capture_output=True
-            )
+            given = {"bootstrap": f"127.0.0.1:{port}", "partitions": partitions, "requests": REQUESTS, "topic": TOPIC}
+            command = [sys.executable, "-m", "bench.load", kind, json.dumps(given | options(partitions))]
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
             tell.send(True)
             after = tell.recv()
-            if turn:  # the first makes the files
+            if turn:  # the first makes the files, and warms up
                 user_s, system_s = after[0] - before[0], after[1] - before[1]
-                found[partitions].append((system_s / requests * 1e6, user_s / requests * 1e6))
+                found[partitions].append((system_s / REQUESTS * 1e6, user_s / REQUESTS * 1e6))
     for partitions, looks in found.items():
-        system_us, user_us = min(looks)
-        print(f"append to {partitions:,} files: system {system_us:.1f} us, user {user_us:.1f} us a request")
+        system_us, user_us = min(looks, key=sum)
+        print(f"{name} {partitions:,} files: system {system_us:.1f} us, user {user_us:.1f} us a request")
     for tell, _ in servers.values():
         tell.send(False)
 
 
+def appends(directory: str) -> None:
+    """The load of "append: 1,000 partitions / 1 partition", in turn on both."""
+    records = batch(values(BATCH_RECORDS, 100))
+    records_at = len(produce_frame(TOPIC, 0, records, 1)) - len(records)
+    reply = struct.pack(">i", 50 + len(TOPIC)) + bytes(50 + len(TOPIC))
+
+    def prepare(partitions: int) -> Answer:
+        place = f"{directory}/{partitions}-"
+        files = [os.open(f"{place}{number}", os.O_RDWR | os.O_CREAT, 0o644) for number in range(partitions)]
+        ends = [0] * partitions
+
+        def answer(frame: bytes) -> bytes:
+            (partition,) = struct.unpack_from(">i", frame, records_at - 8)
+            ends[partition] += os.pwrite(files[partition], memoryview(frame)[records_at:], ends[partition])
+            return reply
+
+        return answer
+
+    shape: dict[str, object] = {"record_bytes": 100, "batch_records": BATCH_RECORDS, "connections": 8}
+    one_and_many("append to", prepare, "produce", lambda _: shape)
+
+
+def fetches(directory: str) -> None:
+    """The load of "fetch: 1,000 partitions / 1 partition", on files of the same shape. Where a batch lies is known."""
+    records = batch(values(BATCH_RECORDS, 100))
+    size = len(records)
+    head = bytearray(70 + len(TOPIC))
+    struct.pack_into(">i", head, 0, len(head) - 4 + size)
+    struct.pack_into(">i", head, len(head) - 4, size)
+    batches = {1: 1_000, MANY: 10}
+
+    def prepare(partitions: int) -> Answer:
+        files = [os.open(f"{directory}/{partitions}-{number}", os.O_RDWR | os.O_CREAT, 0o644) for number in range(partitions)]
+        for number in range(batches[partitions]):
+            for file in files:
+                os.pwrite(file, records, number * size)
+
+        def answer(frame: bytes) -> bytes:
+            partition, _, offset = struct.unpack_from(">iiq", frame, len(frame) - 34)
+            return bytes(head) + os.pread(files[partition], size, offset // BATCH_RECORDS * size)
+
+        return answer
+
+    def options(partitions: int) -> dict[str, object]:
+        layout = {"batch_bytes": 1, "batch_records": BATCH_RECORDS, "batches": batches[partitions]}
+        return {"layout": layout, "connections": 8, "max_bytes": 1, "anywhere": True}
+
+    one_and_many("fetch from", prepare, "fetch", options)
+
+
 def main() -> None:
-    if sys.argv[1:] == ["append"]:
+    if sys.argv[1:] in (["append"], ["fetch"]):
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
-            appends(directory)
+            (appends if sys.argv[1] == "append" else fetches)(directory)
         return
     with tempfile.NamedTemporaryFile(dir=os.getcwd()) as file:
         batch = os.urandom(BATCH_BYTES)
