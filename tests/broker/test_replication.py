@@ -525,6 +525,7 @@ def test_c02_c03_orders_of_former_controllers_and_for_former_lives_change_nothin
         cluster.epoch = 4
         [answer] = await cluster.order(T0, State(2, [2], 9), to=[1])
         assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert answer.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
         orders = cluster.brokers[1].cluster.orders
         stop = StopReplicaTopicState(
             topic_name=TOPIC,

@@ -15,11 +15,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
@@ -170,6 +173,24 @@ def test_requests_for_the_controller_are_refused_elsewhere(three: Cluster) -> No
     request = CreateTopicsRequest(topics=[CreatableTopic(name="refused", num_partitions=1, replication_factor=1)])
     response = other.ask("create_topics", 5, request)
     assert response.topics[0].error_code == 41  # NOT_CONTROLLER
+    leaving = other.ask("controlled_shutdown", 3, ControlledShutdownRequest(broker_id=99, broker_epoch=1))
+    assert leaving.error_code == ErrorCode.STALE_CONTROLLER_EPOCH, "the word that Apache Kafka 3.9 has for it"
+
+
+def test_each_replica_tells_of_its_producers(three: Cluster) -> None:
+    """As Apache Kafka's do, for who looks for differences between them."""
+    three.create_topic_at("written", [[1, 2]])
+    three.produce("written", [b"x"], **{"enable.idempotence": True})
+    asked = DescribeProducersRequest(topics=[TopicRequest(name="written", partition_indexes=[0])])
+
+    def producers(number: int) -> list[int]:
+        (found,) = three.brokers[number].ask("describe_producers", 0, asked).topics[0].partitions
+        assert found.error_code == (ErrorCode.NOT_LEADER_OR_FOLLOWER if number == 3 else ErrorCode.NONE)
+        return [each.producer_id for each in found.active_producers]
+
+    assert len(producers(1)) == 1
+    until(lambda: producers(2) == producers(1), "the follower has heard of it")
+    assert producers(3) == []
 
 
 def test_a_topic_is_made_by_writing_to_it_whichever_broker_is_asked(three: Cluster) -> None:

@@ -85,12 +85,16 @@ def test_a_broker_whose_session_ended_is_a_new_life(cluster: Callable[..., Clust
     until(lambda: three.isr("t") == {1, 2, 3}, "in sync again")
 
 
-def test_a_number_can_be_used_once(cluster: Callable[..., Cluster]) -> None:
+def test_a_number_and_an_address_can_be_used_once(cluster: Callable[..., Cluster]) -> None:
     two = cluster(2)
     second = two.rival(1)
+    third = two.add(3, wait=False, advertised_listeners=f"PLAINTEXT://{two.brokers[2].address}")
     assert second.process is not None
+    assert third.process is not None
     assert second.process.wait(WAIT_S) == 1
     assert "another broker with the number 1 is running" in second.output().splitlines()[-1]
+    assert third.process.wait(WAIT_S) == 1
+    assert f"{two.brokers[2].address} is the address of broker 2 already" in third.output().splitlines()[-1]
     assert two.live_brokers() == {1, 2}
 
 

@@ -25,7 +25,7 @@ from ottla.broker.controller_host import ControllerHost
 from ottla.broker.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.identity import resolve_identity
+from ottla.broker.identity import check_addresses, resolve_identity
 from ottla.broker.large_batches import LargeBatches
 from ottla.broker.partitions import Partitions
 from ottla.broker.purgatory import Purgatory
@@ -455,6 +455,10 @@ class Broker:
         member.epoch_of_registration = lambda: host.broker_epoch
         self._undo.append(host.stop)
         try:
+            if self._given_store is None:
+                await self._from_store(
+                    lambda: check_addresses(self.store, self.broker_id, self.endpoints, world.clock, host.election.patience_s)
+                )
             await host.start()
             self.server.ip_rate = self._connection_rate_of
             brokers = await self._from_store(lambda: load_brokers(self.store))

@@ -55,7 +55,7 @@ class Election:
         self._take_office = take_office
         self._resign = resign
         self._refused = refused
-        self._patience_s = patience_s
+        self.patience_s = patience_s
         self._in_office = False
         self._sessions = 0
         self._look = asyncio.Event()
@@ -120,7 +120,7 @@ class Election:
 
     async def _register(self) -> None:
         path = znodes.broker_path(self._broker_id)
-        deadline = self._clock.monotonic() + self._patience_s
+        deadline = self._clock.monotonic() + self.patience_s
         warned = False
         while True:
             session = self._sessions
@@ -141,7 +141,7 @@ class Election:
                 logger.warning(
                     "the number %d is still registered; if that was this broker's former life, its session ends within %.0f s",
                     self._broker_id,
-                    self._patience_s,
+                    self.patience_s,
                 )
             await asyncio.sleep(_LOOK_S)
         self.broker_epoch = node.czxid

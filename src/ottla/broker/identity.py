@@ -5,12 +5,22 @@ Owns: finding both out at a start, making up what nobody has said yet, and the p
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from ottla.broker.tree import load_brokers
 from ottla.cluster import znodes
+from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.cluster.uuids import new_uuid, uuid_text
-from ottla.ports import BadVersion, Change, Create, MetadataStore, NodeExists, Random, SetData
+from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeExists, Random, SetData, StoreError
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,31 @@ async def resolve_identity(
     if broker_id < 0:
         broker_id = await _generate_broker_id(store, settings)
     return Identity(broker_id, cluster_id)
+
+
+async def check_addresses(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], clock: Clock, patience_s: float
+) -> None:
+    """StoreError if another broker is reached at an address of this one: it would get the orders that are meant for this one.
+    `patience_s`: how long the registration of one that is gone may take to vanish."""
+    own = {(endpoint.host, endpoint.port) for endpoint in endpoints}
+    deadline = clock.monotonic() + patience_s
+    warned = False
+    while True:
+        taken = [
+            f"{endpoint.host}:{endpoint.port} is the address of broker {number} already (advertised.listeners)"
+            for number, broker in (await load_brokers(store)).items()
+            for endpoint in broker.endpoints
+            if number != broker_id and (endpoint.host, endpoint.port) in own
+        ]
+        if not taken:
+            return
+        if clock.monotonic() >= deadline:
+            raise StoreError(taken[0])
+        if not warned:
+            warned = True
+            logger.warning("%s; if that one is gone, its session ends within %.0f s", taken[0], patience_s)
+        await asyncio.sleep(_LOOK_S)
 
 
 async def ensure_base_paths(store: MetadataStore) -> None:

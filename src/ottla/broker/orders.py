@@ -100,7 +100,7 @@ class ControllerOrders:
             return await self._update_metadata(request, connection)
         except KafkaError as error:
             if isinstance(request, LeaderAndIsrRequest):
-                return LeaderAndIsrResponse(error_code=error.code)
+                return _refused(request, version, error.code)
             if isinstance(request, StopReplicaRequest):
                 return StopReplicaResponse(error_code=error.code)
             return UpdateMetadataResponse(error_code=error.code)
@@ -324,6 +324,17 @@ def _partition(state: LeaderAndIsrPartitionState) -> PartitionImage:
         tuple(state.adding_replicas),
         tuple(state.removing_replicas),
     )
+
+
+def _refused(request: LeaderAndIsrRequest, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
+    """The order as a whole; each of its partitions says so too."""
+    topics = _topics_to_lead(request)
+    errors = {
+        TopicPartition(topic.topic_name, state.partition_index): code for topic in topics for state in topic.partition_states
+    }
+    response = _answer(errors, {topic.topic_name: bytes(topic.topic_id) for topic in topics}, version)
+    response.error_code = code
+    return response
 
 
 def _answer(errors: Errors, topic_ids: dict[str, bytes], version: int) -> LeaderAndIsrResponse:

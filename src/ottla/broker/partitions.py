@@ -131,7 +131,7 @@ class Partitions:
         topic = self._image.topics.get(key.topic) if self._image is not None else None
         if topic is None or not 0 <= key.partition < len(topic.partitions):
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
-        if self._broker_id in topic.partitions[key.partition].replicas:
+        if self._broker_id in topic.partitions[key.partition].replicas and (key in self._missing or self.offline_paths()):
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {key} is offline")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {key}")
 

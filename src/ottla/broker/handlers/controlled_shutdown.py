@@ -17,8 +17,9 @@ VERSIONS = (1, 3)
 
 async def handle(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
     host = context.broker.controller
-    if not isinstance(host, ClusterHost):
-        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller of a cluster")
+    if not isinstance(host, ClusterHost) or not host.in_office:
+        # Of this request alone, brokers of Apache Kafka expect this word for it.
+        raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker is not the controller of a cluster")
     remaining = await controlled_shutdown(host, request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=number) for topic, number in remaining]

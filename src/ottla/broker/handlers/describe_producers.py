@@ -1,4 +1,7 @@
-"""DescribeProducers: what the leader of a partition knows of its producers, for finding transactions that hang (KIP-664)."""
+"""DescribeProducers: what a replica knows of its producers, for finding transactions that hang (KIP-664).
+
+Followers answer too: whoever looks for a difference between replicas asks each (`--broker-id` of Kafka's tool for transactions).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ottla.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from ottla.types import TopicPartition
+from ottla.types import NO_LEADER_EPOCH, TopicPartition
 
 VERSIONS = (0, 0)
 
@@ -33,7 +36,7 @@ def _describe(key: TopicPartition, context: RequestContext) -> PartitionResponse
     try:
         check_topic_name(key.topic)
         partition = context.broker.partitions.get(key)
-        partition.check_leader()
+        partition.check_replica(NO_LEADER_EPOCH)
     except KafkaError as error:
         return _failed(key.partition, error)
     return PartitionResponse(

@@ -241,6 +241,7 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
             problems.append(f"{name} names a directory twice")
     problems += _check_broker_id(values)
     problems += _check_consumer_groups(values)
+    problems += _check_replica_waits(values)
     if "inter.broker.listener.name" in values and "security.inter.broker.protocol" in values:
         problems.append("inter.broker.listener.name and security.inter.broker.protocol exclude each other; set only one of them")
     protocol = values.get("security.inter.broker.protocol", "PLAINTEXT")
@@ -275,6 +276,20 @@ def _check_consumer_groups(values: Mapping[str, Value]) -> list[str]:
     heartbeat, session = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
     if number(heartbeat) >= number(session):
         problems.append(f"{heartbeat}={number(heartbeat)} must be less than {session}={number(session)}")
+    return problems
+
+
+def _check_replica_waits(values: Mapping[str, Value]) -> list[str]:
+    """A leader that has nothing new must answer before its follower gives up, or is taken for one that lags."""
+    wait = "replica.fetch.wait.max.ms"
+    wait_ms = _given_or_default(values, wait)
+    problems: list[str] = []
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        limit_ms = _given_or_default(values, name)
+        assert isinstance(wait_ms, int)
+        assert isinstance(limit_ms, int)
+        if wait_ms > limit_ms:
+            problems.append(f"{wait}={wait_ms} is above {name}={limit_ms}")
     return problems
 
 

@@ -312,8 +312,10 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("replica.lag.time.max.ms", LONG, 30000,
         doc="A follower that has not been at the end of the leader's log for so long leaves the in-sync replicas."),
     _used("replica.selector.class", STRING, None,
+        valid=one_of(*(f"org.apache.kafka.common.replica.{name}" for name in ("RackAwareReplicaSelector", "LeaderSelector"))),
         doc="Which replica a consumer that names its rack reads from. `org.apache.kafka.common.replica.RackAwareReplicaSelector` "
-            "sends it to a follower in its rack; anything else leaves it with the leader."),
+            "sends it to a follower in its rack; `org.apache.kafka.common.replica.LeaderSelector`, or nothing, leaves it with "
+            "the leader."),
     _used("replica.socket.timeout.ms", INT, 30000,
         doc="How long a follower waits for the answer of a leader."),
     _used("request.timeout.ms", INT, 30000,

@@ -115,6 +115,9 @@ def test_all_problems_are_told_at_once() -> None:
         ("broker.id", "5000", "reserved.broker.max.id"),
         ("max.connections.per.ip.overrides", "here", "host:count"),
         ("security.inter.broker.protocol", "SSL", "does not speak it yet"),
+        ("replica.selector.class", "com.example.Mine", "RackAwareReplicaSelector"),
+        ("replica.socket.timeout.ms", "499", "replica.fetch.wait.max.ms=500"),
+        ("replica.lag.time.max.ms", "499", "replica.fetch.wait.max.ms=500"),
     ],
 )
 def test_a_bad_value_is_named_with_what_is_allowed(name: str, text: str, word: str) -> None:
