@@ -132,6 +132,26 @@ def test_brokers_end_with_the_one_who_started_them(up: Callable[..., Up]) -> Non
     until(lambda: not cluster.others(), "broker and ZooKeeper are gone")
 
 
+def test_zookeeper_waits_for_who_is_started_again_by_hand(up: Callable[..., Up]) -> None:
+    cluster = up("--brokers", "1")
+    os.kill(cluster.pid(1), signal.SIGKILL)
+    until(lambda: cluster.errors.read_text().count("no broker is left") == 1, "the last one is missed")
+    config, log = cluster.directory / "data" / "broker-1" / "server.properties", cluster.directory / "again.log"
+    with log.open("wb") as output:
+        command = [sys.executable, "-P", "-m", "ottla", "serve", "--config", str(config)]
+        broker = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        until(lambda: "ready in" in log.read_text(), "a broker by hand is in the cluster")
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(WAIT_S) == 0
+    finally:
+        broker.kill()
+        broker.wait()
+    until(lambda: cluster.errors.read_text().count("no broker is left") == 2, "this one was seen, and is missed too")
+    assert cluster.stop() == 0
+    assert cluster.others() == []
+
+
 def test_a_setting_nobody_knows_ends_it_all(tmp_path: Path) -> None:
     done = ottla("cluster", "up", "-d", str(tmp_path / "c"), "--port", "0", "--zookeeper-port", "0", "--set", "num.partitons=3")
     assert done.returncode == 1

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BROKERS_MAX = 100
 _WATCH_S = 0.2
 _JOIN_TIMEOUT_S = 120.0
+_ALONE_S = 60.0
 _SESSION_MS, _SESSION_ELSEWHERE_MS = 2_000, 6_000
 """On one machine nobody is cut off; who is silent for so long is dead, or stopped. (A ZooKeeper of others may be anywhere.) A
 machine that sleeps stops all of them, and the clocks they count by."""
@@ -124,9 +125,7 @@ def up(
         cluster.wait_for_brokers()
         controller_id = _wait_until_all_are_in(cluster, brokers)
         _announce(cluster, connect, controller_id, time.monotonic() - started, json_output)
-        while cluster.has_brokers:
-            time.sleep(_WATCH_S)
-            cluster.tell_ended()
+        _watch(cluster)
     except (_Asked, KeyboardInterrupt):
         _stop(cluster, controller_id)
         return
@@ -135,6 +134,22 @@ def up(
         raise
     cluster.kill()
     raise Failure("no broker is left", f"their logs are in {data_dir}", exit_code=EXIT_FAILED)
+
+
+def _watch(cluster: LocalCluster) -> None:
+    """Until no broker is left. One that is started again by hand, as we advise, is none of ours and needs our ZooKeeper."""
+    last_seen = time.monotonic()
+    is_told = False
+    while True:
+        time.sleep(_WATCH_S)
+        cluster.tell_ended()
+        if cluster.has_brokers or cluster.is_zookeeper_used:
+            last_seen, is_told = time.monotonic(), False
+        elif not cluster.has_zookeeper or time.monotonic() - last_seen > _ALONE_S:
+            return
+        elif not is_told:
+            is_told = True
+            note(f"no broker is left; ZooKeeper waits {_ALONE_S:.0f} s for one to be started again. Ctrl-C ends it")
 
 
 def _raise_on_signals() -> None:

@@ -101,6 +101,7 @@ class LocalCluster:
         self.brokers: dict[int, Member] = {}
         self.addresses: dict[int, str] = {}
         self._say = say
+        self._zookeeper_port = 0
         self._guard: subprocess.Popen[bytes] | None = None
         self._lock: IO[str] | None = None
 
@@ -119,6 +120,7 @@ class LocalCluster:
 
     def start_zookeeper(self, command: list[str], port: int) -> None:
         require_free(port, "ZooKeeper", "--zookeeper-port")
+        self._zookeeper_port = port
         self.zookeeper = Member("ZooKeeper", command, self.directory / "zookeeper.log")
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "sh", str(self.zookeeper.process.pid)],
@@ -127,7 +129,7 @@ class LocalCluster:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._wait(self.zookeeper, lambda: _answers_ruok(port))
+        self._wait(self.zookeeper, lambda: _ask(port, b"ruok") == b"imok")
 
     # Brokers
 
@@ -186,6 +188,17 @@ class LocalCluster:
     def has_brokers(self) -> bool:
         return any(member.is_alive for member in self.brokers.values())
 
+    @property
+    def has_zookeeper(self) -> bool:
+        return self.zookeeper is not None and self.zookeeper.is_alive
+
+    @property
+    def is_zookeeper_used(self) -> bool:
+        """Our ZooKeeper has somebody connected, besides who asks it."""
+        words = _ask(self._zookeeper_port, b"srvr") if self.has_zookeeper else b""
+        counts = [line.split(b":")[1] for line in words.splitlines() if line.startswith(b"Connections:")]
+        return any(int(count) > 1 for count in counts)
+
     # Stop
 
     def stop(self, *, controller_id: int = -1) -> None:
@@ -231,10 +244,11 @@ def require_free(port: int, whose: str, option: str) -> None:
         raise Failure(f"port {port}, for {whose}, is taken", f"choose another with {option}")
 
 
-def _answers_ruok(port: int) -> bool:
+def _ask(port: int, word: bytes) -> bytes:
+    """ZooKeeper's answer to one of its four-letter words; empty if there is none."""
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as connection:
-            connection.sendall(b"ruok")
-            return connection.recv(4) == b"imok"
+            connection.sendall(word)
+            return b"".join(iter(lambda: connection.recv(4096), b""))
     except OSError:
-        return False
+        return b""
