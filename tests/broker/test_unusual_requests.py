@@ -20,6 +20,7 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.types import ZERO_UUID
 
 INT64_MAX = 2**63 - 1
 
@@ -146,6 +147,38 @@ def test_a_leader_epoch_below_none_is_none_to_fetch(play: Any) -> None:
         request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[asked])])
         response = await connection.call("fetch", 12, request)
         assert response.responses[0].partitions[0].error_code == ErrorCode.NONE
+
+    play(case)
+
+
+@pytest.mark.parametrize("version", [13, 17])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_w03_a_fetch_by_the_empty_topic_id_is_of_an_unknown_topic(play: Any, version: int, session_epoch: int) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await stage.connect()
+        asked = FetchTopic(topic_id=ZERO_UUID, partitions=[FetchPartition(partition=0, partition_max_bytes=1000)])
+        request = FetchRequest(max_wait_ms=0, session_epoch=session_epoch, topics=[asked])
+        response = await connection.call("fetch", version, request)
+        assert response.error_code == ErrorCode.NONE
+        (answer,) = response.responses
+        assert (answer.topic_id, [each.error_code for each in answer.partitions]) == (ZERO_UUID, [ErrorCode.UNKNOWN_TOPIC_ID])
+
+    play(case)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [("", ErrorCode.NONE), ("compact,delete", ErrorCode.NONE), ("compact", ErrorCode.POLICY_VIOLATION)],
+)
+def test_l10_records_of_a_topic_that_is_only_compacted_are_not_deleted(play: Any, policy: str, code: ErrorCode) -> None:
+    async def case(stage: Any) -> None:
+        connection = await stage.connect()
+        created = await connection.call("create_topics", 7, new_topic("kept", cleanup_policy=policy))
+        assert created.topics[0].error_code == ErrorCode.NONE
+        asked = DeleteRecordsTopic(name="kept", partitions=[DeleteRecordsPartition(partition_index=0, offset=0)])
+        response = await connection.call("delete_records", 2, DeleteRecordsRequest(topics=[asked], timeout_ms=1000))
+        assert response.topics[0].partitions[0].error_code == code
 
     play(case)
 

@@ -580,10 +580,11 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Forget all records below `offset` (-1: below the high watermark). Returns the new log start."""
         self.check_leader()
-        if "delete" not in self.log.config.cleanup_policy:
+        # An empty policy keeps everything until somebody says otherwise (Kafka 4), and here somebody does.
+        if self.log.config.compacted and not self.log.config.deletes:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy has no delete",
+                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy is compact alone",
             )
         try:
             self.log.advance_log_start(self.log.high_watermark if offset == NO_OFFSET else offset)

@@ -80,9 +80,9 @@ class FetchPartition:
 
     @property
     def key(self) -> PartitionKey:
-        if self.topic_id != ZERO_UUID:
+        # Neither id nor name is nobody's topic; its key is the empty id.
+        if self.topic is None or self.topic_id != ZERO_UUID:
             return self.topic_id, self.partition
-        assert self.topic is not None
         return self.topic, self.partition
 
     def ask_anew(self, wanted: FetchPartition) -> None:
