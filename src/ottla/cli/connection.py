@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, explain
+from ottla.cli.failure import EXIT_USAGE, Failure, code_name, did_you_mean, explain
 
 if TYPE_CHECKING:
     from ottla.cli.client import AdminClient, ClusterMetadata, Consumer, Producer, TopicMetadata
@@ -34,7 +34,7 @@ def read_client_properties(path: Path) -> dict[str, str]:
     from ottla.cluster.properties import parse_properties
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
     except UnicodeDecodeError:
@@ -159,7 +159,7 @@ class Connection:
                 f"{self.bootstrap_servers} accepts connections but does not answer as a Kafka broker does"
                 f" ({error.str().removeprefix('Local: ')})",
                 "is it a Kafka port, and should the connection be encrypted (security.protocol in --command-config)?",
-                code=error.name(),
+                code=code_name(error),
             ) from None
 
     def topics(self, names: Iterable[str]) -> list[TopicMetadata]:
@@ -198,7 +198,7 @@ def settled(future: Future[T], subject: str) -> T:
     except KafkaException as exception:
         error = exception.args[0]
         if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            raise Failure(f"{subject}: the broker does not answer any more", code=error.name()) from None
+            raise Failure(f"{subject}: the broker does not answer any more", code=code_name(error)) from None
         raise explain(error, subject) from None
     except TimeoutError:
         raise Failure(f"{subject}: no answer within {REQUEST_TIMEOUT_S:.0f} s", code="_TIMED_OUT") from None

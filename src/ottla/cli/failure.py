@@ -58,13 +58,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
-# What to do about an error code of the protocol or of librdkafka, by its name there.
+# What to do about an error code, by Kafka's name of it; those of librdkafka itself begin with an underscore.
 _HINTS = {
     "TOPIC_ALREADY_EXISTS": "see it with `ottla topic describe`, or pass --if-not-exists",
-    "TOPIC_EXCEPTION": "letters, digits, '.', '_' and '-' make a topic name, 249 characters at most",
+    "INVALID_TOPIC_EXCEPTION": "letters, digits, '.', '_' and '-' make a topic name, 249 characters at most",
     "INVALID_REPLICATION_FACTOR": "there must be as many brokers as copies",
     "INVALID_PARTITIONS": "partitions can only be added",
-    "MSG_SIZE_TOO_LARGE": "raise max.message.bytes of the topic (`ottla config set topic …`) and, for the client, "
+    "MESSAGE_TOO_LARGE": "raise max.message.bytes of the topic (`ottla config set topic …`) and, for the client, "
     "`-X message.max.bytes=…`",
     "TOPIC_DELETION_DISABLED": "the broker runs with delete.topic.enable=false",
     "_AUTHENTICATION": "check the sasl.* properties in --command-config",
@@ -73,9 +73,19 @@ _HINTS = {
 }
 
 
+def code_name(error: Any) -> str:
+    """Kafka's name of the code of a `confluent_kafka.KafkaError`: librdkafka has its own for some, and none for the newest."""
+    from ottla.errors import ErrorCode
+
+    try:
+        return ErrorCode(error.code()).name
+    except ValueError:
+        return str(error.name())
+
+
 def explain(error: Any, subject: str | None = None) -> Failure:
     """A `confluent_kafka.KafkaError` as a Failure; `subject` is what was being worked on ("topic orders")."""
-    name = error.name()
+    name = code_name(error)
     text = error.str().removeprefix("Local: ").removeprefix("Broker: ").strip()
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
     message = f"{subject}: {text.rstrip('.')}" if subject else text.rstrip(".")

@@ -111,8 +111,11 @@ def gather(options: Options, environment: Mapping[str, str], strangers: list[str
 
     properties: dict[str, str] = dict(DEFAULTS)
     if options.config is not None:
-        with open(options.config, encoding="utf-8") as file:
-            text = file.read()
+        with open(options.config, encoding="utf-8-sig") as file:  # some editors mark the beginning
+            try:
+                text = file.read()
+            except UnicodeDecodeError as error:
+                raise ValueError(f"this is no text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from None
         for name, value in parse_properties(text).items():
             _override(properties, name, value)
     for name, value in settings_from_environment(environment, NOT_SETTINGS, strangers).items():

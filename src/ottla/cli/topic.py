@@ -64,7 +64,7 @@ def create(
     json_output: Json = False,
 ) -> None:
     """Create topics."""
-    from ottla.cli.client import KafkaError, NewTopic
+    from ottla.cli.client import NewTopic
 
     settings = parse_pairs(config, "--config")
     layout: dict[str, Any] = {"num_partitions": partitions or -1}
@@ -88,7 +88,7 @@ def create(
         try:
             settled(future, f"topic {name}")
         except Failure as failure:
-            if if_not_exists and failure.code == KafkaError(KafkaError.TOPIC_ALREADY_EXISTS).name():
+            if if_not_exists and failure.code == "TOPIC_ALREADY_EXISTS":
                 results.append({"topic": name, "created": False})
             else:
                 failures.append(failure)

@@ -27,6 +27,21 @@ def test_a_kafka_error_becomes_a_sentence_with_advice() -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "name"),
+    [
+        (17, "INVALID_TOPIC_EXCEPTION"),  # librdkafka: TOPIC_EXCEPTION
+        (10, "MESSAGE_TOO_LARGE"),  # MSG_SIZE_TOO_LARGE
+        (105, "TRANSACTIONAL_ID_NOT_FOUND"),  # ERR_105?
+        (KafkaError._TRANSPORT, "_TRANSPORT"),
+    ],
+)
+def test_codes_have_the_names_that_kafka_gives_them(number: int, name: str) -> None:
+    failure = explain(KafkaError(number, "no"))
+    assert failure.code == name
+    assert (failure.hint is not None) == (number in (10, 17))
+
+
+@pytest.mark.parametrize(
     ("raised", "code", "words"),
     [
         (Failure("it failed", "do this"), 1, "error: it failed\n  do this\n"),

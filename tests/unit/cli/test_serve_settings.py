@@ -38,6 +38,19 @@ def test_log_dir_displaces_the_default_of_log_dirs() -> None:
     assert "log.dirs" not in gathered
 
 
+def test_a_mark_at_the_beginning_of_the_file_belongs_to_no_name(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"\xef\xbb\xbfnum.partitions=3\r\n")
+    assert gather(parse_arguments(["-c", str(file)]), {})["num.partitions"] == "3"
+
+
+def test_a_file_that_is_no_text_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes(b"num.\xff\xfe\x00")
+    assert main(["-c", str(file)]) == 2
+    assert capsys.readouterr().err == f"ottla serve: {file}: this is no text in UTF-8: byte 4 is 0xff\n"
+
+
 def test_the_clients_variable_is_no_setting() -> None:
     assert "bootstrap.servers" not in gather(parse_arguments([]), {"OTTLA_BOOTSTRAP_SERVERS": "x:1"})
     assert "cache" not in gather(parse_arguments([]), {"OTTLA_CACHE": "/c"})
