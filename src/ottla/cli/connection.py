@@ -31,15 +31,17 @@ _JAVA_ONLY = frozenset(
 
 
 def read_client_properties(path: Path) -> dict[str, str]:
-    from ottla.cluster.properties import parse_properties
+    from ottla.cluster.properties import PropertiesError, parse_properties
 
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        properties = parse_properties(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
     except UnicodeDecodeError:
         raise Failure(f"cannot read {path}: it is not text", exit_code=EXIT_USAGE) from None
-    return {name: value for name, value in parse_properties(text).items() if name not in _JAVA_ONLY}
+    except PropertiesError as error:
+        raise Failure(f"cannot read {path}: {error}", exit_code=EXIT_USAGE) from None
+    return {name: value for name, value in properties.items() if name not in _JAVA_ONLY}
 
 
 def split_servers(servers: str) -> list[tuple[str, int]]:
@@ -72,14 +74,15 @@ class Connection:
             return
         problems = []
         for host, port in split_servers(self.bootstrap_servers):
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
                 socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
             except socket.gaierror:
                 problems.append(f"there is no host {host}")
             except TimeoutError:
-                problems.append(f"{host}:{port} does not answer")
+                problems.append(f"{address} does not answer")
             except OSError:
-                problems.append(f"no broker answers at {host}:{port}")
+                problems.append(f"no broker answers at {address}")
             else:
                 self._reached = True
                 return

@@ -54,6 +54,14 @@ def test_missing_property_file_is_told(tmp_path: Path) -> None:
         Connection("here:1", tmp_path / "nope")
 
 
+def test_a_property_file_that_is_none_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=\\u00g1\n")
+    with pytest.raises(Failure, match="line 1: .u must be followed by four") as caught:
+        read_client_properties(file)
+    assert caught.value.exit_code == 2
+
+
 def test_unknown_topic_offers_the_nearest_but_no_internal_one() -> None:
     failure = unknown_topic("order", ["orders", "__order"])
     assert failure.message == "there is no topic order"
