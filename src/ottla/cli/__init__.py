@@ -8,12 +8,14 @@ up in tens of milliseconds, and the libraries that make a pleasant command line 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command `ottla` and of `python -m ottla`. Always ends in `SystemExit`."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"] and not {"--help", "-h"} & set(words):
         import gc
@@ -26,3 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from ottla.cli.app import app
 
     app(words, prog_name="ottla")
+
+
+def _open_closed_streams() -> None:
+    """Somebody may start us with stdin, stdout or stderr closed (`2>&-`). The next file opened, a log perhaps, would get its
+    number, and whatever writes there would write into it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It takes the lowest free number: this one.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (as long as the process)
