@@ -20,7 +20,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.request_memory import HEAD_ROOM, LARGE_BYTES, RequestMemory
+from ottla.broker.request_memory import HEAD_ROOM, LARGE_BYTES, PEEK_BYTES, RequestMemory
 from ottla.errors import MalformedInput
 from ottla.ports import FileRange, FileSender, Part
 from ottla.types import Buffer
@@ -139,7 +139,8 @@ class Connection:
         frame = self._frame
         if frame is None or self._answering:
             return self._memory.shared_peek if self._large else self._memory.shared_tail
-        return memoryview(frame)[self._filled : self._frame_size]
+        # With the beginning of what follows, where the buffer has room for it: that spares it a read of its own.
+        return memoryview(frame)[self._filled : self._frame_size + PEEK_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closed:
@@ -159,10 +160,17 @@ class Connection:
             self._take(memory.shared, start, HEAD_ROOM + nbytes)
             return
         self._filled += nbytes
-        if self._filled == self._frame_size:
+        size = self._frame_size
+        if self._filled >= size:
+            ahead = frame[size : self._filled]
             self._frame = None
-            self._request(memoryview(frame)[: self._frame_size])
+            self._request(memoryview(frame)[:size])
             memory.give_back(frame, self)
+            if ahead and not self._closed:
+                if self._answering:
+                    self._keep_ahead(memoryview(ahead))
+                else:
+                    self._take(memoryview(ahead), 0, len(ahead))
         elif self._filled == len(frame):
             self._continue_frame(frame)
 
@@ -231,7 +239,7 @@ class Connection:
         count = len(have)
         more = self._memory.may_take(self)
         frame = self._memory.take(size, count, more)
-        frame[:count] = have
+        memoryview(frame)[:count] = have
         self._frame = frame
         self._frame_size = size
         self._filled = count

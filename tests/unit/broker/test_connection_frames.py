@@ -1,0 +1,145 @@
+"""Large requests one behind the other: how many reads they take, and what becomes of bytes that came with the end of one."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker.connection import Connection
+from ottla.broker.request_memory import PEEK_BYTES, SPARE_BYTES
+from ottla.broker.socket_server import ConnectionLimits, ListenerUse, SocketServer
+from ottla.metrics import Counters
+from ottla.ports import Network, Part
+
+
+class Line:
+    """A transport whose peer sends what it is told to, and takes no reply while it is `slow`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.slow = False
+        self.paused = False
+        self.replies: list[bytes] = []
+        self.reads = 0
+        self.not_read = b""
+        connection.connection_made(cast(asyncio.BaseTransport, self))
+
+    def send(self, data: bytes) -> None:
+        """As much is read at a time as the connection wants."""
+        self.not_read += data
+        while self.not_read and not self.paused:
+            buffer = self.connection.get_buffer(-1)
+            count = min(len(buffer), len(self.not_read))
+            buffer[:count] = self.not_read[:count]
+            self.not_read = self.not_read[count:]
+            self.reads += 1
+            self.connection.buffer_updated(count)
+
+    def take_replies(self) -> None:
+        self.slow = False
+        self.connection.resume_writing()
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 1)
+
+    def write(self, data: Any) -> None:
+        self.replies.append(bytes(data))
+        if self.slow:
+            self.connection.pause_writing()
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+        self.send(b"")
+
+    def abort(self) -> None:
+        self.not_read = b""
+
+
+def play(case: Callable[[Line, list[bytes], SocketServer], None]) -> None:
+    got: list[bytes] = []
+
+    def dispatch(request: memoryview, connection: Connection) -> list[Part]:
+        got.append(bytes(request))
+        if got[-1] == b"close":
+            connection.close()
+        return [bytes(request[:1])]
+
+    async def main() -> None:
+        network = cast(Network, type("Nowhere", (), {"file_sender": None}))
+        server = SocketServer(asyncio.get_running_loop(), network, dispatch, ConnectionLimits(), Counters())
+        server.open()
+        case(Line(Connection(server, ListenerUse("PLAINTEXT"))), got, server)
+        assert server.memory.held_bytes == 0
+
+    asyncio.run(main())
+
+
+def frames(*requests: bytes) -> bytes:
+    return b"".join(struct.pack(">i", len(request)) + request for request in requests)
+
+
+LARGE = [bytes([65 + at]) * (900_000 + at) for at in range(6)]
+
+
+def test_a_large_request_behind_another_takes_one_read() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(LARGE[0]))  # its buffer is kept
+        line.reads = 0
+        line.send(frames(*LARGE))
+        assert got == LARGE[:1] + LARGE
+        assert line.reads == 1 + len(LARGE), "the first beginning by itself, then each with the beginning of the next"
+
+    play(case)
+
+
+@pytest.mark.parametrize("size", [900_000, SPARE_BYTES - PEEK_BYTES, SPARE_BYTES - 2, SPARE_BYTES, SPARE_BYTES + 1])
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_came_with_the_end_of_a_large_request_is_answered_after_it(size: int, slow: bool) -> None:
+    small = [b"1" * 10, b"2" * 300, b"3", b"4" * 2000]
+
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        large = b"L" * size
+        line.send(frames(large, large))
+        line.slow = slow
+        line.send(frames(large, *small))
+        if slow:
+            assert got == [large] * 3, "one request at a time"
+            line.take_replies()
+        assert got == [large, large, large, *small]
+        assert line.replies == [b"L", b"L", b"L", b"1", b"2", b"3", b"4"]
+        line.send(frames(large, b"5"))
+        assert got[-2:] == [large, b"5"]
+
+    play(case)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 5, 100])
+def test_the_next_length_may_be_cut_anywhere(cut: int) -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(LARGE[0]))
+        both = frames(LARGE[1], LARGE[2])
+        at = 4 + len(LARGE[1]) + cut
+        line.send(both[:at])
+        line.send(both[at:])
+        assert got == LARGE[:3]
+
+    play(case)
+
+
+def test_after_a_close_nothing_more_is_looked_at() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(LARGE[0]))
+        line.send(frames(LARGE[1], b"close", b"never"))
+        assert got == [*LARGE[:2], b"close"]
+
+    play(case)
