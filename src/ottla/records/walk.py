@@ -203,6 +203,12 @@ def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, de
                 delta = b >> 1
                 if b & 1 != 0:
                     delta = ~delta
+            elif data[position + 1] < 128:
+                n = (data[position + 1] << 7) + b - 128
+                position += 2
+                delta = n >> 1
+                if n & 1 != 0:
+                    delta = ~delta
             else:
                 delta = varlong_at(data, position)
                 position = varlong_end(data, position)

@@ -83,3 +83,13 @@ def test_what_is_cut_off_or_too_long_is_refused(cut: int) -> None:
     assert isinstance(both(section + bytes(cut), len(sizes)), str)
     assert isinstance(both(section, len(sizes) - cut), str)
     assert isinstance(both(section, len(sizes) + cut), str)
+
+
+def test_timestamp_deltas_of_every_length() -> None:
+    deltas = [0, 63, -64, 64, -65, 8191, -8192, 8192, -8193, 1 << 20, -(1 << 20), 1 << 40, -(1 << 40), 127, -128]
+    records: list[Fields] = [(None, b"v", [], NOW_MS + delta) for delta in deltas]
+    section = bytes(build_batch(records)[RECORDS_AT:])
+    for least in deltas:
+        for most in deltas:
+            found = both(section, len(deltas), least, most)
+            assert found == (len(deltas), 1 << 40, 11, len(deltas), sum(not least <= delta <= most for delta in deltas))
