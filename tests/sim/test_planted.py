@@ -11,6 +11,63 @@ from ottla.sim.run import find_bug, main, run_seed
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="bugs are planted in the sources: PYTHONPATH=build/pure, as in `make test`")
 
 
+SHOWN = {
+    "recovery-skips-crc": 10,
+    "clean-mark-kept": 6,
+    "epochs-not-cut": 8,
+    "checkpoint-in-place": 6,
+    "flush-forgotten": 4,
+    "failed-flush-swallowed": 5,
+    "full-disk-swallowed": 8,
+    "read-beyond-high-watermark": 11,
+    "retention-beyond-high-watermark": 8,
+    "deletion-beyond-high-watermark": 6,
+    "isr-instead-of-maximal": 4,
+    "shrunk-before-agreed": 4,
+    "all-means-one": 4,
+    "cut-too-late": 5,
+    "cut-too-far": 4,
+    "producers-not-cut": 4,
+    "high-watermark-ahead": 4,
+    "dead-in-isr": 9,
+    "markers-not-sent": 3,
+    "order-epoch-not-looked-at": 4,
+    "former-life-obeyed": 11,
+    "former-connection-obeyed": 20,
+    "former-wish-granted": 5,
+    "writes-not-fenced": 8,
+    "commit-not-appended": 5,
+    "former-generation-commits": 56,
+    "metadata-cut": 5,
+    "tombstones-not-replayed": 5,
+    "offsets-expire-with-members": 5,
+    "offsets-never-expire": 5,
+    "generation-not-raised": 5,
+    "session-never-over": 5,
+    "leaders-part-for-all": 5,
+    "assignment-not-written": 13,
+    "revocation-not-awaited": 16,
+    "epoch-forgotten": 6,
+    "tombstones-at-once": 13,
+    "active-segment-indexed": 11,
+    "cleaned-not-flushed": 37,
+    "swapped-without-swap": 13,
+    "move-not-flushed": 31,
+    "move-stands-still": 7,
+    "move-before-caught-up": 7,
+    "snapshots-not-truncated": 116,
+    "timeout-does-not-fence": 18,
+    "pending-offsets-visible": 6,
+    "aborted-offsets-count": 6,
+}
+"""Where bugs that take more than two seeds were last seen (`make bugs`). Looked at first; should they show elsewhere by now, all
+seeds are."""
+
+
+def _seeds(name):
+    return [SHOWN[name], *BUGS[name].seeds] if name in SHOWN else BUGS[name].seeds
+
+
 def _parameters():
     """What needs many clusters to show is looked for when there is time."""
     for name, bug in BUGS.items():
@@ -20,7 +77,7 @@ def _parameters():
 @pytest.mark.parametrize("name", list(_parameters()))
 def test_a_planted_bug_is_caught(name):
     bug = BUGS[name]
-    outcome = find_bug(name, bug.seeds)
+    outcome = find_bug(name, _seeds(name))
     assert outcome is not None, f"{bug.summary}: not caught in {len(bug.seeds)} seeds"
     assert outcome.rule not in {"exception", "unhandled", "error"}, f"it fell over, no checker caught it: {outcome.detail}"
     assert outcome.last_events

@@ -26,6 +26,11 @@ from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, C
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
@@ -37,6 +42,8 @@ from ottla.sim.process import Process
 
 GUESTS: Final = ("guest-0", "guest-1")
 PARTITIONS_MAX: Final = 3
+TOPIC_RESOURCE: Final = 2
+SET, DELETE = 0, 1
 VALUE_SEPARATOR: Final = b"/"
 
 
@@ -121,6 +128,7 @@ class Administrator(Actor):
         self.guests: Guests | None = None
         """None: no topics come and go."""
         self.moves = False
+        self.alters = False
         self.broker_ids: Sequence[int] = ()
         self.replicas_min = 1
 
@@ -128,6 +136,8 @@ class Administrator(Actor):
         acts = [self._move, self._move, self._move_all, self._cancel, self._prefer] if self.moves else []
         if self.guests is not None:
             acts += [self._create, self._create, self._extend, self._delete]
+        if self.alters:
+            acts += [self._alter, self._alter]
         while True:
             await asyncio.sleep(self.rng.choice((0.3, 1.0, 3.0)) * (0.5 + self.rng.random()))
             try:
@@ -193,6 +203,18 @@ class Administrator(Actor):
         response = await self._ask("elect_leaders", 2, request)
         self.note(f"asks preferred leaders back: {ErrorCode(response.error_code).name}")
         self.expect(response.error_code, "elect")
+
+    async def _alter(self) -> None:
+        """Of any broker; all others hear of it in the tree."""
+        rng = self.rng
+        topic = rng.choice([*self.play.topics, *(GUESTS if self.guests is not None else ())])
+        name, value = rng.choice((("segment.bytes", "1000"), ("segment.bytes", "50000"), ("max.message.bytes", "500000")))
+        config = AlterableConfig(name=name, config_operation=rng.choice((SET, SET, DELETE)), value=value)
+        resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config])
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        response = await self.any_broker("incremental_alter_configs", 1, request)
+        code = self.expect(response.responses[0].error_code, f"alter {topic}")
+        self.note(f"alters {name} of {topic}: {code.name}")
 
     # --- guests
 

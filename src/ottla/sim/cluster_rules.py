@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.partition import Partition
 from ottla.cluster.uuids import uuid_bytes
@@ -36,6 +36,22 @@ class PartitionState:
     """Replicas are being added or removed."""
 
 
+class Assigned(NamedTuple):
+    """The replicas of a partition, with those on their way in and out (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def origin(self) -> set[int]:
+        return set(self.replicas) - set(self.adding)
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
 @dataclass(slots=True)
 class Known:
     """What was seen of a partition."""
@@ -46,11 +62,14 @@ class Known:
     committed: dict[int, FoundBatch] = field(default_factory=dict)
     """Batches below a high watermark, by their offset."""
     committed_end: int = 0
+    """The furthest high watermark of a leader that led then: what is below is committed for ever."""
     marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """High watermark of a leader: broker, life, epoch."""
     acknowledged_end: int = 0
     epochs: dict[tuple[int, int], int] = field(default_factory=dict)
     """The last leader epoch that a broker knew: broker, life."""
+    assigned: Assigned | None = None
+    """Its replicas, as they were last written."""
 
 
 @lru_cache(maxsize=1000)
@@ -99,6 +118,30 @@ class ClusterRules:
             state = self.state((topic, int(number)))
             if state is not None:
                 self._check_state((topic, int(number)), state)
+        elif path.startswith("/brokers/topics/") and path.count("/") == 3:
+            self._check_moves(path.rpartition("/")[2])
+
+    def _check_moves(self, topic: str) -> None:
+        """Replicas leave when all of the target are in sync, or when the move is called off; never otherwise (R18)."""
+        node = self._tree.get(f"/brokers/topics/{topic}")
+        if node is None:
+            return
+        found = _parsed(node.data)
+        for number, replicas in found["partitions"].items():
+            adding, removing = (tuple(found.get(key, {}).get(number, ())) for key in ("adding_replicas", "removing_replicas"))
+            key, now = (topic, int(number)), Assigned(tuple(replicas), adding, removing)
+            state = self.state(key)
+            known = self._of(key, uuid_bytes(found["topic_id"]))
+            before, known.assigned = known.assigned, now
+            if before is None or before == now or state is None:
+                continue
+            name = f"{topic}-{number} went from {before} to {now}, in sync {state.isr}"
+            if now.is_moving:
+                require(now.origin == before.origin or not before.is_moving, "moved", f"{name}: it comes from elsewhere")
+                continue
+            is_there = set(now.replicas) <= set(state.isr) or set(now.replicas) == set(before.replicas)
+            called_off = before.is_moving and set(now.replicas) == before.origin
+            require(is_there or called_off, "moved", f"{name}: it is not there, and nobody called it back")
 
     def state(self, key: Key) -> PartitionState | None:
         node = self._tree.get(f"/brokers/topics/{key[0]}/partitions/{key[1]}/state")
@@ -199,25 +242,27 @@ class ClusterRules:
         if state is None or state.leader_epoch != epoch or state.topic_id != partition.topic_id:
             return  # it does not know yet that it was replaced
         if not self.lossy:
+            known.committed_end = max(known.committed_end, log.high_watermark)
+            expected = max(known.acknowledged_end, known.committed_end)
             require(
-                log.log_end_offset >= known.acknowledged_end,
+                log.log_end_offset >= expected,
                 "committed",
-                f"{name}: {node.host} leads epoch {epoch}, ends at {log.log_end_offset}, acknowledged: {known.acknowledged_end}",
+                f"{name}: {node.host} leads epoch {epoch}, ends at {log.log_end_offset}, acknowledged: {expected}",
             )
         for member in state.isr:
-            self._check_member(name, node, partition, self._by_id[member])
+            self._check_member(name, node, partition, self._by_id[member], known.committed_end)
 
-    def _check_member(self, name: str, leader: Node, partition: Partition, member: Node) -> None:
-        """Whatever is committed is on everybody who is in sync (R01, R02)."""
+    def _check_member(self, name: str, leader: Node, partition: Partition, member: Node, committed_end: int) -> None:
+        """Whatever any leader has committed is on everybody who is in sync (R01-R03)."""
         if member is leader or member.broker is None or not member.alive:
             return
         replica = member.broker.partitions.find(partition.topic_partition)
         if replica is None or replica.is_offline or replica.topic_id != partition.topic_id or self.lossy:
             return
         require(
-            replica.log.log_end_offset >= partition.log.high_watermark,
+            replica.log.log_end_offset >= committed_end,
             "in-sync",
-            f"{name}: {leader.host} says {partition.log.high_watermark} is committed, {member.host} is in sync and ends at "
+            f"{name}: {committed_end} was committed, {leader.host} leads, {member.host} is in sync and ends at "
             f"{replica.log.log_end_offset}",
         )
 
@@ -292,11 +337,18 @@ class ClusterRules:
                 )
                 if replica is None or replica.is_offline or replica.topic_id != state.topic_id:
                     return f"{name} is not on broker {number}"
+                settings = self._settings(key[0])
+                if str(replica.log.config.segment_bytes) != settings.get("segment.bytes", str(replica.log.config.segment_bytes)):
+                    return f"{name}: broker {number} does not keep to {settings}"
                 if replica.is_leader != (number == state.leader) or replica.leader_epoch != state.leader_epoch:
                     return f"{name}: broker {number} is not what it should be in epoch {state.leader_epoch}"
+                if replica.is_leader and set(replica.isr) != set(state.isr):
+                    return f"{name}: broker {number} takes {replica.isr} for in sync"
                 ends.add((replica.log.log_end_offset, replica.log.high_watermark))
             if len(ends) > 1 or any(end != mark for end, mark in ends):
                 return f"{name}: ends and high watermarks are {sorted(ends)}"
+        if doomed := self._tree.children("/admin/delete_topics"):
+            return f"{doomed} are being deleted"
         return self._leftovers() or self._misinformed()
 
     def _leftovers(self) -> str:
@@ -308,6 +360,10 @@ class ClusterRules:
                 if state is None or node.number not in state.replicas:
                     return f"{node.host} has {key[0]}-{key[1]}, which is not its"
         return ""
+
+    def _settings(self, topic: str) -> dict[str, str]:
+        node = self._tree.get(f"/config/topics/{topic}")
+        return dict(_parsed(node.data)["config"]) if node is not None else {}
 
     def _misinformed(self) -> str:
         """Brokers that would tell clients something else than what is."""
@@ -323,6 +379,9 @@ class ClusterRules:
             if office is None or json.loads(office.data)["brokerid"] != image.controller_id:
                 return f"{node.host} takes broker {image.controller_id} for the controller"
             for topic in image.topics.values():
+                settings = self._settings(topic.name)
+                if dict(topic.config) != settings:
+                    return f"{node.host} takes the settings of {topic.name} for {dict(topic.config)}, they are {settings}"
                 for number, told in enumerate(topic.partitions):
                     state = self.state((topic.name, number))
                     if state is None or (told.leader, told.leader_epoch) != (state.leader, state.leader_epoch):

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from ottla.coordinator.txn.state import IDLE
 from ottla.records.batch import read_batch_header
 from ottla.records.record import read_records
+from ottla.replication.closest import RACK_AWARE
 from ottla.sim.cast import Cast
 from ottla.sim.checkers import Violation, check_producers, require, stored_batches
 from ottla.sim.cluster_admin import GUESTS, Administrator, Guests, Visitor
@@ -55,6 +56,8 @@ class Player(NamedTuple):
 class ClusterWorld:
     """A run of one seed."""
 
+    brokers_min = 3
+
     def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
         rng = self.rng = random.Random(f"cluster {seed}")
         self.loop = new_loop()
@@ -76,10 +79,13 @@ class ClusterWorld:
         if self.has_late_mail:
             # Late mail: what was asked arrives long after whoever asked has given up, and asked again.
             network = replace(network, spike_chance=extras.choice((0.01, 0.03)), spike_s_max=extras.choice((8.0, 15.0)))
+        more = random.Random(f"cluster more {seed}")
+        self.has_racks = more.random() < 0.2
+        self.settings_change = more.random() < 0.2
         self.network = SimNetwork(random.Random(f"network {seed}"), network)
         self.session_timeout_s = rng.choice((3.0, 6.0))
         self.tree = MetadataTree(self.session_timeout_s)
-        self.count = rng.choice((3, 3, 3, 4, 5))
+        self.count = max(rng.choice((3, 3, 3, 4, 5)), self.brokers_min)
         self.replicas = rng.choice((2, 3, 3, 3))
         self.min_isr = rng.choice((1, 2, 2)) if self.replicas > 2 else 1
         self.flushes = rng.random() < 0.3
@@ -99,6 +105,7 @@ class ClusterWorld:
         self.play.offsets_may_shrink = self.lossy
         self.cast = Cast(random.Random(f"cast {seed}"), self.loop, self.network, self.play)
         self.scene = Scene(rng, self.play, self.cast, has_table=self.has_table)
+        self.scene.rack = "rack-1" if self.has_racks else ""
         self.rules = ClusterRules(self.nodes, self.tree, self.play)
         self.rules.lossy = self.lossy
         self.play.leads = self._leads
@@ -157,14 +164,18 @@ class ClusterWorld:
             found |= {**group_properties(self.extras), "offsets.retention.minutes": "10080"}
         return found
 
-    def _node(self, number: int, seed: int) -> Node:
-        rng = self.rng
-        properties = {
-            **self.common,
+    def _node_properties(self, number: int) -> dict[str, str]:
+        near = {"replica.selector.class": RACK_AWARE, "broker.rack": f"rack-{number % 2}"} if self.has_racks else {}
+        return {
+            **near,
             "broker.id": str(number),
             "log.dirs": ",".join(f"/d{index or ''}" for index in range(self.dirs)),
             "listeners": f"PLAINTEXT://127.0.0.1:{FIRST_PORT + number}",
         }
+
+    def _node(self, number: int, seed: int) -> Node:
+        rng = self.rng
+        properties = {**self.common, **self._node_properties(number)}
         return Node(
             number,
             f"cluster {seed}",
@@ -257,6 +268,7 @@ class ClusterWorld:
             actor.moves = self.has_moves
             actor.guests = self.guests if self.has_guests else None
             actor.broker_ids = [node.number for node in self.nodes]
+            actor.alters = self.settings_change
             actor.replicas_min = 2 if self.min_isr > 1 or not self.flushes else 1
             return actor
 
@@ -265,7 +277,7 @@ class ClusterWorld:
             actor.guests = self.guests
             return actor
 
-        if self.has_moves or self.has_guests:
+        if self.has_moves or self.has_guests or self.settings_change:
             self.cast.keep("administrator", administrator)
         if self.has_guests:
             self.cast.keep("visitor", visitor)

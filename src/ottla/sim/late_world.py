@@ -11,8 +11,9 @@ The rules are those of the cluster, asked all the time; at the end everything co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 from ottla.errors import ErrorCode
@@ -29,6 +30,7 @@ from ottla.protocol.registry import API_BY_NAME
 from ottla.records.batch import read_batch_header
 from ottla.records.record import build_batch, read_records
 from ottla.sim.checkers import Violation, require, stored_batches
+from ottla.sim.cluster_rules import PartitionState
 from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.machine import START_MS
 from ottla.sim.node import Node
@@ -37,6 +39,7 @@ from ottla.sim.play import Actor, NoAnswer
 TOPIC: Final = "late"
 SESSION_S: Final = 20.0
 """Longer than anything in a story: nobody loses a session but by its decision."""
+MIN_ISR_1: Final = MappingProxyType({"min.insync.replicas": "1"})
 WAIT_S: Final = 90.0
 AFTERWARDS_S: Final = 2.0
 
@@ -62,7 +65,7 @@ class LateWorld(ClusterWorld):
         rng = self.rng
         await asyncio.gather(*(node.start() for node in self.nodes))
         await self._until(lambda: self._controller() is not None, "somebody is the controller")
-        await rng.choice((self._late_farewell, self._late_wish, self._late_write, self._late_fetch))()
+        await rng.choice(self._stories())()
         await self._pass_time(AFTERWARDS_S)
         await self._calm()
         await self._until(lambda: not self.rules.unsettled(), lambda: f"settled: {self.rules.unsettled()}")
@@ -72,6 +75,9 @@ class LateWorld(ClusterWorld):
         self._complaints.check()
 
     # --- the stories
+
+    def _stories(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        return self._late_farewell, self._late_wish, self._late_write, self._late_fetch
 
     async def _late_farewell(self) -> None:
         """An order to delete a replica reaches it when there is another topic of that name: of a controller that was replaced
@@ -167,15 +173,18 @@ class LateWorld(ClusterWorld):
         await sending
 
     async def _depose(self, leader: Node, successor: Node) -> bool:
-        """Whether it is the successor who leads then: it may have been slow, and have left the in-sync replicas."""
+        """Whether it is the successor who leads then: it may have been slow, and have left the in-sync replicas; with all of them
+        gone from there the former leader leads on, in another epoch."""
         self.trace.add(f"{leader.host}, the leader, loses its session")
+        before = self.rules.state((TOPIC, 0))
         self.tree.lose_sessions_of(leader.host)
 
         def has_moved() -> bool:
             state = self.rules.state((TOPIC, 0))
-            return state is not None and state.leader not in (leader.number, -1)
+            assert before is not None
+            return state is not None and state.leader != -1 and state.leader_epoch > before.leader_epoch
 
-        await self._until(has_moved, "somebody else leads")
+        await self._until(has_moved, "somebody leads, in another epoch")
         state = self.rules.state((TOPIC, 0))
         return state is not None and state.leader == successor.number
 
@@ -227,10 +236,12 @@ class LateWorld(ClusterWorld):
         partitions = node.broker.partitions if node.broker is not None else ()
         return next((each for each in partitions if each.topic_partition.topic == TOPIC), None)
 
-    async def _until(self, condition: Callable[[], object], what: str | Callable[[], str]) -> None:
-        end_s = self.loop.time() + WAIT_S
+    async def _until(
+        self, condition: Callable[[], object], what: str | Callable[[], str], limit_s: float = WAIT_S, *, rule: str = "settles"
+    ) -> None:
+        end_s = self.loop.time() + limit_s
         while not condition():
-            require(self.loop.time() < end_s, "settles", f"not in {WAIT_S} s: {what if isinstance(what, str) else what()}")
+            require(self.loop.time() < end_s, rule, f"not in {limit_s} s: {what if isinstance(what, str) else what()}")
             await self._step()
 
     async def _pass_time(self, seconds: float) -> None:
@@ -238,15 +249,16 @@ class LateWorld(ClusterWorld):
         while self.loop.time() < end_s:
             await self._step()
 
-    async def _create(self, *nodes: Node) -> None:
+    async def _create(self, *nodes: Node, config: Mapping[str, str] = MIN_ISR_1, await_all: bool = True) -> None:
         assigned = CreatableReplicaAssignment(partition_index=0, broker_ids=[node.number for node in nodes])
-        config = CreatableTopicConfig(name="min.insync.replicas", value="1")
-        topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned], configs=[config])
+        configs = [CreatableTopicConfig(name=name, value=value) for name, value in {**MIN_ISR_1, **config}.items()]
+        topic = CreatableTopic(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assigned], configs=configs)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=3000)
         exists = ErrorCode.TOPIC_ALREADY_EXISTS
         self._kept.clear()
         await self._ask("create_topics", 7, request, lambda found: found.topics[0].error_code, exists)
-        await self._until(lambda: all(self._replica(node) is not None for node in nodes), "the topic is there")
+        enough = all if await_all else any
+        await self._until(lambda: enough(self._replica(node) is not None for node in nodes), "the topic is there")
         self.trace.add(f"the topic is on {', '.join(node.host for node in nodes)}")
 
     async def _delete(self, once: Node | None = None) -> None:
@@ -283,9 +295,7 @@ class LateWorld(ClusterWorld):
             while True:
                 state = self.rules.state((TOPIC, 0))
                 if state is not None and state.leader >= 0:
-                    data = PartitionProduceData(index=0, records=build_batch([(None, value, (), START_MS)]))
-                    topic = TopicProduceData(name=TOPIC, topic_id=state.topic_id, partition_data=[data])
-                    request = ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[topic])
+                    request = self._produce_request(state, value, acks)
                     port = next(node.port for node in self.nodes if node.number == state.leader)
                     try:
                         found = await actor.call(("127.0.0.1", port), "produce", 13, request)
@@ -296,6 +306,12 @@ class LateWorld(ClusterWorld):
                 await actor.backoff()
 
         await self._alone("producer", act)
+
+    @staticmethod
+    def _produce_request(state: PartitionState, value: bytes, acks: int, timeout_ms: int = 3000) -> ProduceRequest:
+        data = PartitionProduceData(index=0, records=build_batch([(None, value, (), START_MS)]))
+        topic = TopicProduceData(name=TOPIC, topic_id=state.topic_id, partition_data=[data])
+        return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
 
     def _check_kept(self) -> None:
         require(self.rules.state((TOPIC, 0)) is not None, "topic-lost", "the topic that was made last is gone, and nobody asked")

@@ -97,6 +97,7 @@ class LogWorld:
 
     def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
         self.rng = random.Random(f"log {seed}")
+        self._snapshots_rng = random.Random(f"snapshots {seed}")
         self.disk = SimDisk(random.Random(f"disk {seed}"), page_bytes=self.rng.choice((64, 512, 4096)))
         self.now_ms = START_MS
         self.trace = Trace(lambda: (self.now_ms - START_MS) / 1000, echo=echo)
@@ -362,6 +363,27 @@ class LogWorld:
                 self.trace.add(f"damage {kind} {path}")
         if how == "kill" and rng.random() < 0.2:
             self._flip_bit()
+        if self._snapshots_rng.random() < 0.2:
+            self._damage_snapshot()
+
+    def _damage_snapshot(self) -> None:
+        """What was known of producers is found in an older snapshot, and in the records (L05)."""
+        rng = self._snapshots_rng
+        paths = [path for path in self.disk.paths(ROOT) if path.endswith(".snapshot")]
+        if not paths:
+            return
+        path = rng.choice(paths)
+        node = self.disk.node(path)
+        assert isinstance(node, Inode)
+        kind = rng.choice(("missing", "cut", "flipped"))
+        if kind == "missing":
+            self.disk.journal.drop(*self.disk.parent(path))
+            self.disk.settle()
+        elif kind == "cut":
+            del node.data[rng.randrange(len(node.data) + 1) :]
+        elif node.data:
+            node.data[rng.randrange(len(node.data))] ^= 1 << rng.randrange(8)
+        self.trace.add(f"damage {kind} {path}")
 
     def _flip_bit(self) -> None:
         """A flipped bit behind the recovery point (L02): the log must end before that batch, whatever follows."""

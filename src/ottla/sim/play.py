@@ -120,6 +120,7 @@ class Play:
         self.trace = trace
         self.now_s = now_s
         self.brokers = list(brokers)
+        self.ids = {address: number for number, address in enumerate(brokers, 1)}
         self.habits = habits
         self.topics: dict[str, PlayTopic] = {}
         self.sends: list[SendNote] = []
@@ -129,7 +130,7 @@ class Play:
         """Of readers, in their order."""
         self.made = 0
         self.offsets_may_shrink = False
-        """An unclean election may take what was read."""
+        """An unclean election may take what was read, and what a coordinator knew."""
         self.ends_are_told = True
         """Who reads to the high watermark is at the end: so on one broker. A new leader learns it only after a while."""
         self.leads: Callable[[Place, Address], bool] = lambda place, address: True
@@ -164,11 +165,11 @@ class Play:
         return [*sends, *(note.event() for note in self.ends), *self.commits, *self.events]
 
     def was_given(self, transactional_id: str, producer_id: int, epoch: int, instance: str) -> None:
-        """One producer id and epoch for one instance (T03)."""
+        """One producer id and epoch for one instance (T03), as long as the coordinator keeps what it was told."""
         known = self.given.setdefault(transactional_id, [])
         for other_id, other_epoch, other in known:
             require(
-                (other_id, other_epoch) != (producer_id, epoch) or other == instance,
+                (other_id, other_epoch) != (producer_id, epoch) or other == instance or self.offsets_may_shrink,
                 "fenced",
                 f"{instance} of {transactional_id} was given producer {producer_id}, epoch {epoch}, which {other} has",
             )

@@ -24,9 +24,10 @@ from ottla.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, read_batch_heade
 from ottla.records.record import read_records
 from ottla.sim.checkers import FoundBatch, require, scan
 from ottla.sim.history import Committed, Place, Poll, Seek
-from ottla.sim.play import GROUP_KEY, Actor, NoAnswer
+from ottla.sim.play import GROUP_KEY, Actor, Address, NoAnswer
 
 FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 17)
+CLOSEST_VERSIONS: Final = (11, 12, 13, 17)
 ABORT: Final = 0
 
 
@@ -107,10 +108,14 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
         topics=[FetchTopic(topic=name, topic_id=topic.topic_id, partitions=[asked])],
     )
     address = await reader.leader_of(position.place)
+    near = reader.near.get(position.place) if isinstance(reader, Reader) else None
+    versions: Sequence[int] = FETCH_VERSIONS
+    if isinstance(reader, Reader) and reader.rack:
+        request.rack_id, versions = reader.rack, CLOSEST_VERSIONS
     # Of an earlier fetch that was given up nothing may be left in the set of aborted producers.
     position.aborted = set()
     try:
-        response = await reader.call(address, "fetch", reader.rng.choice(FETCH_VERSIONS), request)
+        response = await reader.call(near or address, "fetch", reader.rng.choice(versions), request)
     except NoAnswer:
         reader.forget_leader(position.place)
         await reader.backoff()
@@ -130,6 +135,11 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
         )
         reader.forget_leader(position.place)
         await reader.backoff()
+        return None
+    if answer.preferred_read_replica >= 0:
+        assert isinstance(reader, Reader)
+        require(near is None, "closest", f"{reader.name}: {near} is no leader, and sends a reader to another replica (R19)")
+        reader.go_near(position.place, answer.preferred_read_replica)
         return None
     return answer
 
@@ -221,6 +231,18 @@ class Reader(Actor):
         self.committed = committed
         self.positions: dict[Place, Position] = {}
         self.read: dict[Place, list[tuple[int, bytes]]] = {}
+        self.rack = ""
+        """Where it says it is; empty: it reads from leaders."""
+        self.near: dict[Place, Address] = {}
+        """Replicas that leaders sent it to (KIP-392)."""
+
+    def go_near(self, place: Place, broker_id: int) -> None:
+        self.near[place] = next(address for address in self.play.brokers if self.play.ids[address] == broker_id)
+        self.note(f"reads {place[0]}-{place[1]} from broker {broker_id}, which is near")
+
+    def forget_leader(self, place: Place) -> None:
+        super().forget_leader(place)
+        self.near.pop(place, None)
 
     def position(self, place: Place) -> Position:
         found = self.positions.get(place)

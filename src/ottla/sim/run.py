@@ -19,7 +19,9 @@ from multiprocessing import get_context
 from typing import Final, Protocol
 
 import ottla.sim.cluster_bugs
+import ottla.sim.controller_bugs
 import ottla.sim.group_bugs
+import ottla.sim.replica_bugs
 import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
 from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.checkers import Violation
@@ -27,6 +29,7 @@ from ottla.sim.cluster_world import ClusterWorld
 from ottla.sim.late_world import LateWorld
 from ottla.sim.log_world import LogWorld
 from ottla.sim.loop import TooManySteps
+from ottla.sim.story_world import StoryWorld
 from ottla.sim.trace import Trace
 from ottla.sim.txn_world import TransactionWorld
 from ottla.sim.world import BrokerWorld
@@ -52,6 +55,7 @@ WORLDS: Final[dict[str, type[_World]]] = {
     "transactions": TransactionWorld,
     "cluster": ClusterWorld,
     "late": LateWorld,
+    "stories": StoryWorld,
 }
 
 
@@ -75,7 +79,7 @@ class Outcome:
 
 def worlds_of(seed: int) -> tuple[str, ...]:
     """Where a seed is run as one of many."""
-    return tuple(name for name in WORLDS if name not in ("cluster", "late") or seed % CLUSTER_EVERY == 0)
+    return tuple(name for name in WORLDS if name not in ("cluster", "late", "stories") or seed % CLUSTER_EVERY == 0)
 
 
 def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], None] | None = None) -> Outcome:

@@ -32,6 +32,8 @@ class Scene:
         self.play = play
         self.cast = cast
         self.has_table = has_table
+        self.rack = ""
+        """Of those who read along; empty: they read from leaders."""
 
     # --- the beginning
 
@@ -91,7 +93,9 @@ class Scene:
         for isolation in ("committed", "uncommitted"):
 
             def reader(number: int, process: Process, isolation: str = isolation) -> Actor:
-                return Reader(f"{isolation}.{number}", play, view(process), process, committed=isolation == "committed")
+                found = Reader(f"{isolation}.{number}", play, view(process), process, committed=isolation == "committed")
+                found.rack = self.rack
+                return found
 
             cast.keep(isolation, reader)
 

@@ -14,12 +14,14 @@ from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.transaction import VERSION_1, Transaction
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.clean_batches import Indexing
 from ottla.records.clean_transactions import TransactionSieve
 from ottla.sim.bugs import Patch, bug
 from ottla.storage import log as log_module
-from ottla.storage import recovery
+from ottla.storage import recovery, snapshot
 from ottla.storage.log import Log
+from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo
 from ottla.storage.segment import Segment
 from ottla.storage.snapshot import Snapshots
@@ -67,6 +69,36 @@ def snapshots_not_truncated() -> list[Patch]:
 @bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
 def producers_not_truncated() -> list[Patch]:
     return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("a damaged snapshot of producers is believed", world="log", seeds_max=100)
+def snapshot_believed() -> list[Patch]:
+    def decode(data: bytes) -> list[Any]:
+        entries = data[snapshot._HEAD.size :]
+        whole = len(entries) // snapshot._ENTRY.size * snapshot._ENTRY.size
+        return [snapshot._producer(fields) for fields in snapshot._ENTRY.iter_unpack(entries[:whole])]
+
+    return [(snapshot, "decode", decode)]
+
+
+@bug("a gap in the sequence of a producer is let through", world="transactions", seeds_max=40)
+def gap_let_through() -> list[Patch]:
+    original = ProducerStates.check
+
+    def check(self: ProducerStates, *arguments: Any, **options: Any) -> Any:
+        try:
+            return original(self, *arguments, **options)
+        except KafkaError as error:
+            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+            return None
+
+    return [(ProducerStates, "check", check)]
+
+
+@bug("a producer of a former epoch may write", world="transactions", seeds_max=40)
+def former_epoch_writes() -> list[Patch]:
+    return [(ProducerStates, "_check_epoch", lambda self, producer, epoch: None)]
 
 
 @bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
@@ -137,6 +169,16 @@ def epoch_not_raised() -> list[Patch]:
         return replace(found, producer_epoch=max(self.producer_epoch, 0))
 
     return [(Transaction, "initialised", initialised)]
+
+
+@bug("a transaction of version 2 does not raise the epoch", world="transactions", seeds_max=40)
+def epoch_not_raised_by_end() -> list[Patch]:
+    original = Transaction.ended
+
+    def ended(self: Transaction, *, client_version: int, **options: Any) -> Transaction:
+        return original(self, client_version=min(client_version, VERSION_1), **options)
+
+    return [(Transaction, "ended", ended)]
 
 
 @bug("a coordinator that takes over forgets the markers its predecessor owed", world="transactions", seeds_max=60)
