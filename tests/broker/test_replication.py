@@ -458,7 +458,8 @@ def test_f47_a_follower_that_falls_behind_leaves_and_comes_back(tmp_path: Path) 
             await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
             answer = await cluster.produce(1, b"y")  # waits until the controller has confirmed that 3 is out
             assert answer.error_code == 0
-            assert cluster.states[T0].isr == [1, 2]
+            # If this process was paused for longer than the lag that is allowed, 2 is out too.
+            assert 3 not in cluster.states[T0].isr
             assert cluster.partition(3).log.log_end_offset == 1
         await cluster.until(lambda: sorted(cluster.states[T0].isr) == [1, 2, 3])
         await cluster.until_equal(1, 2, 3)

@@ -396,8 +396,7 @@ class Classic:
         if request.generation_id != group.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         else:
-            if not member.is_new:
-                member.deadline_ms = now.ms + member.session_timeout_ms
+            member.heard(now.ms)
             if group.state is State.PREPARING_REBALANCE:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         return replied(token, HeartbeatResponse(error_code=error))
@@ -410,8 +409,7 @@ class Classic:
         member = group.members.get(member_id)
         if member is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
             return False
-        if not member.is_new:
-            member.deadline_ms = now_ms + member.session_timeout_ms
+        member.heard(now_ms)
         return True
 
     # LeaveGroup

@@ -110,6 +110,11 @@ class ClassicMember:
         self.timer_ms = 0
         """When the timer of the session fires; it then looks at the deadline. 0: there is none."""
 
+    def heard(self, now_ms: int) -> None:
+        """A heartbeat: the session goes on. (That of a member in its first JoinGroup does not: it cannot have sent one.)"""
+        if not self.is_new:
+            self.deadline_ms = now_ms + self.session_timeout_ms
+
     def subscription(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:
             if name == protocol:
