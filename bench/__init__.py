@@ -3,7 +3,7 @@
 `servers` starts the two; `load`, `groups` and `transactions` are the raw load generators (processes of their own); `measure`,
 `measure_groups`, `measure_transactions`, `measure_compaction` take the figures; `figures` says what each one means and what is
 aimed at; `report` makes the table, the picture, the JSON and the Markdown in `bench/out`.
-Looks apart, each a command: `compaction_load`, `inside`, `inside_groups`, `starts`, `client_latency`.
+Looks apart, each a command: `compaction_load`, `inside`, `inside_groups`, `starts`, `client_latency`, `floor`, `floor_produce`.
 The method, and how to read the result, is in docs/bench.md.
 """
 
