@@ -7,8 +7,8 @@ writes its records to the end of the partition's file, and answers. It looks at 
 figure; the user time is that of this loop.
 
 A virtual machine may give free memory back to its host. A page that the page cache then takes is one that the host has to find
-anew, and the wait counts as system time of whoever writes: the same writes took 0.2 s/GB at one time and 2.2 at another. So memory
-is touched, and let go, right before.
+anew, and the wait counts as system time of whoever writes: the same writes took 0.2 s/GB at one time and 2.2 at another. So
+memory is touched, and let go, right before.
 """
 
 from __future__ import annotations
