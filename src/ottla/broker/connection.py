@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from ottla.broker.dispatch import PendingReply, Usual
     from ottla.broker.socket_server import ListenerUse, SocketServer
 
-COPY_BYTES_MAX = 16 << 10
-"""Of file ranges in a reply: up to here reading them costs less than the system calls that would save it."""
+COPY_BYTES_MAX = 32 << 10
+"""Of file ranges in a reply: up to here reading them costs less than the system calls that would save it. (A batch of 16 KB, the
+size at which Java's producer stops, measured a sixth less CPU; at 32 and 64 KB both are the same, at 128 KB a copy is dearer.)"""
 
 _read_size = Struct(">i").unpack_from
 
