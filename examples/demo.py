@@ -8,6 +8,7 @@ in the dead letters. It leaves nothing running and nothing on disk.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import random
@@ -156,8 +157,13 @@ def main() -> int:
                         note = "the broker was killed (SIGKILL) and is back on the same files"
                     live.update(view(seen, watch, len(letters), note))
             sender.join()
-        finally:
+        except BaseException:
+            with contextlib.suppress(Exception):  # what went wrong first is told
+                flows.stop()
+            raise
+        else:
             flows.stop()
+        finally:
             consumer.close()
             spark.streams.removeListener(listener)
         group = standing.status(settings, plan)[0]
