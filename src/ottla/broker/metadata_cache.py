@@ -39,6 +39,8 @@ class MetadataCache:
         self._store = store
         self._show = show
         self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._config_ids: dict[str, bytes] = {}
+        """Of which topic of its name the settings were read."""
         self._deleted: dict[bytes, None] = {}
         """Ids of the topics that were deleted last."""
         self._transaction_versions: dict[int, int] = {}
@@ -47,10 +49,13 @@ class MetadataCache:
     async def load_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         self._become(replace(self.image, broker_configs=dict(configs)))
 
-    async def topic_config(self, name: str) -> Mapping[str, str]:
-        """Known, or read now. StoreError if that cannot be done."""
+    async def topic_config(self, name: str, topic_id: bytes) -> Mapping[str, str]:
+        """Known, or read now. StoreError if that cannot be done. Another topic of the same name may have others."""
+        if topic_id not in (ZERO_UUID, self._config_ids.get(name, topic_id)):
+            self.forget_config(name)
         config = self._topic_configs.get(name)
         if config is None:
+            self._config_ids[name] = topic_id
             path = znodes.topic_config_path(name)
             node = await self._store.get(path)
             config = znodes.decode_config(path, node.data) if node is not None else {}
@@ -60,12 +65,15 @@ class MetadataCache:
     def forget_config(self, name: str) -> None:
         """Of a topic that is gone: one of the same name may have others."""
         self._topic_configs.pop(name, None)
+        self._config_ids.pop(name, None)
 
     async def update(self, request: UpdateMetadataRequest, *, whole: bool = False) -> None:
         """What the controller tells; the caller has checked that it is the controller. `whole`: it tells of every topic."""
         topics = _grouped(request)
         for told in topics:
-            await self.topic_config(told.topic_name)
+            # Of one that goes, or is gone, they are gone too: nothing read now may be kept for the next of its name.
+            if not _is_deletion(told) and (whole or bytes(told.topic_id) not in self._deleted):
+                await self.topic_config(told.topic_name, bytes(told.topic_id))
         live = [_broker(broker) for broker in request.live_brokers]
         await self._learn_transactions(live)
         image = self.image
@@ -100,7 +108,7 @@ class MetadataCache:
         if whole:
             self._deleted.pop(topic_id, None)
             return False
-        if topic_id != ZERO_UUID and any(state.leader == DELETED for state in told.partition_states):
+        if topic_id != ZERO_UUID and _is_deletion(told):
             self._deleted[topic_id] = None
             if len(self._deleted) > _DELETED_MAX:
                 del self._deleted[next(iter(self._deleted))]
@@ -122,6 +130,10 @@ class MetadataCache:
                 continue
 
     def configure_topic(self, name: str, config: Mapping[str, str]) -> None:
+        """Settings have changed. Of a topic nobody told of they are not kept: it may be one that is gone, with another one of its
+        name to come; whoever tells of that one has them read."""
+        if name not in self.image.topics and name not in self._topic_configs:
+            return
         self._topic_configs[name] = dict(config)
         topic = self.image.topics.get(name)
         if topic is not None and topic.config != config:
@@ -151,6 +163,10 @@ class MetadataCache:
     def _become(self, image: ClusterImage) -> None:
         self.image = image
         self._show(image)
+
+
+def _is_deletion(told: UpdateMetadataTopicState) -> bool:
+    return any(state.leader == DELETED for state in told.partition_states)
 
 
 def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:

@@ -114,7 +114,7 @@ class ControllerOrders:
             roles: dict[bool, list[Role]] = {True: [], False: []}
             for topic in topics:
                 try:
-                    config = await self._cache.topic_config(topic.topic_name)
+                    config = await self._cache.topic_config(topic.topic_name, bytes(topic.topic_id))
                 except StoreError as error:
                     logger.error("the settings of %s cannot be read: %s", topic.topic_name, error)
                     config = None
