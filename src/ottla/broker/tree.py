@@ -250,10 +250,3 @@ async def stored_configs(store: MetadataStore) -> StoredConfigs:
     names = await store.children(znodes.TOPICS)
     configs = await each(names, lambda name: topic_config(store, name))
     return StoredConfigs(await broker_configs(store), dict(zip(names, configs, strict=True)))
-
-
-async def stored_topics(store: MetadataStore) -> dict[str, znodes.TopicNode]:
-    """Every topic the store knows, with its id and the brokers of its partitions."""
-    names = await store.children(znodes.TOPICS)
-    nodes = await each([znodes.topic_path(name) for name in names], store.get)
-    return {name: znodes.decode_topic(name, node.data) for name, node in zip(names, nodes, strict=True) if node is not None}
