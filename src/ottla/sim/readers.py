@@ -167,7 +167,7 @@ async def fetch_committed_offsets(
     )
     while True:
         start = play.now()
-        if barrier is not None and not await _commit_something(reader, group, barrier):
+        if barrier is not None and not await commit_offset(reader, group, barrier, play.now()):
             await reader.backoff()
             continue
         try:
@@ -193,9 +193,9 @@ async def fetch_committed_offsets(
         return found
 
 
-async def _commit_something(reader: Actor, group: str, place: Place) -> bool:
+async def commit_offset(reader: Actor, group: str, place: Place, offset: int) -> bool:
     name, index = place
-    partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=reader.play.now(), committed_metadata="")
+    partition = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
     request = OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,

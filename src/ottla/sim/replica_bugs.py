@@ -140,7 +140,7 @@ def absent_one_keeps_log() -> list[Patch]:
 # --- coordinators that move
 
 
-@bug("a coordinator loads what it knows to be committed, not all that its log has", world="cluster", seeds_max=20)
+@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=63)
 def loads_to_high_watermark() -> list[Patch]:
     async def read(self: ShardHost[Any], hosted: Any) -> Any:
         shard, partition = self._new_shard(hosted), self._partition(hosted)

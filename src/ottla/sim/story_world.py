@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.broker.coordinators import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -34,6 +35,7 @@ from ottla.sim.disk import Fault
 from ottla.sim.late_world import TOPIC, LateWorld
 from ottla.sim.node import Node
 from ottla.sim.play import Actor, NoAnswer
+from ottla.sim.readers import commit_offset, fetch_committed_offsets
 
 PLACE: Final = (TOPIC, 0)
 LATEST: Final = -1
@@ -44,7 +46,7 @@ QUIET_S: Final = 5.0
 BALANCE_S: Final = 10.0
 STORIES: Final = (
     *("stop", "too few", "the last", "balance", "settings", "directory", "near"),
-    *("end", "deletion", "life", "joiner", "move", "absent", "histories", "answer"),
+    *("end", "deletion", "life", "joiner", "move", "absent", "histories", "answer", "coordinator"),
 )
 
 
@@ -74,6 +76,7 @@ class StoryWorld(LateWorld):
             "auto.leader.rebalance.enable": "true" if self.story == "balance" else "false",
             "replica.selector.class": RACK_AWARE,
             "replica.high.watermark.checkpoint.interval.ms": "5000",
+            "offsets.topic.replication.factor": "3",
         }
 
     def _node_properties(self, number: int) -> dict[str, str]:
@@ -97,6 +100,7 @@ class StoryWorld(LateWorld):
             "absent": self._topic_of_an_absent_one,
             "histories": self._histories_part,
             "answer": self._answer_is_lost,
+            "coordinator": self._coordinator_moves,
         }
         self.trace.add(f"the story of {self.story}")
         return (told[self.story],)
@@ -488,6 +492,42 @@ class StoryWorld(LateWorld):
             await self._pass_time(QUIET_S)
         await self._all_in_sync()
         await self._produce()
+
+    async def _coordinator_moves(self) -> None:
+        """A new coordinator does not know yet how much of its log is committed; it knows all offsets that were (G07)."""
+        await self._create(*self._others(self._office()))
+        group, place = "group", (OFFSETS_TOPIC, 0)
+
+        def committer(offset: int) -> Callable[[Actor], Awaitable[None]]:
+            async def act(actor: Actor) -> None:
+                while not await commit_offset(actor, group, PLACE, offset):
+                    await actor.backoff()
+
+            return act
+
+        await self._alone("member", committer(1))
+        while True:
+            await self._all_in_sync()
+            state = self.rules.state(place)
+            assert state is not None
+            after = [number for number in state.replicas if number != state.leader]
+            leader, new, third = (self.nodes[number - 1] for number in (state.leader, *after))
+            if self._office() not in (leader, third):
+                break
+            await self._replace_controller(self._office())
+        await self._alone("member", committer(2))
+        self.trace.add(f"kill {third.host}; {leader.host}, the coordinator, loses its session")
+        third.kill()  # it counts as in sync until it lags
+        self.tree.lose_sessions_of(leader.host)
+
+        def has_moved() -> bool:
+            now = self.rules.state(place)
+            return now is not None and now.leader == new.number
+
+        await self._until(has_moved, "another one coordinates")
+        found = await self.scene.alone("member", lambda actor: fetch_committed_offsets(actor, group, [PLACE]))
+        require(found == {PLACE: 2}, "committed", f"{new.host} says {found}, 2 was committed (G07)")
+        await self._start(third)
 
     # --- what happens in them
 
