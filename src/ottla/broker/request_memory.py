@@ -26,8 +26,8 @@ SPARES_MAX: Final = 8
 LARGE_BYTES: Final = SHARED_BYTES // 2
 """A frame of so many bytes is followed by more of its kind."""
 PEEK_BYTES: Final = 1 << 10
-"""So much is read of what may be the next large frame, to know its length; the rest comes straight to its own buffer, where a
-read of all that is there would have to be copied."""
+"""So much is read of what may be the next large frame, with the end of the one before it, to know its length; the rest comes
+straight to its own buffer, where a read of all that is there would have to be copied."""
 GROWTH_START_BYTES: Final = 64 << 10
 HELD_BYTES_MAX: Final = 512 << 20
 """The bound where the settings name none: half a gigabyte of half-received requests is no use to anyone."""
