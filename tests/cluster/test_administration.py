@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from cluster_kit import WAIT_S, Cluster, until
@@ -23,7 +24,11 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 )
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.records.record import build_batch
 
 
 def test_the_tree_is_kafkas(three: Cluster) -> None:
@@ -191,6 +196,36 @@ def test_each_replica_tells_of_its_producers(three: Cluster) -> None:
     assert len(producers(1)) == 1
     until(lambda: producers(2) == producers(1), "the follower has heard of it")
     assert producers(3) == []
+
+
+def test_who_is_asked_in_the_place_of_the_leader_names_it(three: Cluster) -> None:
+    """KIP-951: with its epoch and its address, in the versions that have room for it."""
+    three.create_topic_at("elsewhere", [[1]])
+    topic_id = three.brokers[2].ask("metadata", 12, MetadataRequest(topics=[MetadataRequestTopic(name="elsewhere")]))
+    topic_id = topic_id.topics[0].topic_id
+    place = [(1, three.brokers[1].host, three.brokers[1].port)]
+
+    def leader(partition: Any) -> tuple[int, int] | None:
+        assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        named = partition.current_leader
+        return (named.leader_id, named.leader_epoch) if named is not None else None
+
+    def places(response: Any) -> list[tuple[int, str, int]]:
+        return [(each.node_id, each.host, each.port) for each in response.node_endpoints]
+
+    batch = PartitionProduceData(index=0, records=build_batch([(None, b"x", (), 0)]))
+    for version in (9, 10, 13):
+        data = TopicProduceData(name="elsewhere", topic_id=topic_id, partition_data=[batch])
+        said = three.brokers[2].ask("produce", version, ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[data]))
+        named = leader(said.responses[0].partition_responses[0]), places(said)
+        assert named == (((1, 0), place) if version >= 10 else (None, []))
+    for version in (15, 16, 18):
+        for state in (None, ReplicaState(replica_id=3)):  # a consumer, a follower
+            asked = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)])
+            fetch = FetchRequest(replica_state=state, max_wait_ms=0, min_bytes=1, topics=[asked])
+            said = three.brokers[2].ask("fetch", version, fetch)
+            named = leader(said.responses[0].partitions[0]), places(said)
+            assert named == (((1, 0), place) if version >= 16 else (None, []))
 
 
 def test_a_topic_is_made_by_writing_to_it_whichever_broker_is_asked(three: Cluster) -> None:

@@ -13,15 +13,9 @@ from collections.abc import Awaitable, Iterator
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_read import FetchRead
 from ottla.broker.handlers.fetch_quick import quick as quick
+from ottla.broker.handlers.fetch_reply import response_of
 from ottla.errors import KafkaError
-from ottla.protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchPartition, PartitionKey
 from ottla.types import NO_LEADER_EPOCH, ZERO_UUID
 
@@ -64,50 +58,20 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
         fetch.follower_progress()
     fetch.read()
     if fetch.enough() or request.max_wait_ms <= 0 or not fetch.keys:
-        return _response(fetch)
+        return _response(fetch, context)
     answer = _response if replica_id < 0 else _late_response
-    return broker.purgatory.wait(fetch.keys, request.max_wait_ms, fetch.read_enough, lambda: answer(fetch))
+    return broker.purgatory.wait(fetch.keys, request.max_wait_ms, fetch.read_enough, lambda: answer(fetch, context))
 
 
-def _late_response(fetch: FetchRead) -> FetchResponse:
+def _late_response(fetch: FetchRead, context: RequestContext) -> FetchResponse:
     """The reply to a follower that waited for records: it wants to know what was committed meanwhile."""
     fetch.read()
-    return _response(fetch)
+    return _response(fetch, context)
 
 
-def _response(fetch: FetchRead) -> FetchResponse:
+def _response(fetch: FetchRead, context: RequestContext) -> FetchResponse:
     error, session_id, told = fetch.finish()
-    topics: list[FetchableTopicResponse] = []
-    current: FetchableTopicResponse | None = None
-    current_key: bytes | str | None = None
-    for found in told:
-        wanted = found.wanted
-        key = wanted.key[0]
-        if current is None or key != current_key:
-            current = FetchableTopicResponse(topic=wanted.topic or "", topic_id=wanted.topic_id)
-            current_key = key
-            topics.append(current)
-        divergence = found.divergence
-        current.partitions.append(
-            PartitionData(
-                partition_index=wanted.partition,
-                error_code=found.error_code,
-                high_watermark=found.high_watermark,
-                last_stable_offset=found.last_stable_offset,
-                log_start_offset=found.log_start_offset,
-                diverging_epoch=EpochEndOffset(epoch=divergence.leader_epoch, end_offset=divergence.offset)
-                if divergence is not None
-                else None,
-                aborted_transactions=[
-                    AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset) for txn in found.aborted or ()
-                ]
-                if fetch.committed
-                else None,
-                preferred_read_replica=found.preferred,
-                records=found.records if found.records is not None else b"",
-            )
-        )
-    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
+    return response_of(error, session_id, told, fetch.committed, context)
 
 
 def _wanted(request: FetchRequest) -> Iterator[FetchPartition]:

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_read import FetchRead, Found
+from ottla.broker.handlers.fetch_reply import LEADERS_FROM, names_leaders, response_of
+from ottla.protocol.headers import encode_response
+from ottla.protocol.registry import API_BY_NAME
 from ottla.replication.fetch_session import FetchPartition, PartitionKey
 from ottla.types import ZERO_UUID
 from ottla.wire.big_endian import int32, int64
@@ -238,15 +241,20 @@ def quick(
     )
     fetch.read()
     if fetch.enough() or max_wait_ms <= 0 or not fetch.keys:
-        return _reply(fetch, correlation_id, version)
+        return _reply(fetch, correlation_id, version, context)
     later: asyncio.Future[list[Part]] = broker.purgatory.wait(
-        fetch.keys, max_wait_ms, fetch.read_enough, partial(_reply, fetch, correlation_id, version)
+        fetch.keys, max_wait_ms, fetch.read_enough, partial(_reply, fetch, correlation_id, version, context)
     )
     return later
 
 
-def _reply(fetch: FetchRead, correlation_id: int, version: i64) -> list[Part]:
+def _reply(fetch: FetchRead, correlation_id: int, version: i64, context: RequestContext) -> list[Part]:
     error, session_id, told = fetch.finish()
+    if fetch.must_answer and version >= LEADERS_FROM and names_leaders(told):
+        # It happens once when a leader changes: no reason to write another way to say it.
+        return encode_response(
+            API_BY_NAME["fetch"], version, correlation_id, response_of(error, session_id, told, fetch.committed, context)
+        )
     return _frame(correlation_id, version, error, session_id, told, fetch.committed)
 
 

@@ -18,12 +18,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.context import CloseConnection, RequestContext
+from ottla.broker.handlers.current_leaders import leader_of, places_of
 from ottla.broker.handlers.produce_quick import quick as quick
 from ottla.broker.partition import ACKS_ALL, Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -36,7 +39,6 @@ from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
 
@@ -48,6 +50,7 @@ _TOPIC_IDS_FROM = 13
 _ZSTD = 4
 _ATTRIBUTES_LOW_BYTE = 22
 _BUMPS_EPOCHS_FROM = 12
+_LEADERS_FROM = 10
 _PRODUCER = struct.Struct(">qhi")
 
 _ASK_TIMES = 10
@@ -211,6 +214,8 @@ async def _append_large(
     if reply is not None:
         for batch, answer in zip(large, reply.responses, strict=True):
             batch.results.extend(answer.partition_responses)
+        if response is not None and reply.node_endpoints:
+            _name_leaders(response, context)
     return response
 
 
@@ -280,10 +285,10 @@ def _append(
                     waits = waits if waits is not None else []
                     waits.append(_Wait(partitions, partition, acks, info.last_offset + 1, answer))
     if large is None:
-        return _reply(request, broker, answers, first_error, waits)
+        return _reply(request, context, answers, first_error, waits)
     size = sum(len(batch.records) for batch in large)
     try:
-        reply = _reply(request, broker, answers, first_error, waits)
+        reply = _reply(request, context, answers, first_error, waits)
     except CloseConnection:
         broker.large_batches.release(size)
         raise
@@ -294,7 +299,7 @@ def _append(
 
 def _reply(
     request: ProduceRequest,
-    broker: Broker,
+    context: RequestContext,
     answers: list[TopicProduceResponse],
     first_error: KafkaError | None,
     waits: list[_Wait] | None,
@@ -306,13 +311,34 @@ def _reply(
         return None
     response = ProduceResponse(responses=answers)
     if waits is None:
+        if first_error is not None:
+            _name_leaders(response, context)
         return response
-    return broker.purgatory.wait(
+    return context.broker.purgatory.wait(
         [wait.partition.topic_partition for wait in waits],
         request.timeout_ms,
         ready=lambda: all(wait.settled() for wait in waits),
-        answer=lambda: _answer(response, waits),
+        answer=lambda: _answer(response, waits, context),
     )
+
+
+def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
+    """Of the partitions that are led elsewhere (KIP-951)."""
+    if context.version < _LEADERS_FROM:
+        return
+    leaders: list[int] = []
+    for topic in response.responses:
+        name = context.broker.partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
+        for answer in topic.partition_responses if name is not None else ():
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                assert name is not None
+                leader, epoch = leader_of(TopicPartition(name, answer.index), context)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.append(leader)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=number, host=place.host, port=place.port, rack=rack)
+        for number, place, rack in places_of(leaders, context)
+    ]
 
 
 class _Wait:
@@ -356,10 +382,12 @@ class _Wait:
         return True
 
 
-def _answer(response: ProduceResponse, waits: list[_Wait]) -> ProduceResponse:
+def _answer(response: ProduceResponse, waits: list[_Wait], context: RequestContext) -> ProduceResponse:
     for wait in waits:
         if not wait.settled():
             wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+    if any(answer.error_code for topic in response.responses for answer in topic.partition_responses):
+        _name_leaders(response, context)
     return response
 
 
