@@ -22,20 +22,26 @@ SHOWN = {
     "read-beyond-high-watermark": 11,
     "retention-beyond-high-watermark": 8,
     "deletion-beyond-high-watermark": 6,
-    "isr-instead-of-maximal": 4,
+    "isr-instead-of-maximal": 9,
     "shrunk-before-agreed": 4,
+    "positions-assumed": 6,
     "all-means-one": 4,
-    "cut-too-late": 5,
+    "deposed-says-success": 4,
+    "truncates-to-high-watermark": 3,
+    "divergence-unnoticed": 4,
     "cut-too-far": 4,
     "producers-not-cut": 4,
     "high-watermark-ahead": 4,
-    "dead-in-isr": 9,
+    "dead-in-isr": 8,
     "markers-not-sent": 3,
-    "order-epoch-not-looked-at": 4,
+    "pending-not-settled": 3,
+    "order-epoch-not-looked-at": 8,
     "former-life-obeyed": 11,
     "former-connection-obeyed": 20,
     "former-wish-granted": 5,
     "writes-not-fenced": 8,
+    "never-unclean": 9,
+    "unclean-keeps-isr": 9,
     "commit-not-appended": 5,
     "former-generation-commits": 56,
     "metadata-cut": 5,
@@ -55,7 +61,13 @@ SHOWN = {
     "move-not-flushed": 31,
     "move-stands-still": 7,
     "move-before-caught-up": 7,
+    "former-life-in-isr": 37,
+    "leftover-taken": 50,
+    "coordinator-goes-on": 3,
+    "coordinator-does-not-wait": 4,
     "snapshots-not-truncated": 116,
+    "snapshot-believed": 4,
+    "gap-let-through": 6,
     "timeout-does-not-fence": 18,
     "pending-offsets-visible": 6,
     "aborted-offsets-count": 6,
@@ -71,7 +83,7 @@ def _seeds(name):
 def _parameters():
     """What needs many clusters to show is looked for when there is time."""
     for name, bug in BUGS.items():
-        yield pytest.param(name, marks=[pytest.mark.slow] if bug.world == "cluster" and len(bug.seeds) > 20 else [])
+        yield pytest.param(name, marks=[pytest.mark.slow] if bug.world == "cluster" and len(bug.seeds) > 40 else [])
 
 
 @pytest.mark.parametrize("name", list(_parameters()))

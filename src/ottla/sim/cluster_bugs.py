@@ -27,7 +27,7 @@ from ottla.types import NO_OFFSET
 # --- the leader
 
 
-@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=20)
+@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=40)
 def isr_instead_of_maximal() -> list[Patch]:
     def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
         if self.is_under_min_isr:
@@ -37,7 +37,7 @@ def isr_instead_of_maximal() -> list[Patch]:
     return [(Leadership, "high_watermark", high_watermark)]
 
 
-@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=20)
+@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=40)
 def shrunk_before_agreed() -> list[Patch]:
     original = Leadership._propose
 
@@ -67,7 +67,7 @@ def sent_counts_as_stored() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=20)
+@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=40)
 def positions_assumed() -> list[Patch]:
     original = Leadership._assign
 
@@ -105,7 +105,7 @@ def all_means_one() -> list[Patch]:
     return [(produce._Wait, "settled", settled)]
 
 
-@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=20)
+@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=40)
 def deposed_says_success() -> list[Patch]:
     original = produce._Wait.settled
 
@@ -131,7 +131,7 @@ def truncates_to_high_watermark() -> list[Patch]:
     return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
 
 
-@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=20)
+@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=40)
 def divergence_unnoticed() -> list[Patch]:
     return [(Partition, "divergence", lambda self, *arguments: None)]
 
@@ -147,7 +147,7 @@ def cut_too_late() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a log with another history is cut one record too far", world="cluster", seeds_max=20)
+@bug("a log with another history is cut one record too far", world="cluster", seeds_max=40)
 def cut_too_far() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
@@ -158,7 +158,7 @@ def cut_too_far() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=20)
+@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=40)
 def producers_not_cut() -> list[Patch]:
     return [(log_module, "rebuild", lambda *arguments: None)]
 
@@ -171,7 +171,7 @@ def fetching_given_up() -> list[Patch]:
     return [(replica_fetcher._Fetcher, "_later", later)]
 
 
-@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=20)
+@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=40)
 def high_watermark_ahead() -> list[Patch]:
     original = Partition.append_as_follower
 
@@ -285,7 +285,7 @@ def pending_not_settled() -> list[Patch]:
 # --- fences
 
 
-@bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=20)
+@bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=40)
 def order_epoch_not_looked_at() -> list[Patch]:
     original = ControllerOrders._refusal
 

@@ -43,7 +43,7 @@ def commit_not_appended() -> list[Patch]:
     return [(GroupShard, "offset_commit", offset_commit), (offset_commit_handler, "quick", lambda *arguments: None)]
 
 
-@bug("a commit of a former generation is taken", world="broker", seeds_max=200)
+@bug("a commit of a former generation is taken", world="broker", seeds_max=400)
 def former_generation_commits() -> list[Patch]:
     return [(ClassicGroup, "check_commit", lambda self, *arguments, **options: None)]
 

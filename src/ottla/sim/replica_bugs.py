@@ -140,7 +140,7 @@ def absent_one_keeps_log() -> list[Patch]:
 # --- coordinators that move
 
 
-@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=63)
+@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=190)
 def loads_to_high_watermark() -> list[Patch]:
     async def read(self: ShardHost[Any], hosted: Any) -> Any:
         shard, partition = self._new_shard(hosted), self._partition(hosted)
@@ -158,7 +158,7 @@ def loads_to_high_watermark() -> list[Patch]:
     return [(ShardHost, "_read", read)]
 
 
-@bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=20)
+@bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=40)
 def coordinator_goes_on() -> list[Patch]:
     load, unload = ShardHost._load, ShardHost._unload
     left: dict[tuple[int, str, int], Any] = {}
@@ -179,7 +179,7 @@ def coordinator_goes_on() -> list[Patch]:
     return [(ShardHost, "_unload", remember), (ShardHost, "_load", recall)]
 
 
-@bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=20)
+@bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=40)
 def coordinator_does_not_wait() -> list[Patch]:
     def wait(self: ShardHost[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
         self._release(hosted, decision)

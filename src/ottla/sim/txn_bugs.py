@@ -61,7 +61,7 @@ def producers_not_rebuilt() -> list[Patch]:
     return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
 
 
-@bug("snapshots of producers survive a truncation", world="log", seeds_max=200)
+@bug("snapshots of producers survive a truncation", world="log", seeds_max=1000)
 def snapshots_not_truncated() -> list[Patch]:
     return [(Snapshots, "remove_behind", lambda self, offset: False)]
 
