@@ -5,10 +5,6 @@
 A loop that knows of Kafka what kcat needs to begin (ApiVersions, Metadata), receives each Produce request into the same buffer,
 writes its records to the end of the partition's file, and answers. It looks at no record and sums up nothing. System time is the
 figure; the user time is that of this loop.
-
-A virtual machine may give free memory back to its host. A page that the page cache then takes is one that the host has to find
-anew, and the wait counts as system time of whoever writes: the same writes took 0.2 s/GB at one time and 2.2 at another. So
-memory is touched, and let go, right before.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ import resource
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 from multiprocessing import get_context
@@ -27,7 +22,7 @@ from pathlib import Path
 
 from peers import kcat
 
-from bench.measure import PARTITIONS, lines_file
+from bench.measure import PARTITIONS, lines_file, touch_memory
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -35,7 +30,6 @@ from ottla.protocol.registry import API_BY_KEY
 
 TOPIC = "floor"
 LINES_BYTES = 400_000_000
-TOUCHED_BYTES = 1_000_000_000
 REQUEST_BYTES_MAX = 2 << 20
 PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
 SERVED = {PRODUCE: (7, 7), METADATA: (4, 4), API_VERSIONS: (0, 3)}
@@ -103,12 +97,6 @@ def serve(directory: str, tell: Connection) -> None:
     tell.send((used.ru_utime, used.ru_stime, sum(ends)))
 
 
-def touch_memory() -> None:
-    """In a process of its own, which has the memory go back to the machine when it ends."""
-    code = f"import mmap; m = mmap.mmap(-1, {TOUCHED_BYTES}); [m.write(bytes(1 << 20)) for _ in range({TOUCHED_BYTES >> 20})]"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def measure(lines: Path) -> tuple[float, float]:
     """System and user seconds for a gigabyte."""
     with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
@@ -116,7 +104,7 @@ def measure(lines: Path) -> tuple[float, float]:
         server = get_context("fork").Process(target=serve, args=(directory, theirs), daemon=True)
         server.start()
         port = ours.recv()
-        touch_memory()
+        touch_memory(2 * LINES_BYTES)
         command = [kcat(), "-b", f"127.0.0.1:{port}", "-P", "-t", TOPIC, "-X", "acks=all", "-l", str(lines)]
         subprocess.run(command, check=True, capture_output=True)
         ours.send(None)
