@@ -80,7 +80,8 @@ def test_a_throttled_move_is_seen_and_cancelled(three: Cluster, tmp_path: Path) 
     plans: dict[str, str] = {}
     for topic in ("slow", "beside"):
         three.create_topic_at(topic, [[1]])
-        three.produce(topic, [bytes(range(256)) * 40] * 400)
+        # However low the rate, a megabyte goes through every eleven seconds, the window of the quota.
+        three.produce(topic, [bytes(range(256)) * 40] * 2000)
         path = tmp_path / f"{topic}.json"
         path.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [2]}]}))
         plans[topic] = str(path)

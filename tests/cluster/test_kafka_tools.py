@@ -68,7 +68,9 @@ def test_a_slow_move_is_listed_and_cancelled_by_kafkas_tool(three: Cluster, tmp_
     server = ("--bootstrap-server", three.bootstrap)
     topic = f"slow{version[0]}"
     three.create_topic_at(topic, [[1]])
-    three.produce(topic, [bytes(range(256)) * 40] * 400)
+    # However low the rate, a fetch of a megabyte goes through every eleven seconds, the window of the quota: 4 MB were moved
+    # before two JVMs had come up on a busy machine.
+    three.produce(topic, [bytes(range(256)) * 40] * 2000)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [2]}]}))
     file = ("--reassignment-json-file", str(plan))
