@@ -22,7 +22,6 @@ SHOWN = {
     "read-beyond-high-watermark": 11,
     "retention-beyond-high-watermark": 8,
     "deletion-beyond-high-watermark": 6,
-    "isr-instead-of-maximal": 9,
     "shrunk-before-agreed": 4,
     "positions-assumed": 6,
     "all-means-one": 4,

@@ -27,7 +27,12 @@ from ottla.types import NO_OFFSET
 # --- the leader
 
 
-@bug("the high watermark is the smallest end of the confirmed ISR, not of the maximal one", world="cluster", seeds_max=40)
+@bug(
+    "the high watermark is the smallest end of the confirmed ISR, not of the maximal one",
+    world="stories",
+    first=56,
+    seeds_max=123,
+)
 def isr_instead_of_maximal() -> list[Patch]:
     def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
         if self.is_under_min_isr:

@@ -489,6 +489,10 @@ class StoryWorld(LateWorld):
             for way in ((leader.host, follower.host), (follower.host, leader.host)):
                 self.network.unblock(*way)
             await self._until(lambda: self._isr() == {leader.number, follower.number}, "the follower is back")
+            # The leader does not know that it is: it counts all the same (R02).
+            for way in ((leader.host, follower.host), (follower.host, leader.host)):
+                self.network.block(*way)
+            await self._send(leader, b"one has it", acks=1)
             await self._pass_time(QUIET_S)
         await self._all_in_sync()
         await self._produce()
