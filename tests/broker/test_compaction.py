@@ -121,6 +121,29 @@ def test_f13_readers_and_writers_go_on_while_a_log_is_compacted(play: Any) -> No
     play(case, **QUICK)
 
 
+def test_f13_no_reply_is_of_empty_batches_alone(play: Any) -> None:
+    """The last batch of a cleaned segment stays, if need be empty. A reply of it alone would hold up who reads records and not
+    batches: kafka-go asks for the same offset again, for ever."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(**COMPACT)
+        connection = await stage.connect()
+        for number in range(200):  # what ends a segment is soon replaced, most of what is before it is not
+            await put(stage, connection, [(b"same" if number % 4 else b"key-%d" % number, bytes(200))])
+        log = log_of(stage)
+        await until(lambda: log.cleaned_offset is not None and log.cleaned_offset == log.active.base_offset)
+        data = b"".join(bytes(segment.file.read(0, segment.size)) for segment in log.segments)
+        stored, _ = scan_batches(data)
+        hollow = [batch for batch in stored if not batch.record_count]
+        assert hollow, "compaction left no empty batch, so this shows nothing"
+        for batch in hollow:
+            for offset in (batch.base_offset, batch.last_offset):
+                reply = await stage.fetch(connection, offset)
+                assert sum(found.record_count for found in scan_batches(reply.records)[0]) > 0
+
+    play(case, **QUICK)
+
+
 def test_compact_and_delete_apply_both(play: Any) -> None:
     async def case(stage: Any) -> None:
         settings = COMPACT | {"cleanup_policy": "compact,delete", "retention_bytes": "20000"}

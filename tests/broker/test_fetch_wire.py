@@ -100,6 +100,21 @@ def test_f31_min_bytes_is_waited_for(play: Any) -> None:
     play(case)
 
 
+def test_f31_a_complete_segment_is_not_waited_for(play: Any) -> None:
+    """What will be written comes behind it: whoever waited at the end of every segment would read an old topic slowly."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(segment_bytes="2000")
+        connection = await stage.connect()
+        for _ in range(3):
+            await stage.produce(connection, stage.batch(b"x" * 1500))
+        for offset in (0, 1):
+            data = await stage.fetch(connection, offset, max_wait_ms=600_000, min_bytes=1 << 20)
+            assert offsets_of(data.records) == [(offset, offset)]
+
+    play(case)
+
+
 def test_f31_when_the_time_is_over_the_fetch_gets_what_there_is(play: Any) -> None:
     async def case(stage: Any) -> None:
         connection = await fill(stage, batches=1)

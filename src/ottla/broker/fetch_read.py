@@ -4,9 +4,11 @@ Owns the rules of how a fetch's bytes are shared out. Waiting is the handler's; 
 session's (`replication.fetch_session`); how it is written, the handlers' (`fetch` and `fetch_quick`).
 
 1. The first partition with data gives at least one batch, however large; from then on the limits hold (W03).
-2. An error or a divergence in any partition means that there is nothing to wait for.
+2. An error or a divergence in any partition means that there is nothing to wait for; so does a segment that is complete: what
+   will be written comes behind it.
 3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset; followers see all.
-4. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
+4. A consumer is not given empty batches alone while there are records behind them: not every client gets past them (kafka-go).
+5. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
    one and its position is on this log (R08, R10).
 """
 
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
+from ottla.records.batch import RECORDS_AT
 from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
 from ottla.types import OffsetAndEpoch, TopicPartition
@@ -221,6 +224,8 @@ class FetchRead:
                     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
                 info = partition.read(wanted.fetch_offset, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
+                if info.size % RECORDS_AT == 0 and info.size and not is_follower:
+                    info = partition.read_past_empty(info, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
                 data = Found(wanted, high_watermark, stable_offset, log_start_offset)
                 size = info.size
                 if size:
@@ -228,6 +233,8 @@ class FetchRead:
                     left = left - size if left > size else 0
                     data.size = size
                     data.records = info.ranges[0]
+                    if info.records_end_offset < end_offset and info.ranges[0].file is not log.active.file:
+                        must_answer = True
                     if committed:
                         data.aborted = partition.aborted(wanted.fetch_offset, info.records_end_offset)
                 found.append(data)

@@ -1,8 +1,8 @@
 """The picture of the cluster that a broker of several answers from, as the controller tells it (UpdateMetadata).
 
 Owns the image, and the settings of topics and brokers in it: those are not told but kept in the metadata store, where this reads
-them when a topic is first heard of; later changes come through `configure_topic` and `configure_broker`. Never asks the store who
-leads: only the controller says so, in its order.
+them when a topic is first heard of; later changes come through `configure_topic` and `configure_brokers`. Never asks the store
+who leads: only the controller says so, in its order.
 
 1. What is shown is complete: a topic appears together with its settings, a broker with the transactions it can do.
 2. A partition's leader epoch never goes back, whatever order arrives late (C10); nor does a topic that was deleted come back, nor
@@ -45,9 +45,6 @@ class MetadataCache:
         """Ids of the topics that were deleted last."""
         self._transaction_versions: dict[int, int] = {}
         """Of the brokers that live, as they registered: the controller does not tell."""
-
-    async def load_broker_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        self._become(replace(self.image, broker_configs=dict(configs)))
 
     async def topic_config(self, name: str, topic_id: bytes) -> Mapping[str, str]:
         """Known, or read now. StoreError if that cannot be done. Another topic of the same name may have others."""
@@ -138,10 +135,6 @@ class MetadataCache:
         topic = self.image.topics.get(name)
         if topic is not None and topic.config != config:
             self._become(self.image.with_topics([replace(topic, config=dict(config))]))
-
-    def configure_broker(self, name: str, config: Mapping[str, str]) -> None:
-        """Dynamic settings of one broker, or of all ("")."""
-        self._become(self.image.with_broker_config(name, dict(config)))
 
     def begin(self, brokers: Mapping[int, BrokerImage], controller_id: int) -> None:
         """What the metadata store says, for the moment before the controller says more: clients that come at once must not be

@@ -610,6 +610,12 @@ class Partition:
         except OSError as error:
             raise self.failed(error) from error
 
+    def read_past_empty(self, info: ReadInfo, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
+        try:
+            return self.log.read_past_empty(info, max_bytes, end_offset, min_one_batch)
+        except OSError as error:
+            raise self.failed(error) from error
+
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions of which records may lie in a range (T02)."""
         try:

@@ -22,7 +22,7 @@ from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Disk, FileRange, Random
-from ottla.records.batch import BatchInfo, batch_crc_ok, scan_batches, stamp
+from ottla.records.batch import RECORDS_AT, BatchInfo, batch_crc_ok, scan_batches, stamp
 from ottla.records.own import own_marker
 from ottla.records.validate import Checked
 from ottla.storage import retention, time_lookup
@@ -50,6 +50,7 @@ from ottla.types import NO_OFFSET, NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPa
 
 __all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "UnexpectedOffset"]
 
+_EMPTY_BATCHES_MAX: Final = 64
 _PLACES_MAX: Final = 64
 
 
@@ -500,6 +501,22 @@ class Log:
             self._remember(limit_offset, segment, limit)
         size = limit - start
         return ReadInfo([FileRange(segment.file, start, size)], size, limit_offset)
+
+    def read_past_empty(self, info: ReadInfo, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
+        """What was read; where it is only batches that compaction has emptied, what follows them, if there is anything.
+
+        Compaction leaves them to remember a producer, or that a segment has lost nothing at its end (`recovery`).
+        """
+        while info.size and info.size % RECORDS_AT == 0 and info.size <= _EMPTY_BATCHES_MAX * RECORDS_AT:
+            read = info.ranges[0]
+            batches, _ = scan_batches(read.file.read(read.position, read.size))
+            if any(batch.record_count for batch in batches):
+                break
+            further = self.read(info.records_end_offset, max_bytes, end_offset, min_one_batch)
+            if not further.size:
+                break
+            info = further
+        return info
 
     def _locate(self, offset: int) -> tuple[Segment, int, int, int]:
         """The batch of an offset below the log end, or the first behind it: its segment and position; and where it had to be
