@@ -57,7 +57,7 @@ def test_missing_property_file_is_told(tmp_path: Path) -> None:
 def test_a_property_file_that_is_none_is_told(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=\\u00g1\n")
-    with pytest.raises(Failure, match="line 1: .u must be followed by four") as caught:
+    with pytest.raises(Failure, match=r"line 1: .u must be followed by four") as caught:
         read_client_properties(file)
     assert caught.value.exit_code == 2
 
