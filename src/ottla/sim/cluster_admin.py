@@ -208,7 +208,7 @@ class Administrator(Actor):
         """Of any broker; all others hear of it in the tree."""
         rng = self.rng
         topic = rng.choice([*self.play.topics, *(GUESTS if self.guests is not None else ())])
-        name, value = rng.choice((("segment.bytes", "70000"), ("segment.bytes", "50000"), ("max.message.bytes", "500000")))
+        name, value = rng.choice((("segment.bytes", "1000"), ("segment.bytes", "50000"), ("max.message.bytes", "500000")))
         config = AlterableConfig(name=name, config_operation=rng.choice((SET, SET, DELETE)), value=value)
         resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[config])
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)

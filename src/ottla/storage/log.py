@@ -262,7 +262,11 @@ class Log:
                         written.first_offset, written.last_offset, append_time_ms, self.log_start_offset, 0, duplicate=True
                     )
         # Before they are stamped: what is refused stays as it came, so that whoever looks at it again sees the same.
-        self._check_fits(len(buffer))
+        if len(buffer) > self._config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(buffer)} bytes of records exceed segment.bytes={self._config.segment_bytes} of {self.topic_partition}",
+            )
         for batch in batches:
             stamp(buffer, batch, offset, leader_epoch)
             offset += batch.last_offset_delta + 1
@@ -337,17 +341,10 @@ class Log:
         self._note_producers(records, batches)
         return AppendInfo(first_offset, next_offset - 1, NO_TIMESTAMP, self.log_start_offset, end, rolled)
 
-    def _check_fits(self, size: int) -> None:
-        if size > self._config.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes of records exceed segment.bytes={self._config.segment_bytes} of {self.topic_partition}",
-            )
-
     def _write(self, data: Buffer, batches: list[BatchInfo], max_timestamp: int, now_ms: int, leader_epoch: int | None) -> bool:
-        """One write for all batches. On OSError the log is as before; an epoch noted for them is taken back."""
+        """One write for all batches, in one segment however large they are. On OSError the log is as before; an epoch noted for
+        them is taken back."""
         size = len(data)
-        self._check_fits(size)
         last_offset = batches[-1].last_offset
         rolled = self._due_to_roll(size, max_timestamp, last_offset, now_ms)
         if rolled:

@@ -159,6 +159,16 @@ def test_records_larger_than_a_segment_are_refused_and_nothing_is_kept() -> None
     assert (log.log_end_offset, log.size_bytes, log.latest_epoch) == (0, 0, -1)
 
 
+def test_what_a_leader_has_is_taken_whatever_the_size_of_a_segment() -> None:
+    """The setting may be lower than when it was written there; a follower that refused it would never be in sync again. Nor may a
+    transaction stay open because its marker is larger than a segment."""
+    _, log = new_log(MemoryDisk(), LogConfig(segment_bytes=50))
+    of_leader = b"".join(bytes(batch(1, base_offset=offset, leader_epoch=0)) for offset in (0, 1))
+    log.append_as_follower(of_leader, NOW_MS)
+    log.append_marker(7, 0, commit=True, coordinator_epoch=0, leader_epoch=0, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.segment_bases) == (3, [0, 2])
+
+
 @pytest.mark.parametrize("truncates", [True, False])
 def test_l06_failed_write_leaves_the_log_as_it_was(truncates: bool) -> None:
     disk = MemoryDisk()
