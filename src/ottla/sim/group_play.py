@@ -150,6 +150,8 @@ class Groups:
         response = await keeper.call("offset_delete", 0, request)
         code = response.error_code or response.topics[0].partitions[0].error_code
         certain = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.GROUP_ID_NOT_FOUND, *TRY_AGAIN}
+        if name not in self.shared.topics or self.shared.topics[name].topic_id != topic_id:
+            certain.add(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # somebody deletes it
         if keeper.went_well(code, "delete offsets of", *certain):
             self.shared.trace.add(f"{keeper.name} deletes the offset of {name}-{index}")
             model.committed(erased, self.position(model.group_id))

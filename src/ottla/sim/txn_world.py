@@ -242,6 +242,7 @@ class TransactionWorld:
         assert node.broker is not None
         self.play.calm = True
         self.trace.add("calm")
+        await asyncio.sleep(self.play.habits.double_s_max + 1)  # what is on its way arrives
         node.set_clock(2 * CLOCK_STEP_MS)
         end_s = self.loop.time() + SETTLE_S_MAX
         while open_ones := self._open_ones():
