@@ -338,8 +338,7 @@ class StoryWorld(LateWorld):
         await self._until(lambda: self.tree.children("/admin/delete_topics"), "the deletion has begun")
         await self._replace_controller(controller)
         await deleting
-        gone = lambda: self.rules.state(PLACE) is None and self._replica(one) is None and self._replica(other) is None  # noqa: E731
-        await self._until(gone, "the topic is gone", SOON_S)
+        await self._until(lambda: self._is_gone(one, other), "the topic is gone", SOON_S)
         self.network.let_go(held)
         await self._create(one, other)
         await self._produce()
@@ -433,7 +432,7 @@ class StoryWorld(LateWorld):
         self.trace.add(f"kill {absent.host}")
         absent.kill()
         await self._delete()
-        await self._until(lambda: self.rules.state(PLACE) is None and self._replica(one) is None, "the topic is gone")
+        await self._until(lambda: self._is_gone(one), "the topic is gone")
         again = self.rng.random() < 0.7
         if again:
             await self._create(one, absent, await_all=False)
