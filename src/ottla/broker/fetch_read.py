@@ -223,9 +223,11 @@ class FetchRead:
                 if version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
                     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
-                info = partition.read(wanted.fetch_offset, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
+                if max_bytes < 0:
+                    max_bytes = 0
+                info = partition.read(wanted.fetch_offset, max_bytes, end_offset, total == 0)
                 if info.size % RECORDS_AT == 0 and info.size and not is_follower:
-                    info = partition.read_past_empty(info, max_bytes if max_bytes > 0 else 0, end_offset, total == 0)
+                    info = partition.read_past_empty(info, max_bytes, end_offset, total == 0)
                 data = Found(wanted, high_watermark, stable_offset, log_start_offset)
                 size = info.size
                 if size:

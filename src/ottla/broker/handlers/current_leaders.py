@@ -6,14 +6,36 @@ client a round for metadata; one that does not know of it asks as ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from ottla.broker.context import RequestContext
-from ottla.cluster.endpoint import Endpoint
 from ottla.types import TopicPartition
 
+E = TypeVar("E")
 
-def leader_of(key: TopicPartition, context: RequestContext) -> tuple[int, int]:
+
+def name_leaders(
+    refused: Iterable[tuple[TopicPartition, Any]], leader_class: type[Any], endpoint_class: type[E], context: RequestContext
+) -> list[E]:
+    """Write its leader into the answer of each partition; returns where those are that run and have the client's listener. Both
+    APIs have classes of their own for that."""
+    leaders: set[int] = set()
+    for key, answer in refused:
+        leader, epoch = _leader_of(key, context)
+        answer.current_leader = leader_class(leader_id=leader, leader_epoch=epoch)
+        leaders.add(leader)
+    brokers = context.broker.image.brokers
+    places: list[E] = []
+    for number in sorted(leaders):
+        broker = brokers.get(number)
+        place = broker.endpoint(context.listener_name) if broker is not None else None
+        if broker is not None and place is not None:
+            places.append(endpoint_class(node_id=number, host=place.host, port=place.port, rack=broker.rack))  # type: ignore[call-arg]
+    return places
+
+
+def _leader_of(key: TopicPartition, context: RequestContext) -> tuple[int, int]:
     """(leader, leader epoch); -1 for what is not known, and for nobody."""
     broker = context.broker
     partition = broker.partitions.find(key)
@@ -24,13 +46,3 @@ def leader_of(key: TopicPartition, context: RequestContext) -> tuple[int, int]:
         return -1, -1
     told = topic.partitions[key.partition]
     return told.leader, told.leader_epoch
-
-
-def places_of(leaders: Iterable[int], context: RequestContext) -> Iterator[tuple[int, Endpoint, str | None]]:
-    """(broker, address, rack) of those that run and have the client's listener."""
-    brokers = context.broker.image.brokers
-    for number in sorted(set(leaders)):
-        broker = brokers.get(number)
-        endpoint = broker.endpoint(context.listener_name) if broker is not None else None
-        if broker is not None and endpoint is not None:
-            yield number, endpoint, broker.rack

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.fetch_read import Found
-from ottla.broker.handlers.current_leaders import leader_of, places_of
+from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
@@ -62,21 +62,13 @@ def response_of(error: int, session_id: int, told: Sequence[Found], committed: b
         )
     response = FetchResponse(error_code=error, session_id=session_id, responses=topics)
     if context.version >= LEADERS_FROM and names_leaders(told):
-        _name_leaders(response, context)
+        response.node_endpoints = name_leaders(_refused(response, context), LeaderIdAndEpoch, NodeEndpoint, context)
     return response
 
 
-def _name_leaders(response: FetchResponse, context: RequestContext) -> None:
-    leaders: list[int] = []
+def _refused(response: FetchResponse, context: RequestContext) -> Iterator[tuple[TopicPartition, PartitionData]]:
     for topic in response.responses:
         name = context.broker.partitions.topic_name(bytes(topic.topic_id))
-        for partition in topic.partitions if name is not None else ():
-            if partition.error_code in _ASK_ANOTHER:
-                assert name is not None
-                leader, epoch = leader_of(TopicPartition(name, partition.partition_index), context)
-                partition.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                leaders.append(leader)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=number, host=place.host, port=place.port, rack=rack)
-        for number, place, rack in places_of(leaders, context)
-    ]
+        for answer in topic.partitions:
+            if name is not None and answer.error_code in _ASK_ANOTHER:
+                yield TopicPartition(name, answer.partition_index), answer

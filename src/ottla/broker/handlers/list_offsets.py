@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
@@ -124,14 +124,11 @@ async def _finish(
             search = more
 
 
-class _Looked:
+class _Looked(NamedTuple):
     """How far a search by time has come: `found`, or nothing before `next_offset`."""
 
-    __slots__ = ("found", "next_offset")
-
-    def __init__(self, next_offset: int, found: OffsetByTime | None) -> None:
-        self.next_offset = next_offset
-        self.found = found
+    next_offset: int
+    found: OffsetByTime | None
 
 
 def _search(partition: Partition, timestamp: int, looked: _Looked | None) -> OffsetByTime | None:

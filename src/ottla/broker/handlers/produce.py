@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import CloseConnection, RequestContext
-from ottla.broker.handlers.current_leaders import leader_of, places_of
+from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.handlers.produce_quick import quick as quick
 from ottla.broker.partition import ACKS_ALL, Transaction
 from ottla.errors import ErrorCode, KafkaError
@@ -174,24 +174,14 @@ async def _awaited(reply: Reply) -> ProduceResponse | None:
     return reply if reply is None or isinstance(reply, ProduceResponse) else await reply
 
 
-class _Large:
+class _Large(NamedTuple):
     """A batch that has to be unpacked elsewhere, and the place of its answer."""
 
-    __slots__ = ("data", "records", "results", "rules", "topic")
-
-    def __init__(
-        self,
-        topic: TopicProduceData,
-        data: PartitionProduceData,
-        records: Buffer,
-        rules: Rules,
-        results: list[PartitionProduceResponse],
-    ) -> None:
-        self.topic = topic
-        self.data = data
-        self.records = records
-        self.rules = rules
-        self.results = results
+    topic: TopicProduceData
+    data: PartitionProduceData
+    records: Buffer
+    rules: Rules
+    results: list[PartitionProduceResponse]
 
 
 async def _append_large(
@@ -324,21 +314,18 @@ def _reply(
 
 def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
     """Of the partitions that are led elsewhere (KIP-951)."""
-    if context.version < _LEADERS_FROM:
-        return
-    leaders: list[int] = []
+    if context.version >= _LEADERS_FROM:
+        response.node_endpoints = name_leaders(_led_elsewhere(response, context), LeaderIdAndEpoch, NodeEndpoint, context)
+
+
+def _led_elsewhere(
+    response: ProduceResponse, context: RequestContext
+) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
     for topic in response.responses:
         name = context.broker.partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
-        for answer in topic.partition_responses if name is not None else ():
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                assert name is not None
-                leader, epoch = leader_of(TopicPartition(name, answer.index), context)
-                answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-                leaders.append(leader)
-    response.node_endpoints = [
-        NodeEndpoint(node_id=number, host=place.host, port=place.port, rack=rack)
-        for number, place, rack in places_of(leaders, context)
-    ]
+        for answer in topic.partition_responses:
+            if name is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                yield TopicPartition(name, answer.index), answer
 
 
 class _Wait:
