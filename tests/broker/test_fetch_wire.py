@@ -368,3 +368,49 @@ def test_f16_seen_by_strace(play: Any, tmp_path: Path) -> None:
         assert sent == len(data.records)
 
     play(case)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 17])
+def test_what_lists_aborted_transactions_and_what_has_null_there(play: Any, version: int) -> None:
+    """As Kafka: what a read_committed consumer reads lists them, and what is not known at all; other errors do not."""
+
+    async def case(stage: Any) -> None:
+        connection = await fill(stage, batches=1)
+        known, nowhere = stage.broker.image.topics["t"].topic_id, b"\7" * 16
+
+        async def listed(committed: int, topic: str = "t", topic_id: bytes = known, **asked: Any) -> Any:
+            wanted = FetchPartition(**({"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000} | asked))
+            topics = [FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])]
+            request = FetchRequest(max_wait_ms=0, max_bytes=1000, isolation_level=committed, topics=topics)
+            answer = await connection.call("fetch", version, request)
+            return answer.responses[0].partitions[0].aborted_transactions
+
+        for committed in (0, 1):
+            assert await listed(committed) == ([] if committed else None)
+            assert await listed(committed, fetch_offset=3) == ([] if committed else None)
+            assert await listed(committed, fetch_offset=4) is None
+            assert await listed(committed, partition=9) == []
+            assert await listed(committed, topic="absent", topic_id=nowhere) == []
+            if version >= 9:
+                assert await listed(committed, current_leader_epoch=5) is None
+            if version >= 12:
+                assert await listed(committed, last_fetched_epoch=5) is None, "histories part"
+
+    play(case)
+
+
+@pytest.mark.parametrize("version", [7, 12, 17])
+def test_a_session_may_begin_without_partitions(play: Any, version: int) -> None:
+    async def case(stage: Any) -> None:
+        connection = await fill(stage, batches=1)
+        asked: dict[str, Any] = {"max_wait_ms": 0, "max_bytes": 1000}
+        begun = await connection.call("fetch", version, FetchRequest(session_epoch=0, topics=[], **asked))
+        assert (begun.error_code, begun.session_id != 0, begun.responses) == (ErrorCode.NONE, True, [])
+        wanted = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+        topics = [FetchTopic(topic="t", topic_id=stage.broker.image.topics["t"].topic_id, partitions=wanted)]
+        request = FetchRequest(session_id=begun.session_id, session_epoch=1, topics=topics, **asked)
+        answer = await connection.call("fetch", version, request)
+        assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, begun.session_id)
+        assert offsets_of(answer.responses[0].partitions[0].records) == [(0, 2)]
+
+    play(case)

@@ -205,6 +205,34 @@ def test_transactional_records_need_a_transactional_id_and_idempotent_ones_none(
     play(case)
 
 
+def test_one_transactional_batch_without_transactional_id_refuses_the_whole_request(play: Any) -> None:
+    """Whatever else is wrong with it, and whatever it is for: Kafka looks at this first."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(partitions=2)
+        connection = await stage.connect()
+
+        async def codes(transactional: bytes, topic: str = "t", acks: int = -1) -> list[int]:
+            data = [
+                PartitionProduceData(index=0, records=stage.batch(b"x")),
+                PartitionProduceData(index=1, records=transactional),
+            ]
+            topics = [TopicProduceData(name=topic, partition_data=data)]
+            answer = await connection.call("produce", 11, ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics))
+            return [each.error_code for found in answer.responses for each in found.partition_responses]
+
+        nobodys = bytes(stage.batch(b"x", transactional=True))
+        refused = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+        assert await codes(nobodys) == refused
+        assert await codes(nobodys[:-1] + b"?") == refused, "before its CRC is looked at"
+        assert await codes(nobodys, topic="absent") == refused
+        assert await codes(nobodys, acks=3) == refused
+        assert (await stage.fetch(connection, 0)).high_watermark == 0, "nothing was written"
+        assert await codes(nobodys[:-1]) == [ErrorCode.NONE, ErrorCode.INVALID_RECORD], "half a batch is none"
+
+    play(case)
+
+
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_w07_every_codec_comes_back_byte_for_byte(play: Any, codec: int) -> None:
     async def case(stage: Any) -> None:

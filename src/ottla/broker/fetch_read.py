@@ -36,6 +36,8 @@ _CLOSEST_FROM: Final = 11
 """The version in which a consumer may read from followers (KIP-392)."""
 _ZSTD: Final = 4
 _FOLLOWER_FROM: Final = 0
+_UNKNOWN_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Found:
@@ -64,10 +66,17 @@ class Found:
         self.preferred = -1
         """The replica that a consumer shall read from instead."""
         self.aborted: list[AbortedTxn] | None = None
-        """None: none that overlap the records, or nobody asked."""
+        """None: none that overlap the records, or nobody asked (`lists_aborted`)."""
         self.records: FileRange | None = None
         self.size = 0
         """Of the records, in bytes."""
+
+    def lists_aborted(self, committed: bool) -> bool:
+        """Whether the reply holds a list of aborted transactions, if an empty one, or null: as Kafka has it, which lists what it
+        read for read_committed consumers, and what it did not even find, and nothing else."""
+        if self.error_code != 0:
+            return self.error_code == _UNKNOWN_PARTITION or self.error_code == _UNKNOWN_ID
+        return committed and self.divergence is None and self.preferred < 0
 
 
 class FetchRead:
@@ -107,7 +116,7 @@ class FetchRead:
         self._version = version
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
-        self.committed = isolation_level == READ_COMMITTED
+        self.committed = isolation_level == READ_COMMITTED and replica_id < _FOLLOWER_FROM
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
         self._rack = rack

@@ -246,7 +246,7 @@ class FetchSessionCache:
         return FetchContext(ErrorCode.NONE, session.partitions.values(), session)
 
     def _create(self, context: FetchContext, now_ms: int) -> int:
-        if self.slots_max <= 0 or not context.partitions:
+        if self.slots_max <= 0:
             return NO_SESSION
         if len(self._sessions) >= self.slots_max and not self._evict(context._privileged, len(context.partitions), now_ms):
             return NO_SESSION

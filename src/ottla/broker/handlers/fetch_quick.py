@@ -317,7 +317,7 @@ def _frame(correlation_id: int, version: i64, error: int, session_id: int, told:
             )
         )
         aborted = found.aborted
-        if not committed:
+        if not found.lists_aborted(committed):
             pieces.append(b"\0" if compact else _NONE)
         elif not aborted:
             pieces.append(b"\1" if compact else _EMPTY)

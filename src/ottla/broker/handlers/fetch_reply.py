@@ -54,7 +54,7 @@ def response_of(error: int, session_id: int, told: Sequence[Found], committed: b
                 aborted_transactions=[
                     AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset) for txn in found.aborted or ()
                 ]
-                if committed
+                if found.lists_aborted(committed)
                 else None,
                 preferred_read_replica=found.preferred,
                 records=found.records if found.records is not None else b"",

@@ -34,7 +34,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
+from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
 from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
@@ -52,6 +52,7 @@ _ATTRIBUTES_LOW_BYTE = 22
 _BUMPS_EPOCHS_FROM = 12
 _LEADERS_FROM = 10
 _PRODUCER = struct.Struct(">qhi")
+_LENGTH = struct.Struct(">i")
 
 _ASK_TIMES = 10
 """Whether a partition may be written to, while markers come in between."""
@@ -399,9 +400,28 @@ def _refusal_of_all(request: ProduceRequest, version: int) -> KafkaError | None:
         return KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, f"Produce version {version} is not supported, use {_FORMAT_V2_FROM} or above"
         )
+    if request.transactional_id is None and _has_transactional_records(request):
+        # One such batch speaks for all of them, before anything else is looked at.
+        return KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
+        )
     if request.acks not in (-1, 0, 1):
         return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {request.acks}")
     return None
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if (
+                isinstance(records, Buffer)
+                and len(records) >= RECORDS_AT
+                and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+                and len(records) >= LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_AT)[0]  # half a batch is none
+            ):
+                return True
+    return False
 
 
 def _uses_zstd(records: Buffer) -> bool:
