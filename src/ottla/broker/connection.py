@@ -87,7 +87,7 @@ class Connection:
         self._sender: FileSender | None = None
         self._head = b""
         """The first bytes of a length prefix that is not here whole."""
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         """A frame that did not arrive whole: its own buffer, `_filled` of `_frame_size` bytes in it."""
         self._frame_size = 0
         self._filled = 0
@@ -141,7 +141,7 @@ class Connection:
         if frame is None or self._answering:
             return self._memory.shared_peek if self._large else self._memory.shared_tail
         # With the beginning of what follows, where the buffer has room for it: that spares it a read of its own.
-        return memoryview(frame)[self._filled : self._frame_size + PEEK_BYTES]
+        return frame[self._filled : self._frame_size + PEEK_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._closed:
@@ -163,9 +163,9 @@ class Connection:
         self._filled += nbytes
         size = self._frame_size
         if self._filled >= size:
-            ahead = frame[size : self._filled]
+            ahead = bytes(frame[size : self._filled])
             self._frame = None
-            self._request(memoryview(frame)[:size])
+            self._request(frame[:size])
             memory.give_back(frame, self)
             if ahead and not self._closed:
                 if self._answering:
@@ -240,14 +240,14 @@ class Connection:
         count = len(have)
         more = self._memory.may_take(self)
         frame = self._memory.take(size, count, more)
-        memoryview(frame)[:count] = have
+        frame[:count] = have
         self._frame = frame
         self._frame_size = size
         self._filled = count
         if not more and count == len(frame):
             self._wait_for_memory()
 
-    def _continue_frame(self, frame: bytearray) -> None:
+    def _continue_frame(self, frame: memoryview) -> None:
         if self._memory.may_take(self):
             self._frame = self._memory.grow(frame, self._frame_size)
         else:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 
-from ottla.broker.request_memory import GROWTH_START_BYTES, SPARE_BYTES, SPARES_MAX, RequestMemory
+from ottla.broker.request_memory import (
+    GROWTH_START_BYTES,
+    OWN_PAGES_BYTES,
+    PAGE_SKEW,
+    SPARE_BYTES,
+    SPARES_MAX,
+    RequestMemory,
+    new_buffer,
+)
 
 OWNER = object()
 
@@ -34,13 +43,22 @@ def test_growing_doubles_keeps_the_bytes_and_stops_at_the_frame() -> None:
 
 def test_buffers_of_the_usual_size_are_used_again_and_few_are_kept() -> None:
     memory = RequestMemory()
-    buffers = [bytearray(SPARE_BYTES) for _ in range(SPARES_MAX + 5)]
+    buffers = [memoryview(bytearray(SPARE_BYTES)) for _ in range(SPARES_MAX + 5)]
     for buffer in buffers:
         memory.hold(SPARE_BYTES)
         memory.give_back(buffer, OWNER)
     assert len(memory._spares) == SPARES_MAX
     assert memory.take(1 << 20, 10) in buffers
     assert memory.held_bytes == SPARE_BYTES
+
+
+def test_large_buffers_begin_in_the_middle_of_a_page() -> None:
+    """Not a few bytes behind its beginning, where copies from the kernel's pages are slow."""
+    for size in (OWN_PAGES_BYTES, SPARE_BYTES, 10 << 20):
+        buffer = new_buffer(size)
+        assert len(buffer) == size
+        assert ctypes.addressof(ctypes.c_char.from_buffer(buffer)) % 4096 == PAGE_SKEW
+        assert bytes(buffer[-3:]) == bytes(3)
 
 
 def test_beyond_the_bound_one_frame_goes_on_and_the_others_wait_in_order() -> None:
