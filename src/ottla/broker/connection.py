@@ -2,11 +2,12 @@
 
 Owns the bytes of one connection between the socket and `dispatch`. Never looks inside a request.
 
-1. One request at a time: the next frame is not looked at before the reply of this one has been handed to the socket (W01).
-   So a connection holds at most one request, one reply, and one read's worth of what was sent ahead.
+1. One request at a time: the next frame is not looked at before the reply of this one is there and on its way (W01). So a
+   connection holds at most one request, one reply (or a few short ones), and one read's worth of what was sent ahead.
 2. A length is checked against `socket.request.max.bytes` before anything is done with it, and memory is taken as bytes arrive.
 3. A reply goes out as its parts lie: buffers through the transport, file ranges by the network's file sender, which is used only
-   when the transport has nothing left to write. A short range is read instead: sending it apart would cost more.
+   when the transport has nothing left to write. A short range is read instead: sending it apart would cost more. Short replies
+   to requests that came in one read go out in one write.
 4. Whatever a peer sends ends at worst in its own connection being closed.
 
 Reading is paused only if bytes arrive while a request is being answered: a quiet long poll costs no system calls, and its end is
@@ -33,6 +34,11 @@ COPY_BYTES_MAX = 32 << 10
 """Of file ranges in a reply: up to here reading them costs less than the system calls that would save it. (A batch of 16 KB, the
 size at which Java's producer stops, measured a sixth less CPU; at 32 and 64 KB both are the same, at 128 KB a copy is dearer.)"""
 
+GATHERED_MAX = 16
+"""Replies that wait for those to the requests behind theirs: of more the peer had to wait too long for the first."""
+GATHER_BYTES_MAX = 4 << 10
+"""Larger ones are written at once."""
+
 _read_size = Struct(">i").unpack_from
 
 
@@ -47,10 +53,12 @@ class Connection:
         "_filled",
         "_frame",
         "_frame_size",
+        "_gathered",
         "_head",
         "_large",
         "_loop",
         "_memory",
+        "_more",
         "_outgoing",
         "_paused_reading",
         "_pending",
@@ -99,6 +107,10 @@ class Connection:
         """A request is being handled, or its reply is not yet with the socket."""
         self._pending: PendingReply | None = None
         """The reply, while its handler is waited for."""
+        self._gathered: list[Buffer] = []
+        """Replies to requests of the read that is being handled; they go out together at its end."""
+        self._more = False
+        """More of that read is behind the request that is being handled."""
         self._outgoing: deque[Part] = deque()
         self._sending_file = False
         self._writable = True
@@ -203,8 +215,10 @@ class Connection:
         self._go_on()
 
     def close(self) -> None:
-        """Close now; what was not sent yet is not sent."""
+        """Close now; what was not sent yet is not sent. (Gathered replies are, as they would have been one by one.)"""
         if not self._closed:
+            if self._gathered:
+                self._write_gathered()
             self._closed = True
             if self.transport is not None:
                 self.transport.abort()
@@ -214,27 +228,35 @@ class Connection:
     def _take(self, view: memoryview, position: int, end: int) -> None:
         """Handle the whole frames in `view[position:end]` and keep the rest."""
         request_bytes_max = self._request_bytes_max
+        size = 0
         while end - position >= 4:
-            size: int = _read_size(view, position)[0]
+            size = _read_size(view, position)[0]
             if not 0 < size <= request_bytes_max:
                 self._malformed(f"a request of {size} bytes, allowed are 1 to {request_bytes_max}")
                 return
-            position += 4
-            if end - position < size:
-                self._large = size >= LARGE_BYTES
-                self._begin_frame(view[position:end], size)
-                return
+            after = position + 4 + size
+            if after > end:
+                break
             self._large = False
-            self._request(view[position : position + size])
-            position += size
+            self._more = after < end
+            self._request(view[position + 4 : after])
+            position = after
             if self._closed:
                 return
             if self._answering:
-                if position < end:
-                    self._keep_ahead(view[position:end])
-                return
-        if position < end:
+                break
+        self._more = False
+        if self._gathered:
+            self._write_gathered()
+        if position == end:
+            return
+        if self._answering:
+            self._keep_ahead(view[position:end])
+        elif end - position < 4:
             self._head = bytes(view[position:end])
+        else:
+            self._large = size >= LARGE_BYTES
+            self._begin_frame(view[position + 4 : end], size)
 
     def _begin_frame(self, have: memoryview, size: int) -> None:
         count = len(have)
@@ -327,7 +349,7 @@ class Connection:
         if reply is not None:
             self._reply(reply)
         else:
-            self._answering = False
+            self._answering = not self._writable
         self._go_on()
 
     def _reply(self, parts: list[Part]) -> None:
@@ -336,9 +358,20 @@ class Connection:
         if len(parts) == 1 and self._writable:
             part = parts[0]
             if not isinstance(part, FileRange):
+                if self._more and len(part) <= GATHER_BYTES_MAX and len(self._gathered) < GATHERED_MAX:
+                    self._gathered.append(part)
+                    self._answering = False
+                    return
+                if self._gathered:
+                    self._gathered.append(part)
+                    self._answering = False
+                    self._write_gathered()
+                    return
                 transport.write(part)
                 self._answering = not self._writable
                 return
+        if self._gathered:
+            self._write_gathered()
         file_bytes = 0
         for part in parts:
             if isinstance(part, FileRange):
@@ -350,6 +383,13 @@ class Connection:
         if file_bytes and self._sender is None:
             self._sender = self._server.file_sender(transport)
         self._send_parts()
+
+    def _write_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        assert self.transport is not None
+        self.transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        if not self._writable:
+            self._answering = True
 
     def _reply_with_copies(self, transport: asyncio.Transport, parts: list[Part]) -> None:
         """A short range is read and sent along: one system call and a small copy instead of four."""
@@ -402,7 +442,7 @@ class Connection:
                 while outgoing and not isinstance(outgoing[0], FileRange):
                     buffers.append(outgoing.popleft())  # type: ignore[arg-type]
                 transport.writelines(buffers)
-        self._answering = not self._writable
+        self._answering = not self._writable or self._pending is not None
 
     def _file_sent(self, error: OSError | None) -> None:
         self._sending_file = False

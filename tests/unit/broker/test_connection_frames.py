@@ -1,4 +1,4 @@
-"""Large requests one behind the other: how many reads they take, and what becomes of bytes that came with the end of one."""
+"""Requests one behind the other: how many reads and writes they take, and what becomes of bytes that came with the end of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.connection import Connection
+from ottla.broker.connection import GATHERED_MAX, Connection
+from ottla.broker.dispatch import PendingReply
 from ottla.broker.request_memory import PEEK_BYTES, SPARE_BYTES
 from ottla.broker.socket_server import ConnectionLimits, ListenerUse, SocketServer
 from ottla.metrics import Counters
@@ -65,20 +66,34 @@ class Line:
         self.not_read = b""
 
 
-def play(case: Callable[[Line, list[bytes], SocketServer], None]) -> None:
+waiting: list[asyncio.Future[Any]] = [cast(Any, None)]
+"""What the request "wait" waits for."""
+
+
+def play(case: Callable[[Line, list[bytes], SocketServer], None], afterwards: Callable[[], object] = lambda: True) -> None:
+    """`afterwards`: goes on until that is so."""
     got: list[bytes] = []
 
-    def dispatch(request: memoryview, connection: Connection) -> list[Part]:
+    def dispatch(request: memoryview, connection: Connection) -> list[Part] | PendingReply | None:
         got.append(bytes(request))
         if got[-1] == b"close":
             connection.close()
-        return [bytes(request[:1])]
+        if got[-1] == b"wait":
+            pending = PendingReply.__new__(PendingReply)
+            pending.future = waiting[0] = asyncio.get_running_loop().create_future()
+            return pending
+        if got[-1] == b"silent":
+            return None
+        return [bytes(request) if request[:1] == b"B" else bytes(request[:1])]
 
     async def main() -> None:
         network = cast(Network, type("Nowhere", (), {"file_sender": None}))
         server = SocketServer(asyncio.get_running_loop(), network, dispatch, ConnectionLimits(), Counters())
         server.open()
         case(Line(Connection(server, ListenerUse("PLAINTEXT"))), got, server)
+        async with asyncio.timeout(60):
+            while not afterwards():
+                await asyncio.sleep(0)
         assert server.memory.held_bytes == 0
 
     asyncio.run(main())
@@ -116,7 +131,7 @@ def test_what_came_with_the_end_of_a_large_request_is_answered_after_it(size: in
             assert got == [large] * 3, "one request at a time"
             line.take_replies()
         assert got == [large, large, large, *small]
-        assert line.replies == [b"L", b"L", b"L", b"1", b"2", b"3", b"4"]
+        assert b"".join(line.replies) == b"LLL1234"
         line.send(frames(large, b"5"))
         assert got[-2:] == [large, b"5"]
 
@@ -141,5 +156,64 @@ def test_after_a_close_nothing_more_is_looked_at() -> None:
         line.send(frames(LARGE[0]))
         line.send(frames(LARGE[1], b"close", b"never"))
         assert got == [*LARGE[:2], b"close"]
+
+    play(case)
+
+
+def test_replies_to_requests_of_one_read_go_out_in_one_write() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(b"1", b"2", b"silent", b"3"))
+        line.send(frames(b"4", b"5") + b"\0\0")
+        line.send(b"\0\1" + b"6")
+        assert line.replies == [b"123", b"45", b"6"]
+
+    play(case)
+
+
+def test_many_replies_or_large_ones_do_not_wait() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(*[b"1"] * (GATHERED_MAX + 3)))
+        assert [len(written) for written in line.replies] == [GATHERED_MAX + 1, 2]
+        large = b"B" * 10_000
+        line.send(frames(b"2", large, b"3", b"4"))
+        assert line.replies[2:] == [b"2" + large, b"34"]
+
+    play(case)
+
+
+def test_replies_before_a_close_are_sent() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(b"1", b"2", b"close", b"never"))
+        assert line.replies == [b"12"]
+        assert got == [b"1", b"2", b"close"]
+
+    play(case)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_replies_do_not_wait_for_a_request_that_waits(slow: bool) -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.slow = slow
+        line.send(frames(b"1", b"2", b"wait", b"3", b"4"))
+        assert line.replies == [b"12"]
+        if slow:
+            line.take_replies()
+        assert got == [b"1", b"2", b"wait"], "one request at a time, whether or not the replies before it have left"
+        waiting[0].set_result([b"w"])
+        asyncio.get_running_loop().call_soon(lambda: checked.append(line.replies))
+
+    checked: list[list[bytes]] = []
+
+    play(case, afterwards=lambda: checked)
+    assert b"".join(checked[0]) == b"12w34"
+
+
+def test_a_peer_that_takes_no_replies_is_asked_nothing_more() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.slow = True
+        line.send(frames(*[b"1"] * (GATHERED_MAX + 1), b"2", b"3"))
+        assert got == [b"1"] * (GATHERED_MAX + 1)
+        line.take_replies()
+        assert b"".join(line.replies) == b"1" * (GATHERED_MAX + 1) + b"23"
 
     play(case)
