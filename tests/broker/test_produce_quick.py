@@ -18,6 +18,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.registry import API_BY_NAME
 from ottla.records.record import build_batch
 from ottla.runtime.loop import run
+from ottla.types import TopicPartition
 
 PRODUCE = API_BY_NAME["produce"]
 LONG = "x" * 200
@@ -172,3 +173,32 @@ def test_whatever_byte_is_another_the_answer_is_the_same(tmp_path, version):
     assert taken >= 1
     assert "closed" in answers
     assert any(isinstance(answer, list) for answer in answers)
+
+
+@pytest.mark.parametrize("version", [7, 9, 13])
+def test_what_was_known_of_a_partition_goes_with_it(tmp_path, version):
+    """The topic is deleted, and another gets its name: nothing is written to what was there."""
+
+    async def case() -> None:
+        async with side(tmp_path, quick=True) as short:
+
+            def produce() -> list[bytes] | str | None:
+                return short.answer(frame_of(version, request_of(short, records())))
+
+            controller, partitions = short.broker.controller, short.broker.partitions
+            produce()
+            first = produce()
+            assert short.taken == 2
+            former, ends = partitions.get(TopicPartition("t", 0)), short.ends()
+            former_frame = frame_of(version, request_of(short, records()))
+            await controller.delete_topics(["t"])
+            assert short.answer(former_frame) != first
+            assert produce() != first
+            assert short.taken == 2
+            await controller.create_topics([NewTopic("t", 1, 1)])
+            produce()
+            assert short.taken == 3
+            assert former.log.log_end_offset == ends["t-0"] == 2
+            assert partitions.get(TopicPartition("t", 0)).log.log_end_offset == 1
+
+    run(case())

@@ -70,6 +70,10 @@ class Partitions:
         self._image: ClusterImage | None = None
         self.by_key: dict[tuple[str, int], Partition] = {}
         """To be changed here only."""
+        self.by_name_bytes: dict[bytes, Partition] = {}
+        self.by_id_bytes: dict[bytes, Partition] = {}
+        """Those of the table that were asked for, by the bytes that name them in a request (`handlers.produce_quick`). Forgotten
+        when a partition goes, or an image comes."""
         self._doomed: list[tuple[int, str]] = []
         """(when, by the monotonic clock; directory) of deleted replicas."""
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
@@ -175,6 +179,7 @@ class Partitions:
     def apply(self, image: ClusterImage) -> None:
         changes = role_changes(self._image, image, self._broker_id)
         first, self._image = self._image is None, image
+        self._forget_bytes()
         self._follow_settings(changes)
         for key in changes.removed:
             self.remove(key)
@@ -190,9 +195,14 @@ class Partitions:
         """In a cluster: names and settings are these now. Roles come by `take_roles`."""
         changes = role_changes(self._image, image, self._broker_id)
         self._image = image
+        self._forget_bytes()
         self._follow_settings(changes)
         for topic in changes.reconfigured:
             self._configure(topic.name)
+
+    def _forget_bytes(self) -> None:
+        self.by_name_bytes.clear()
+        self.by_id_bytes.clear()
 
     def take_roles(self, roles: Sequence[Role], *, may_be_elsewhere: bool) -> list[Partition | None]:
         """Become what the controller orders; `prepare_roles` came before. None: the replica's directory is offline."""
@@ -347,6 +357,7 @@ class Partitions:
     def let_go(self, key: TopicPartition) -> Partition | None:
         """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""
         partition = self.by_key.pop(key, None)
+        self._forget_bytes()
         if partition is not None:
             self.flush_requested.pop(partition, None)
             partition.stand_down()
@@ -361,6 +372,7 @@ class Partitions:
                 if log is not None and not log.closed:
                     self._remove_leftover(data_dir, log)  # it was let go before
         partition = self.by_key.pop(key, None)
+        self._forget_bytes()
         if partition is None:
             return
         self.flush_requested.pop(partition, None)

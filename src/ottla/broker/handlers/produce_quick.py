@@ -20,62 +20,57 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
     from ottla.broker.partition import Partition
+    from ottla.broker.partitions import Partitions
     from ottla.storage.results import AppendInfo
 
 _ALL: Final = 0xFFFF
 _HEAD_BYTES: Final = 600
 """All before the records, with the longest name a topic may have; of a small request all."""
-_NAMES_MAX: Final = 10_000
-
-_COMPACT_TAIL: Final = b"\1\0\0\0\0\0\0\0\0"
-_TAIL_7: Final = b"\0\0\0\0"
-_TAIL_8: Final = b"\0\0\0\0\xff\xff\0\0\0\0"
-"""No errors of records, no message, no throttling: what ends a reply in which all is well."""
 
 
-class _Shape:
-    """Requests for one partition, as far as they are equal, and the reply to them, as far as it is."""
+class _Reply:
+    """The replies of a version: what the request says of the partition, and around it what is the same in all of them."""
 
-    __slots__ = ("index", "key", "middle", "pack", "size", "tail")
+    __slots__ = ("_count", "_format", "_packs", "_size", "_tail")
 
-    def __init__(self, key: TopicPartition | None, index: int, middle: bytes, tail: bytes) -> None:
-        self.key = key
-        """None: the topic is named by its id, and has to be looked up."""
-        self.index = index
-        self.middle = middle
-        self.tail = tail
-        layout = Struct(f">ii{len(middle)}sqqq{len(tail)}s")
-        self.pack: Any = layout.pack
-        self.size = layout.size - 4
+    def __init__(self, format: str, count: int, tail: bytes) -> None:
+        """`format`, `count`: how the number of topics is written (after a byte for tags, where there may be any). `tail`: no
+        errors of records, no message, no throttling, with which a reply ends if all is well."""
+        self._format = f">ii{format}%dshqqq{len(tail)}s"
+        self._count = count
+        self._tail = tail
+        self._size: i64 = Struct(self._format % 0).size - 4
+        self._packs: list[Any] = [None] * _HEAD_BYTES
+        """By the size of what names a partition. One for all partitions: it stays in the processor's cache."""
 
-
-_compact_shapes: dict[bytes, _Shape] = {}
-_shapes_7: dict[bytes, _Shape] = {}
-_shapes_8: dict[bytes, _Shape] = {}
-"""By what stands in a request from the name of the topic to the number of the partition."""
-
-
-def _remember(shapes: dict[bytes, _Shape], raw: bytes, shape: _Shape) -> _Shape:
-    if len(shapes) >= _NAMES_MAX:
-        shapes.clear()
-    shapes[raw] = shape
-    return shape
-
-
-def _reply(shape: _Shape, correlation_id: int, info: AppendInfo) -> bytes:
-    reply: bytes = shape.pack(
-        shape.size, correlation_id, shape.middle, info.first_offset, info.log_append_time_ms, info.log_start_offset, shape.tail
-    )
-    return reply
+    def to(self, named: bytes, correlation_id: int, info: AppendInfo) -> bytes:
+        size: i64 = len(named)
+        pack = self._packs[size]
+        if pack is None:
+            pack = self._packs[size] = Struct(self._format % size).pack
+        reply: bytes = pack(
+            self._size + size,
+            correlation_id,
+            self._count,
+            named,
+            0,
+            info.first_offset,
+            info.log_append_time_ms,
+            info.log_start_offset,
+            self._tail,
+        )
+        return reply
 
 
-def _append(key: TopicPartition | None, records: memoryview, acks: i64, broker: Any) -> AppendInfo | None:
-    if key is None or (acks != 1 and acks != _ALL):
+_COMPACT: Final = _Reply("h", 2, b"\1\0\0\0\0\0\0\0\0")
+_PLAIN_7: Final = _Reply("i", 1, b"\0\0\0\0")
+_PLAIN_8: Final = _Reply("i", 1, b"\0\0\0\0\xff\xff\0\0\0\0")
+
+
+def _append(partition: Partition, records: memoryview, acks: i64, broker: Any) -> AppendInfo | None:
+    if acks != 1 and acks != _ALL:
         return None
     try:
-        partition: Partition | None = broker.partitions.by_key.get(key)
-        if partition is None:
-            return None
         if partition.log.flush_messages != INT64_MAX:
             return None  # may have to wait for the disk
         if acks == 1:
@@ -116,19 +111,13 @@ def _compact(
         if at > 127 or at < 2:
             return None
         at += 8
-    raw = head[8 : at + 5]
-    shape = _compact_shapes.get(raw)
-    if shape is None:
-        shape = _compact_shape(raw, by_id=version >= 13)
-        if shape is None:
-            return None
+    named = head[8 : at + 5]
     broker: Any = context.broker
-    key = shape.key
-    if version >= 13:
-        topic: str | None = broker.partitions.topic_name(raw[:16])
-        key = TopicPartition(topic, shape.index) if topic is not None else None
-    elif key is None:
-        return None  # an id of a later version that could be a name of this one
+    partition: Partition | None = (broker.partitions.by_id_bytes if version >= 13 else broker.partitions.by_name_bytes).get(named)
+    if partition is None:
+        partition = _find_compact(broker.partitions, named, by_id=version >= 13)
+        if partition is None:
+            return None
     at += 5
     length: i64 = 0
     shift: i64 = 0
@@ -146,25 +135,18 @@ def _compact(
     tail = head[-3:] if size - position <= _HEAD_BYTES else bytes(frame[end:])
     if length == 0 or size - end != 3 or tail != b"\0\0\0":
         return None
-    info = _append(key, frame[begin:end], acks, broker)
-    return _reply(shape, correlation_id, info) if info is not None else None
+    info = _append(partition, frame[begin:end], acks, broker)
+    return _COMPACT.to(named, correlation_id, info) if info is not None else None
 
 
-def _compact_shape(raw: bytes, by_id: bool) -> _Shape | None:
-    """Of a length and a name, or of an id, and of one partition behind it."""
-    name, partition = raw[:-5], raw[-5:]
-    if len(name) != (16 if by_id else name[0]) or partition[0] != 2:  # cut off, or not one partition
+def _find_compact(partitions: Partitions, named: bytes, by_id: bool) -> Partition | None:
+    """By a length and a name, or by an id, and one partition behind it."""
+    name, number = named[:-5], named[-5:]
+    if len(name) != (16 if by_id else name[0]) or number[0] != 2:  # cut off, or not one partition
         return None
-    index = int.from_bytes(partition[1:], "big", signed=True)
-    if index < 0:
-        return None
-    key: TopicPartition | None = None
-    if not by_id:
-        try:
-            key = TopicPartition(name[1:].decode(), index)
-        except UnicodeDecodeError:
-            return None
-    return _remember(_compact_shapes, raw, _Shape(key, index, b"\0\2" + name + partition + b"\0\0", _COMPACT_TAIL))
+    if by_id:
+        return _remember(partitions, partitions.by_id_bytes, named, partitions.topic_name(name), number[1:])
+    return _remember(partitions, partitions.by_name_bytes, named, _decoded(name[1:]), number[1:])
 
 
 def _plain(
@@ -177,28 +159,44 @@ def _plain(
     at: i64 = 14 + (head[12] << 8 | head[13])
     if at + 12 > len(head):
         return None
-    raw = head[12 : at + 8]
-    shapes = _shapes_7 if version == 7 else _shapes_8
-    shape = shapes.get(raw)
-    if shape is None:
-        shape = _plain_shape(shapes, raw, _TAIL_7 if version == 7 else _TAIL_8)
-        if shape is None:
+    named = head[12 : at + 8]
+    broker: Any = context.broker
+    partition: Partition | None = broker.partitions.by_name_bytes.get(named)
+    if partition is None:
+        partition = _find_plain(broker.partitions, named)
+        if partition is None:
             return None
     length: i64 = head[at + 8] << 24 | head[at + 9] << 16 | head[at + 10] << 8 | head[at + 11]
     begin = position + at + 12
     if size - begin != length:
         return None
-    info = _append(shape.key, frame[begin:], acks, context.broker)
-    return _reply(shape, correlation_id, info) if info is not None else None
-
-
-def _plain_shape(shapes: dict[bytes, _Shape], raw: bytes, tail: bytes) -> _Shape | None:
-    name, partition = raw[:-8], raw[-8:]
-    index = int.from_bytes(partition[4:], "big", signed=True)
-    if partition[:4] != b"\0\0\0\1" or index < 0:
+    info = _append(partition, frame[begin:], acks, broker)
+    if info is None:
         return None
+    return (_PLAIN_7 if version == 7 else _PLAIN_8).to(named, correlation_id, info)
+
+
+def _find_plain(partitions: Partitions, named: bytes) -> Partition | None:
+    """By a name behind its length, and one partition behind it."""
+    name, number = named[:-8], named[-8:]
+    if number[:4] != b"\0\0\0\1":
+        return None
+    return _remember(partitions, partitions.by_name_bytes, named, _decoded(name[2:]), number[4:])
+
+
+def _decoded(name: bytes) -> str | None:
     try:
-        key = TopicPartition(name[2:].decode(), index)
+        return name.decode()
     except UnicodeDecodeError:
         return None
-    return _remember(shapes, raw, _Shape(key, index, b"\0\0\0\1" + raw + b"\0\0", tail))
+
+
+def _remember(
+    partitions: Partitions, remembered: dict[bytes, Partition], named: bytes, topic: str | None, number: bytes
+) -> Partition | None:
+    if topic is None:
+        return None
+    partition = partitions.find(TopicPartition(topic, int.from_bytes(number, "big", signed=True)))
+    if partition is not None:
+        remembered[named] = partition
+    return partition
