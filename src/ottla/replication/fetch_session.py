@@ -204,7 +204,7 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        wanted: Iterable[FetchPartition],
+        wanted: Collection[FetchPartition],
         forgotten: Iterable[PartitionKey],
         *,
         uses_topic_ids: bool,
@@ -236,9 +236,10 @@ class FetchSessionCache:
         for key in forgotten:
             session.partitions.pop(key, None)
         if not session.partitions:
-            # Nothing is left to remember: the reply names no session, and the next request is a full one.
+            # Nothing is left to remember: the reply names no session, and the next request is a full one. What this one asks for
+            # and forgets at once is read, as without a session.
             del self._sessions[session_id]
-            return FetchContext(ErrorCode.NONE, ())
+            return FetchContext(ErrorCode.NONE, {partition.key: partition for partition in wanted}.values())
         session.epoch = next_epoch(epoch)
         session.last_used_ms = now_ms
         del self._sessions[session_id]

@@ -1,6 +1,7 @@
 """Both are told the same: what Apache Kafka 4.3 answers about topics, records and settings, Ottla answers too (W02-W07, L10).
 
-The visitors speak the bare protocol in all versions and say what a seed decides (`log_chance`); the transcripts are compared.
+The visitors speak the bare protocol in all versions and say what a seed decides (`log_chance`, and of fetch sessions
+`session_chance`); the transcripts are compared.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dialogues import Transcripts, both, check
 sys.path.insert(0, str(Path(__file__).parent))
 
 from log_chance import converse_at_random
+from session_chance import FIRST_SEED, converse_about_sessions
 
 pytestmark = pytest.mark.java
 
@@ -28,7 +30,8 @@ async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list
 
     async def hold(seed: int) -> None:
         async with gate:
-            transcripts[f"seed {seed}"] = await converse_at_random(host, port, seed)
+            hold_one = converse_about_sessions if seed >= FIRST_SEED else converse_at_random
+            transcripts[f"seed {seed}"] = await hold_one(host, port, seed)
 
     async with asyncio.TaskGroup() as tasks:
         for seed in seeds:
@@ -47,7 +50,7 @@ def test_the_same_answers(transcripts: Transcripts, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [1_000, 1_060, 1_120])
+@pytest.mark.parametrize("first", [1_000, 1_060, 1_120, FIRST_SEED])
 def test_the_same_answers_to_hundreds_of_dialogues(first: int) -> None:
     seeds = range(first, first + 60)
     transcripts = both(converse, seeds)

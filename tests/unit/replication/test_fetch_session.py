@@ -113,6 +113,14 @@ def test_a_session_without_partitions_ends() -> None:
     assert len(cache) == 0
 
 
+def test_what_is_asked_for_and_forgotten_at_once_is_read_without_a_session() -> None:
+    cache = cache_of()
+    session_id = open_session(cache, want("a"))
+    emptied = begin(cache, session_id, 1, want("b"), forgotten=[("a", 0), ("b", 0)])
+    assert topics(emptied) == ["b"]
+    assert emptied.finish(0) == (ErrorCode.NONE, 0)
+
+
 def test_only_what_changed_is_told() -> None:
     partition = want("a")
     assert tell(partition, 5), "nothing was told before"

@@ -34,7 +34,7 @@ def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | Aw
     session = broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch if version >= _SESSIONS_FROM else _FINAL_EPOCH,
-        _wanted(request),
+        list(_wanted(request)),
         _forgotten(request),
         uses_topic_ids=version >= _TOPIC_IDS_FROM,
         privileged=replica_id >= 0,
