@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -15,6 +16,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.offset_delete import OffsetDeleteRequest
 from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -240,5 +242,17 @@ def test_an_error_of_join_group_names_no_protocol(play: Any, version: int, proto
         assert await join("g", session_timeout_ms=1) == (ErrorCode.INVALID_SESSION_TIMEOUT, protocol)
         assert await join("g") == (ErrorCode.MEMBER_ID_REQUIRED, protocol)
         assert await join("") == (ErrorCode.INVALID_GROUP_ID, protocol)
+
+    play(case)
+
+
+def test_a_group_without_name_is_not_looked_for(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        connection = await stage.connect()
+        deleted = await connection.call("offset_delete", 0, OffsetDeleteRequest(group_id=""))
+        assert deleted.error_code == ErrorCode.INVALID_GROUP_ID
+        described = await connection.call("consumer_group_describe", 1, ConsumerGroupDescribeRequest(group_ids=["", "nobody"]))
+        codes = {group.group_id: group.error_code for group in described.groups}
+        assert codes[""] == ErrorCode.INVALID_GROUP_ID != codes["nobody"]
 
     play(case)

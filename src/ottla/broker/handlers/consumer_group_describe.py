@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -18,6 +18,8 @@ def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Co
     described: list[DescribedGroup] = []
     for group_id in request.group_ids:
         try:
+            if not group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID)
             _, shard = context.broker.coordinators.shard_for(group_id)
         except KafkaError as error:
             described.append(_failed(group_id, error))

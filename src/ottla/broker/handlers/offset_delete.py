@@ -23,6 +23,8 @@ VERSIONS = (0, 0)
 
 
 def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     coordinators = context.broker.coordinators
     unknown = refuse_unknown(request, context.broker.image, _refused)
 
