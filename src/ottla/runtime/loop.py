@@ -78,7 +78,7 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
     raise_descriptor_limit()
     from ottla.runtime.clock import SystemClock, SystemRandom
     from ottla.runtime.files import OsDisk
-    from ottla.runtime.network import BACKLOG, SEND_BUFFER_BYTES, RealNetwork
+    from ottla.runtime.network import BACKLOG, RealNetwork
 
     def given(name: str) -> int | None:
         return settings.int(name) if settings is not None and name in settings.static else None
@@ -91,8 +91,8 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
         network=RealNetwork(
             counters,
             backlog=given("socket.listen.backlog.size") or BACKLOG,
-            # For sending neither Kafka's default nor the system's own choice, for receiving the latter: see SEND_BUFFER_BYTES.
-            send_buffer_bytes=given("socket.send.buffer.bytes") or SEND_BUFFER_BYTES,
+            # Where nothing is given not Kafka's defaults: for sending see SEND_BUFFER_BYTES, for receiving the system chooses.
+            send_buffer_bytes=given("socket.send.buffer.bytes") or None,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),
     )

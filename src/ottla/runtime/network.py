@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ottla.metrics import Counters
+from ottla.runtime.congestion import UnpacedOnThisMachine, begin_unpaced, on_this_machine
 from ottla.runtime.file_sender import SocketFileSender
 
 BACKLOG = 1024
@@ -18,6 +20,9 @@ SEND_BUFFER_BYTES = 256 << 10
 """Unless `socket.send.buffer.bytes` is set. With Kafka's 100 KB a fast consumer has the broker wake up three times for a
 megabyte, which measured a sixth more CPU; a buffer that grows as the system likes fills with megabytes that are cold when
 they are sent (over loopback, half as much system time again)."""
+LOCAL_SEND_BUFFER_BYTES = 512 << 10
+"""The same, for files that go to a peer on this machine, once the first one goes. Without pacing (`congestion`) a wake-up less
+shows: 0.13 s of CPU for a gigabyte instead of 0.16, and no less with a megabyte."""
 
 _PROTOCOL_CALLS = (
     "buffer_updated", "connection_lost", "connection_made", "eof_received", "get_buffer", "pause_writing", "resume_writing"
@@ -47,8 +52,11 @@ class RealNetwork:
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> None:
-        """Buffer sizes that are not given are the system's own choice: it adapts them to the connection."""
+        """Where no size for receiving is given the system chooses, and adapts it to the connection; so it does below 1."""
         self._counters = counters
+        self._local_send_buffer_bytes = LOCAL_SEND_BUFFER_BYTES if send_buffer_bytes is None else 0
+        if send_buffer_bytes is None:
+            send_buffer_bytes = SEND_BUFFER_BYTES
         self._backlog = backlog
         self._buffer_options = [
             (option, size)
@@ -74,6 +82,9 @@ class RealNetwork:
             for option, size in self._buffer_options:
                 # Accepted sockets inherit them.
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
+            if begin_unpaced(sock):
+                paced = factory
+                factory = lambda: UnpacedOnThisMachine(paced())  # noqa: E731
             server = await loop.create_server(factory, sock=sock, backlog=self._backlog)
         except BaseException:
             sock.close()
@@ -85,6 +96,10 @@ class RealNetwork:
         return transport
 
     def file_sender(self, transport: asyncio.Transport) -> SocketFileSender:
+        if self._local_send_buffer_bytes and on_this_machine(transport):
+            with suppress(OSError):
+                # Never less than it has: if the system cuts this one, it has cut the listener's the same.
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
         return SocketFileSender(asyncio.get_running_loop(), transport, self._counters)
 
 

@@ -331,7 +331,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("socket.request.max.bytes", INT, 104857600, valid=at_least(1),
         doc="The largest request that is read. A larger one closes its connection."),
     _used("socket.send.buffer.bytes", INT, 102400,
-        doc="The send buffer of a socket; -1 is the system's own choice. Where nothing is set it has 262144."),
+        doc="The send buffer of a socket; -1 is the system's own choice. Where nothing is set it has 262144, for files to the "
+        "same machine 524288."),
     _used("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, valid=at_least(1),
         doc="How often transactions past their time are looked for, and aborted."),
     _used("transaction.max.timeout.ms", INT, 900000, valid=at_least(1),

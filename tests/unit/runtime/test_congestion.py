@@ -1,0 +1,252 @@
+"""Which algorithm a connection has is a matter of where its peer is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from types import SimpleNamespace
+
+import pytest
+
+from ottla.metrics import Counters
+from ottla.runtime import congestion
+from ottla.runtime.congestion import begin_unpaced, same_machine, take_the_systems_own
+from ottla.runtime.loop import new_event_loop
+from ottla.runtime.network import RealNetwork
+
+DEADLINE_S = 60
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "same"),
+    [
+        (("127.0.0.1", 9092), ("127.0.0.1", 40000), True),
+        (("127.0.0.2", 9092), ("127.0.0.1", 40000), True),
+        (("::1", 9092, 0, 0), ("::1", 40000, 0, 0), True),
+        (("::ffff:127.0.0.1", 9092, 0, 0), ("::ffff:127.0.0.3", 40000, 0, 0), True),
+        (("10.0.0.7", 9092), ("10.0.0.7", 40000), True),
+        (("::ffff:10.0.0.7", 9092, 0, 0), ("::FFFF:10.0.0.7", 40000, 0, 0), True),
+        (("2001:db8::7", 9092, 0, 0), ("2001:db8::7", 40000, 0, 0), True),
+        (("10.0.0.7", 9092), ("10.0.0.8", 40000), False),
+        (("10.0.0.7", 9092), ("10.0.0.70", 40000), False),
+        (("::ffff:10.0.0.7", 9092, 0, 0), ("::ffff:10.0.0.8", 40000, 0, 0), False),
+        (("2001:db8::7", 9092, 0, 0), ("2001:db8::1", 40000, 0, 0), False),
+        (("127.0.0.1", 9092), ("1.127.0.1", 40000), False),
+        ("/run/socket", "", False),
+        (("10.0.0.7", 9092), None, False),
+        (None, None, False),
+    ],
+)
+def test_a_peer_is_on_this_machine_by_its_addresses(own, peer, same):
+    assert same_machine(own, peer) is same
+
+
+class System:
+    """Sockets of a system with its own default, in which some names may not be set."""
+
+    def __init__(self, default=b"bbr", refused=()):
+        self.default, self.refused = default, refused
+
+    def socket(self):
+        return Socket(self)
+
+
+class Socket:
+    def __init__(self, system, algorithm=None):
+        self.system, self.algorithm = system, algorithm or system.default
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def getsockopt(self, level, option, size):
+        assert (level, option) == (socket.IPPROTO_TCP, congestion._OPTION)
+        return self.algorithm.ljust(size, b"\0")
+
+    def setsockopt(self, level, option, value):
+        assert (level, option) == (socket.IPPROTO_TCP, congestion._OPTION)
+        if value in self.system.refused:
+            raise PermissionError(1, "not permitted")
+        self.algorithm = value
+
+
+@pytest.fixture
+def on(monkeypatch):
+    def make(**how):
+        system = System(**how)
+        monkeypatch.setattr(congestion, "_OPTION", 13)
+        monkeypatch.setattr(congestion, "socket", SimpleNamespace(socket=system.socket, IPPROTO_TCP=socket.IPPROTO_TCP))
+        return system
+
+    return make
+
+
+def test_only_bbr_is_replaced(on):
+    for default, begun in ((b"bbr", b"reno"), (b"cubic", b"cubic"), (b"reno", b"reno"), (b"dctcp", b"dctcp")):
+        listener = Socket(on(default=default))
+        assert begin_unpaced(listener) is (default == b"bbr")
+        assert listener.algorithm == begun
+
+
+@pytest.mark.parametrize("refused", [b"bbr", b"reno"])
+def test_what_could_not_be_given_back_is_not_taken(on, refused):
+    listener = Socket(on(refused=(refused,)))
+    assert not begin_unpaced(listener)
+    assert listener.algorithm == b"bbr"
+
+
+def test_a_system_without_a_choice(on, monkeypatch):
+    listener = Socket(on())
+    monkeypatch.setattr(congestion, "_OPTION", -1)
+    assert not begin_unpaced(listener)
+    assert listener.algorithm == b"bbr"
+
+
+def test_a_peer_elsewhere_has_what_the_system_has_now(on):
+    system = on()
+    accepted = Socket(system, b"reno")
+    take_the_systems_own(accepted)
+    assert accepted.algorithm == b"bbr"
+    system.default = b"cubic"
+    accepted = Socket(system, b"reno")
+    take_the_systems_own(accepted)
+    assert accepted.algorithm == b"cubic"
+
+
+def test_what_a_route_says_stays(on):
+    accepted = Socket(on(), b"vegas")
+    take_the_systems_own(accepted)
+    assert accepted.algorithm == b"vegas"
+
+
+def test_a_refusal_is_harmless(on):
+    accepted = Socket(on(refused=(b"bbr",)), b"reno")
+    take_the_systems_own(accepted)
+    assert accepted.algorithm == b"reno"
+
+
+class Echo(asyncio.Protocol):
+    ended = False
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def connection_lost(self, exc):
+        self.ended = True
+
+    def data_received(self, data):
+        self.transport.write(data)
+
+
+class BufferedEcho:
+    """As the broker's connections: buffered, and of no class of asyncio's."""
+
+    def __init__(self):
+        self.buffer = bytearray(100)
+        self.ended = False
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def get_buffer(self, sizehint):
+        return memoryview(self.buffer)
+
+    def buffer_updated(self, count):
+        self.transport.write(bytes(self.buffer[:count]))
+
+    def eof_received(self):
+        return None
+
+    def pause_writing(self):
+        pass
+
+    def resume_writing(self):
+        pass
+
+    def connection_lost(self, exc):
+        self.ended = True
+
+
+async def hear_echo(factory):
+    made = []
+
+    def make():
+        made.append(factory())
+        return made[-1]
+
+    listener = await RealNetwork(Counters()).listen(make, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"hello"
+    writer.close()
+    await writer.wait_closed()
+    (protocol,) = made
+    while not protocol.ended:
+        await asyncio.sleep(0.001)
+    listener.close()
+    await asyncio.sleep(0)
+
+
+def play(case, loop_factory=new_event_loop):
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(asyncio.wait_for(case, DEADLINE_S))
+
+
+@pytest.mark.parametrize("factory", [Echo, BufferedEcho])
+@pytest.mark.parametrize("loop_factory", [new_event_loop, asyncio.SelectorEventLoop])
+@pytest.mark.parametrize("here", [True, False])
+def test_the_protocol_takes_over_when_the_connection_is_there(monkeypatch, factory, loop_factory, here):
+    """On both loops, whatever this system's algorithm is."""
+    elsewhere = []
+    monkeypatch.setattr("ottla.runtime.network.begin_unpaced", lambda listener: True)
+    monkeypatch.setattr(congestion, "take_the_systems_own", elsewhere.append)
+    if not here:
+        monkeypatch.setattr(congestion, "same_machine", lambda own, peer: False)
+    play(hear_echo(factory), loop_factory)
+    assert len(elsewhere) == (not here)
+
+
+def grown(network, own, peer, refused=False):
+    """What becomes of a connection's send buffer when a file is to go out on it, and what it was."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+        def refuse(*_):
+            raise OSError(9, "it is gone")
+
+        known = SimpleNamespace(fileno=ours.fileno, setsockopt=refuse if refused else ours.setsockopt)
+        transport = SimpleNamespace(get_extra_info={"sockname": own, "peername": peer, "socket": known}.get)
+        before = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+        async def main():
+            network.file_sender(transport).close()
+
+        play(main())
+        return ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+
+
+def test_files_to_this_machine_have_a_larger_buffer_unless_one_is_set():
+    here, there = ("10.0.0.7", 40000), ("10.0.0.8", 40000)
+    own = ("10.0.0.7", 9092)
+    assert grown(RealNetwork(Counters()), own, here)
+    assert not grown(RealNetwork(Counters()), own, there)
+    assert not grown(RealNetwork(Counters(), send_buffer_bytes=10_000), own, here)
+    assert not grown(RealNetwork(Counters(), send_buffer_bytes=-1), own, here)
+    assert not grown(RealNetwork(Counters()), own, here, refused=True), "and that is harmless"
+
+
+@pytest.mark.skipif(congestion._OPTION < 0, reason="Linux has it")
+def test_a_connection_of_this_machine_is_never_paced():
+    algorithms = []
+
+    class Look(Echo):
+        def connection_made(self, transport):
+            super().connection_made(transport)
+            algorithms.append(congestion._algorithm(transport.get_extra_info("socket")))
+
+    play(hear_echo(Look))
+    assert len(algorithms) == 1
+    assert algorithms != [b"bbr"]
