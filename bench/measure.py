@@ -133,13 +133,20 @@ def start(server: Server) -> Figures:
 
 
 def touch_memory(size: int) -> None:
-    """Has the machine hold as much free memory as is going to be written.
+    """Has the machine hold as much memory for files as is going to be written.
 
     A virtual machine may give free memory back to its host, which then has to find each page anew that a write puts into the page
-    cache; the wait counts as system time of whoever writes (the same writes took 0.2 s/GB at one time, 2.2 at another). Touched
-    in a process of its own: the memory is the machine's when it ends.
+    cache; the wait counts as system time of whoever writes (the same writes took 0.2 s/GB at one time, 2.2 at another). So a file
+    of that size is written, in a process of its own, and removed: the writes that follow get its pages. (Memory of a process does
+    not serve: files take theirs from elsewhere.)
     """
-    code = f"import mmap; m = mmap.mmap(-1, {size}); [m.write(bytes(1 << 20)) for _ in range({size >> 20})]"
+    code = f"""
+import os, tempfile
+with tempfile.TemporaryFile(buffering=0) as file:
+    block = os.urandom(1 << 20)
+    for _ in range({size >> 20}):
+        file.write(block)
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
-SHARED_BYTES: Final = 256 << 10
+SHARED_BYTES: Final = 512 << 10
+"""Enough for the five requests of 64 KB that a producer may have on the way; twice as much measured the same."""
 HEAD_ROOM: Final = 4
 """Kept free before the bytes of a read: the start of a length prefix that came with the read before goes there."""
 SPARE_BYTES: Final = (1 << 20) + (64 << 10)
 """A default-sized full batch and its request around it."""
 SPARES_MAX: Final = 8
-LARGE_BYTES: Final = SHARED_BYTES // 2
+LARGE_BYTES: Final = SHARED_BYTES // 4
 """A frame of so many bytes is followed by more of its kind."""
 PEEK_BYTES: Final = 1 << 10
 """So much is read of what may be the next large frame, with the end of the one before it, to know its length; the rest comes
