@@ -25,16 +25,14 @@ HEAD_ROOM: Final = 4
 SPARE_BYTES: Final = (1 << 20) + (64 << 10)
 """A default-sized full batch and its request around it."""
 SPARES_MAX: Final = 8
-LARGE_BYTES: Final = SHARED_BYTES // 4
-"""A frame of so many bytes is followed by more of its kind."""
+LARGE_BYTES: Final = SPARE_BYTES // 4
+"""A frame of so many bytes is followed by more of its kind; its buffer has pages of its own, and is kept."""
 PEEK_BYTES: Final = 1 << 10
 """So much is read of what may be the next large frame, with the end of the one before it, to know its length; the rest comes
 straight to its own buffer, where a read of all that is there would have to be copied."""
 GROWTH_START_BYTES: Final = 64 << 10
-OWN_PAGES_BYTES: Final = 128 << 10
-"""From here on a buffer has pages of its own."""
 PAGE_SKEW: Final = 2 << 10
-"""Where in its first page such a buffer begins: far from where the sender's bytes begin in theirs. What is sent at once begins a
+"""Where in its first page a large buffer begins: far from where the sender's bytes begin in theirs. What is sent at once begins a
 page of the kernel's; and AMD's processors copy eight times slower to an address that is one to thirty bytes further in its page
 than the source is. Memory from malloc is, by 16: that took a third of the system time of a producer's megabytes."""
 HELD_BYTES_MAX: Final = 512 << 20
@@ -42,9 +40,15 @@ HELD_BYTES_MAX: Final = 512 << 20
 
 
 def new_buffer(size: int) -> memoryview:
-    if size < OWN_PAGES_BYTES:
+    if size < LARGE_BYTES:
         return memoryview(bytearray(size))
     return memoryview(mmap(-1, PAGE_SKEW + size, flags=MAP_PRIVATE | MAP_ANONYMOUS))[PAGE_SKEW:]
+
+
+def _next_size(have_bytes: int, frame_bytes: int) -> int:
+    """Twice what has come, at most the frame. A large one gets a buffer that can be kept: its like will come again."""
+    size = min(frame_bytes, max(GROWTH_START_BYTES, 2 * have_bytes))
+    return SPARE_BYTES if size >= LARGE_BYTES and frame_bytes <= SPARE_BYTES else size
 
 
 class RequestMemory:
@@ -77,7 +81,7 @@ class RequestMemory:
         if frame_bytes <= SPARE_BYTES and self._spares:
             buffer = self._spares.pop()
         elif more:
-            buffer = new_buffer(min(frame_bytes, max(GROWTH_START_BYTES, 2 * have_bytes)))
+            buffer = new_buffer(_next_size(have_bytes, frame_bytes))
         else:
             buffer = new_buffer(have_bytes)
         self.held_bytes += len(buffer)
@@ -85,11 +89,7 @@ class RequestMemory:
 
     def grow(self, buffer: memoryview, frame_bytes: int) -> memoryview:
         """The same bytes in a buffer of twice the size, or of the frame's size if that is less."""
-        size = min(frame_bytes, max(GROWTH_START_BYTES, 2 * len(buffer)))
-        if frame_bytes <= SPARE_BYTES:
-            # This size of frame will come again: grow straight to a buffer that can be kept, now that bytes have come.
-            size = SPARE_BYTES if size >= SPARE_BYTES // 2 else size
-        larger = new_buffer(size)
+        larger = new_buffer(_next_size(len(buffer), frame_bytes))
         larger[: len(buffer)] = buffer
         self.held_bytes += len(larger) - len(buffer)
         return larger

@@ -7,7 +7,7 @@ import itertools
 
 from ottla.broker.request_memory import (
     GROWTH_START_BYTES,
-    OWN_PAGES_BYTES,
+    LARGE_BYTES,
     PAGE_SKEW,
     SPARE_BYTES,
     SPARES_MAX,
@@ -54,7 +54,7 @@ def test_buffers_of_the_usual_size_are_used_again_and_few_are_kept() -> None:
 
 def test_large_buffers_begin_in_the_middle_of_a_page() -> None:
     """Not a few bytes behind its beginning, where copies from the kernel's pages are slow."""
-    for size in (OWN_PAGES_BYTES, SPARE_BYTES, 10 << 20):
+    for size in (LARGE_BYTES, SPARE_BYTES, 10 << 20):
         buffer = new_buffer(size)
         assert len(buffer) == size
         assert ctypes.addressof(ctypes.c_char.from_buffer(buffer)) % 4096 == PAGE_SKEW
