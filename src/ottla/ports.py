@@ -61,7 +61,18 @@ class File(Protocol):
         """All of the parts, one after the other, or an OSError."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Room reserved behind the new end goes back to the volume."""
+        ...
+
+    def reserve(self, start: int, end: int) -> bool:
+        """Take room on the volume for [start, end), so that writing there costs less; size and bytes stay as they are. False:
+        none was taken, because there is none or it would not help. Never an error."""
+        ...
+
+    def release(self) -> None:
+        """Give back room behind the end of the file, whoever reserved it. Nobody writes meanwhile. Never an error."""
+        ...
 
     def flush(self) -> None:
         """Durable once this returns (fsync)."""

@@ -70,6 +70,16 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
+    def reserve(self, start: int, end: int) -> bool:
+        from ottla.runtime import reservation  # most files never ask, a start does not either
+
+        return reservation.reserve(self._fd, start, end)
+
+    def release(self) -> None:
+        from ottla.runtime import reservation
+
+        reservation.release(self._fd)
+
     def flush(self) -> None:
         os.fsync(self._fd)
 

@@ -17,6 +17,7 @@ allows to be to names; it is not more hostile than that:
 5. A failed `flush` leaves the pages clean, as Linux does: the next flush succeeds without having written them, and a crash shows
    zeros there. So a failed flush must be final for those who ask for it.
 6. A full volume takes the part of a write that fits and then says ENOSPC; freed bytes may be used again. A broken one says EIO.
+   Room reserved for a file is taken from all others, until it is given back; it outlives the process, and may outlive a crash.
 7. A crash may happen inside any operation that changes something (`crash_after`): before it, after it, in the middle of a write.
 """
 
@@ -57,14 +58,20 @@ class _Change:
 class Inode:
     """The bytes of a file, whatever its names."""
 
-    __slots__ = ("data", "doomed", "locked_by", "number", "unflushed")
+    __slots__ = ("data", "doomed", "locked_by", "number", "reserved_end", "unflushed")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.data = bytearray()
+        self.reserved_end = 0
         self.unflushed: list[_Change] = []
         self.doomed: list[tuple[int, int]] = []
         self.locked_by: Process | None = None
+
+    @property
+    def taken_bytes(self) -> int:
+        """Of the volume."""
+        return max(len(self.data), self.reserved_end)
 
     def apply_write(self, position: int, new: bytes) -> None:
         old_size = len(self.data)
@@ -81,8 +88,9 @@ class Inode:
         old = bytes(self.data[size:])
         if self.doomed:
             self._redeem(size, 1 << 62)
-        if size < old_size:
+        if size <= old_size:
             del self.data[size:]
+            self.reserved_end = 0
         else:
             self.data.extend(bytes(size - old_size))
         self.unflushed.append(_Change(size, b"", old, old_size, size))
@@ -118,6 +126,8 @@ class Inode:
                 self.data[position:end] = bytes(end - position)
         self.doomed.clear()
         self.unflushed.clear()
+        if self.reserved_end and rng.random() < 0.5:
+            self.reserved_end = 0
         return outcome
 
     def _crash_unflushed(self, rng: random.Random, page_bytes: int) -> str:
@@ -369,7 +379,7 @@ class SimDisk:
                 total += self._count_bytes(node, seen)
             elif node.number not in seen:
                 seen.add(node.number)
-                total += len(node.data)
+                total += node.taken_bytes
         return total
 
     # -- the tree
@@ -478,15 +488,15 @@ class SimFile:
             disk.check_fault(OP_WRITE, self.path)
         dies = disk.crash_point(self._process)
         inode = self._inode
-        size = len(inode.data)
-        growth = max(0, position + len(new) - size)
+        taken_before = inode.taken_bytes
+        growth = max(0, position + len(new) - taken_before)
         room = disk.room_for(growth)
         taken = new if room == growth else new[: max(0, len(new) - (growth - room))]
         if dies:
             taken = taken[: disk.rng.randint(0, len(taken))]
         if taken:
             inode.apply_write(position, taken)
-            disk.used_bytes += len(inode.data) - size
+            disk.used_bytes += inode.taken_bytes - taken_before
             if disk.observer is not None:
                 disk.observer(OP_WRITE, self.path, position, len(taken))
         if dies:
@@ -500,16 +510,34 @@ class SimFile:
         if disk.faults:
             disk.check_fault(OP_TRUNCATE, self.path)
         dies = disk.crash_point(self._process)
-        before = len(self._inode.data)
+        before = self._inode.taken_bytes
         if size - before > disk.room_for(max(0, size - before)):
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
         if not (dies and disk.rng.random() < 0.5):
             self._inode.apply_truncate(size)
-            disk.used_bytes += size - before
+            disk.used_bytes += self._inode.taken_bytes - before
             if disk.observer is not None:
                 disk.observer(OP_TRUNCATE, self.path, size, 0)
         if dies:
             raise disk.die_here(self._process, self.path)
+
+    def reserve(self, start: int, end: int) -> bool:
+        self._process.check()
+        disk, inode = self._disk, self._inode
+        growth = max(0, end - inode.taken_bytes)
+        if self._closed or disk.room_for(growth) < growth:
+            return False
+        disk.used_bytes += growth
+        inode.reserved_end = max(inode.reserved_end, end)
+        return True
+
+    def release(self) -> None:
+        self._process.check()
+        if self._closed:
+            return
+        before = self._inode.taken_bytes
+        self._inode.reserved_end = 0
+        self._disk.used_bytes += self._inode.taken_bytes - before
 
     def flush(self) -> None:
         self._check()
@@ -625,7 +653,7 @@ class DiskView:
         def move() -> None:
             gone = disk.journal.move(directory, name, target_name)
             if isinstance(gone, Inode):
-                disk.used_bytes -= len(gone.data)
+                disk.used_bytes -= gone.taken_bytes
 
         self._change(OP_RENAME, source, move)
         disk.made(target)
@@ -641,7 +669,7 @@ class DiskView:
 
         def drop() -> None:
             disk.journal.drop(directory, name)
-            disk.used_bytes -= len(inode.data)
+            disk.used_bytes -= inode.taken_bytes
 
         self._change(OP_REMOVE, path, drop)
 

@@ -12,6 +12,8 @@ Where we differ from Apache Kafka on purpose, with equal files after a clean sto
 
 * index files are not preallocated: entries are kept in memory while their segment is active, and written at a roll, a flush, a
   checkpoint and at close. A crash loses only what recovery rebuilds anyway;
+* the log file of an active segment may have room reserved behind its end (`reservation`), which its size does not show, and which
+  goes back when the segment is sealed or closed, or at the next start. That is not `log.preallocate`, which is known and unused;
 * indexes of sealed segments are loaded on demand and forgotten again (`SegmentCache` bounds them and the open files);
 * the leader-epoch-checkpoint is written before a recovery point may pass the data it speaks of, not at each new epoch: epochs of
   data behind the recovery point are found again in the batches;

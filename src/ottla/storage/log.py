@@ -352,13 +352,15 @@ class Log:
         known_epochs = self._note_epochs(batches, leader_epoch)
         segment = self.active
         position = segment.size
+        if position + size > segment.reserve_at:
+            segment.reserve(position + size, self._config.segment_bytes)
         try:
             segment.file.write(position, (data,))
         except OSError:
             if known_epochs is not None:
                 self.epochs.restore(known_epochs)
             try:
-                segment.file.truncate(position)
+                segment.cut_torn()
             except OSError:
                 pass  # the directory is lost anyway, and recovery cuts it off
             raise
@@ -617,6 +619,7 @@ class Log:
         """The last flush of a clean stop. The indexes of the active segment are part of it, since no start will look for them in
         the log."""
         index_paths = self.active.finish_indexes()
+        self.active.give_back()
         plan = self.flush_plan()
         if plan is None:
             return FlushPlan(self.log_end_offset, self._truncations, self._disk, [], index_paths, [])

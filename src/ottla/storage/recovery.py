@@ -328,6 +328,7 @@ def _recover(
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     _mend_indexes(segments[:first], damaged)
     if first:
+        segments[first - 1].give_back_found()
         segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
     if segments:
         epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
@@ -372,6 +373,7 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, pr
     if cut_bytes:
         _refuse_legacy(segment, good)
         segment.cut_off(good)
+    segment.give_back_found()
     segment.replace_txn_index(aborted)
     return end_offset, cut_bytes, dense
 

@@ -8,6 +8,7 @@ Invariants
 2. Only the active segment has index entries that are not in their files yet.
 3. A sealed segment holds neither descriptor nor index until somebody reads it, and gives them back when `SegmentCache` asks. A
    descriptor is never closed under a reader: dropping the last reference closes it.
+4. Only the active segment has room reserved behind its end (`reservation`), and only its writer reserves or gives back.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ottla.storage.config import INT64_MAX
 from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, offset_file
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import CorruptIndex, OffsetIndex
+from ottla.storage.reservation import AHEAD_BYTES_MAX, BEGIN_BYTES, is_free_enough, reserve_until
 from ottla.storage.scan import SEEK_BYTES, scan_file, seek
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
@@ -90,6 +92,7 @@ class Segment:
         "_index_checked",
         "_max_timestamp",
         "_offset_of_max",
+        "_reserved_end",
         "_time_index",
         "_txn_index",
         "active",
@@ -102,6 +105,7 @@ class Segment:
         "has_aborted",
         "index_interval_bytes",
         "jitter_ms",
+        "reserve_at",
         "size",
         "txn_index_dirty",
     )
@@ -125,6 +129,9 @@ class Segment:
         """Exclusive. Of a sealed segment: the base of the next one."""
         self.size = 0
         self.active = False
+        self.reserve_at = BEGIN_BYTES
+        """An append that reaches beyond it is to `reserve` first."""
+        self._reserved_end = 0
         self.created_ms = now_ms
         self.index_interval_bytes = index_interval_bytes
         self.jitter_ms = jitter_ms
@@ -322,6 +329,7 @@ class Segment:
 
     def let_go_for_good(self) -> None:
         """The log is no more: readers keep their descriptors, this segment opens nothing again."""
+        self.give_back()
         self.active = False
         self._cache.forget(self)
         self.let_go()
@@ -340,6 +348,7 @@ class Segment:
         """No append comes any more: the largest timestamp goes into the time index, both indexes into their files."""
         self.time_index.append(self.max_timestamp, self._offset_of_max)
         self.write_indexes()
+        self.give_back()
         self.active = False
         self._cache.loaded(self)
 
@@ -355,6 +364,7 @@ class Segment:
     def close(self) -> None:
         """Descriptors closed. `finish_indexes` comes before."""
         self._cache.forget(self)
+        self.give_back()
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -383,6 +393,7 @@ class Segment:
 
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`; returns what is to be removed later. Readers keep what they have."""
+        self.give_back()
         marked = []
         for suffix in SEGMENT_SUFFIXES:
             path = self.path(suffix)
@@ -393,6 +404,36 @@ class Segment:
         return marked
 
     # --- appending
+
+    def reserve(self, written_bytes: int, segment_bytes: int) -> None:
+        """Before an append after which the segment will have so many bytes, which may be `segment_bytes` at most."""
+        end = reserve_until(written_bytes, segment_bytes)
+        self.reserve_at = written_bytes + AHEAD_BYTES_MAX  # if nothing comes of it now
+        if (
+            end > written_bytes
+            and is_free_enough(self._disk, self.dir)
+            and self.file.reserve(max(self.size, self._reserved_end), end)
+        ):
+            self.reserve_at = self._reserved_end = end
+
+    def give_back(self) -> None:
+        """The room that was reserved and is not used."""
+        if self._reserved_end > self.size and self._file is not None:
+            self._file.release()
+        self._forget_reserved()
+
+    def give_back_found(self) -> None:
+        """The same of whoever wrote here before, and was killed."""
+        self.file.release()
+
+    def cut_torn(self) -> None:
+        """Take the bytes of a failed write off again."""
+        self._forget_reserved()
+        self.file.truncate(self.size)
+
+    def _forget_reserved(self) -> None:
+        self._reserved_end = 0
+        self.reserve_at = BEGIN_BYTES
 
     def added(self, last_offset: int, max_timestamp: int, size: int) -> None:
         """One batch was written behind the others: the account of it."""
@@ -576,6 +617,7 @@ class Segment:
             self.replace_txn_index([entry for entry in self.txn_index if entry.last_offset < offset])
         cut_bytes = self.size - position
         if cut_bytes:
+            self._forget_reserved()
             self.file.truncate(position)
             self.size = position
             self.flush_files()  # see `cut_off`

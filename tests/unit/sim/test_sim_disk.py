@@ -205,6 +205,56 @@ def test_a_full_volume_takes_what_fits_and_then_says_so():
     assert view.usage("/d") == (10, 10)
 
 
+def test_reserved_room_is_taken_from_others_until_it_is_given_back():
+    disk, _, view = new_disk()
+    view.make_dirs("/d")
+    disk.capacity_bytes = 100
+    file = view.open("/d/f", create=True)
+    other = view.open("/d/g", create=True)
+    file.write(0, [bytes(10)])
+    assert file.reserve(10, 60)
+    assert (file.size(), view.size("/d/f"), view.usage("/d")) == (10, 10, (100, 40))
+    assert not other.reserve(0, 41)
+    with pytest.raises(OSError):
+        other.write(0, [bytes(50)])
+    file.write(10, [bytes(50)])  # into what it has, though the volume is full
+    assert view.usage("/d") == (100, 0)
+    other.truncate(0)
+    assert file.reserve(60, 90)
+    file.release()
+    assert (file.size(), view.usage("/d")) == (60, (100, 40))
+    assert file.reserve(60, 90)
+    file.truncate(20)
+    assert view.usage("/d") == (100, 80)
+    assert file.reserve(20, 90)
+    view.remove("/d/f")
+    assert view.usage("/d") == (100, 100)
+
+
+def test_reserved_room_outlives_a_kill_and_perhaps_a_crash():
+    fates = set()
+    for seed in range(20):
+        disk, process, view = new_disk(seed)
+        view.make_dirs("/d")
+        disk.capacity_bytes = 100
+        file = view.open("/d/f", create=True)
+        file.write(0, [bytes(10)])
+        file.flush()
+        view.flush_dir("/")
+        view.flush_dir("/d")
+        assert file.reserve(10, 60)
+        process.die()
+        disk.kill(process)
+        assert disk.view(Process("next")).usage("/d") == (100, 40)
+        disk.crash()
+        after = disk.view(Process("last"))
+        fates.add(after.usage("/d")[1])
+        found = after.open("/d/f")
+        found.release()
+        assert (found.size(), after.usage("/d")) == (10, (100, 90))
+    assert fates == {40, 90}
+
+
 def test_faults_come_when_and_where_they_were_ordered():
     disk, _, view = new_disk()
     view.make_dirs("/a")

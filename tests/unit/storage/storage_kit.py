@@ -29,6 +29,7 @@ class PowerLoss(BaseException):
 class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    reserved_end: int = 0
 
 
 class MemoryFile:
@@ -60,6 +61,17 @@ class MemoryFile:
         self._disk.check("truncate", self.path)
         del self._inode.data[size:]
         self._inode.data.extend(bytes(size - len(self._inode.data)))
+        self._inode.reserved_end = 0
+
+    def reserve(self, start: int, end: int) -> bool:
+        assert len(self._inode.data) <= start < end
+        self._disk.reservations.append((start, end))
+        if self._disk.reserves:
+            self._inode.reserved_end = end
+        return self._disk.reserves
+
+    def release(self) -> None:
+        self._inode.reserved_end = 0
 
     def flush(self) -> None:
         self._disk.check("flush", self.path)
@@ -84,6 +96,9 @@ class MemoryDisk:
         self.reads = 0
         self.read_bytes = 0
         self.opens = 0
+        self.reserves = True
+        self.reservations: list[tuple[int, int]] = []
+        self.free_bytes = 1 << 39
         self._fail_in: int | None = None
         self._error: BaseException = OSError(5, "Input/output error")
         self.broken: Callable[[str, str], bool] = lambda kind, path: False
@@ -198,7 +213,7 @@ class MemoryDisk:
         return Lock(self, path, Inode())
 
     def usage(self, path: str) -> tuple[int, int]:
-        return 1 << 40, 1 << 39
+        return 1 << 40, self.free_bytes
 
     # --- for tests
 
