@@ -97,38 +97,36 @@ class Partition:
         flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
         """`flush_now`: to have it flushed and told so by `flush_ended`; without it a flush is waited for."""
-        # What every append reads comes first, in as few lines of the processor's cache as it takes: with many partitions they are
-        # not there, and each line has to be waited for.
         self.log = log
-        self.is_leader = False
-        self._offline = False
-        self._internal = log.topic_partition.topic in INTERNAL_TOPICS
-        self.leader_epoch = NO_LEADER_EPOCH
-        self.rules = rules
-        self.leadership: Leadership | None = None
-        """Of a leader that has followers."""
-        self.held_offset: int | None = None
-        """From here on records wait for a flush. None: none do."""
-        self.isr: tuple[int, ...] = ()
-        self.topic_partition = log.topic_partition
-        self._on_progress = on_progress
-        self.min_insync_replicas = min_insync_replicas
         self.data_dir = data_dir
+        self.topic_partition = log.topic_partition
         self.topic_id = log.topic_id
+        self.rules = rules
+        self.min_insync_replicas = min_insync_replicas
         self.leader = -1
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.is_leader = False
         self.reign = NO_LEADER_EPOCH
         """The epoch since which this broker leads without a break: what it appended since then nobody has cut off."""
+        self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.partition_epoch = -1
         self.leader_throttled = self.follower_throttled = False
         """Replication of this replica, as leader or as follower, has to keep to a rate while it is not in sync (KIP-73)."""
+        self.leadership: Leadership | None = None
+        """Of a leader that has followers."""
         self._replication = replication
         self._verifying: dict[int, object] = {}
         """Guards of producers about whose transactions their coordinator is being asked."""
         self._broker_id = broker_id
+        self._internal = log.topic_partition.topic in INTERNAL_TOPICS
+        self._offline = False
+        self._on_progress = on_progress
         self._on_failure = on_failure
         self._flush_requested = flush_requested
         self._flush_now = flush_now
+        self.held_offset: int | None = None
+        """From here on records wait for a flush. None: none do."""
 
     # Role
 

@@ -523,16 +523,19 @@ class Log:
         place = self._places.get(offset)
         if place is not None and place[1] < place[0].size:
             return place[0], place[1], -1, -1
-        slot = bisect_right(self._bases, offset) - 1
-        while True:
+        segment, slot = self.active, -1
+        if offset < segment.base_offset:
+            slot = bisect_right(self._bases, offset) - 1
             segment = self._segments[slot]
+        while True:
             if offset <= segment.base_offset:
                 position, end, last = 0, -1, -1
             else:
                 position, end, last = segment.find_batch(offset)
-            if position < segment.size or slot + 1 == len(self._segments):
+            if position < segment.size or segment is self.active:
                 return segment, position, end, last
             slot += 1  # the rest of the segment was compacted away
+            segment = self._segments[slot]
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that overlap a range, in the order of their markers (T02)."""
