@@ -26,6 +26,8 @@ Place = tuple[str, int]
 Value = tuple[int, str]
 """Offset and metadata."""
 NOTHING_COMMITTED: Final[Value] = (-1, "")
+CONSUMER_SESSION_S: Final = 5.0
+"""The broker's `group.consumer.session.timeout.ms`."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class GroupModel:
         self.incarnation = 0
         self.alive_s = -inf
         """When a member was last known to be one."""
+        self.left_s = -inf
+        """When one last asked to leave."""
 
     # --- commits
 
@@ -138,8 +142,17 @@ class GroupModel:
         self.alive_s = max(self.alive_s, sent_s)
 
     def may_expire(self, committed_s: float) -> bool:
-        """Whether what was committed then may be forgotten by now."""
-        return self.now() - max(committed_s, self.alive_s) >= self.retention_s
+        """Whether what was committed then may be forgotten by now.
+
+        That takes a moment without members. A classic group counts from there, as Kafka does; one of the new protocol from the
+        commit, so that one moment is enough.
+        """
+        may_be_empty = self.left_s >= self.alive_s or self.now() - self.alive_s >= CONSUMER_SESSION_S
+        since_s = committed_s if self.kind == "consumer" and may_be_empty else max(committed_s, self.alive_s)
+        return self.now() - since_s >= self.retention_s
+
+    def leaving(self) -> None:
+        self.left_s = self.now()
 
     def is_pinned(self, exists: Callable[[str, bytes], bool]) -> bool:
         """Whether it has an offset that keeps it from being forgotten."""

@@ -25,8 +25,8 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.sim.checkers import Violation, require
-from ottla.sim.group_model import NOTHING_COMMITTED, GroupModel, Membership, differences, settled
-from ottla.sim.members import CONSUMER_SESSION_S, PROTOCOLS, TRY_AGAIN, Member
+from ottla.sim.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
+from ottla.sim.members import PROTOCOLS, TRY_AGAIN, Member
 from ottla.sim.workload import Client, Shared
 from ottla.types import TopicPartition
 

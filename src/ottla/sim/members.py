@@ -37,12 +37,10 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.sim.checkers import require
-from ottla.sim.group_model import Commit, Generation, GroupModel, Membership, Place, Value
+from ottla.sim.group_model import CONSUMER_SESSION_S, Commit, Generation, GroupModel, Membership, Place, Value
 from ottla.sim.workload import Client, Shared
 from ottla.wire.codec import encode
 
-CONSUMER_SESSION_S: Final = 5.0
-"""The broker's `group.consumer.session.timeout.ms`."""
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")
 METADATA: Final = ("", "m", "ünïcödé \U0001f980", "a" * 60, "{}", "\x00 \n")
 TRY_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
@@ -446,6 +444,7 @@ class Member(Client):
             member_epoch=-2 if for_a_while else -1,
             instance_id=member.instance_id,
         )
+        model.leaving()
         member.forget()
         response = await self.call("consumer_group_heartbeat", 1, request)
         self.went_well(response.error_code, "leave", ErrorCode.GROUP_ID_NOT_FOUND)

@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.connection import GATHERED_MAX, Connection
-from ottla.broker.dispatch import PendingReply
+from ottla.broker.dispatch import Dispatcher, PendingReply, Route
 from ottla.broker.request_memory import PEEK_BYTES, SPARE_BYTES
 from ottla.broker.socket_server import ConnectionLimits, ListenerUse, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import Network, Part
+from ottla.protocol.registry import API_BY_KEY
 
 
 class Line:
@@ -79,9 +80,10 @@ def play(case: Callable[[Line, list[bytes], SocketServer], None], afterwards: Ca
         if got[-1] == b"close":
             connection.close()
         if got[-1] == b"wait":
-            pending = PendingReply.__new__(PendingReply)
-            pending.future = waiting[0] = asyncio.get_running_loop().create_future()
-            return pending
+            loop = asyncio.get_running_loop()
+            waiting[0] = loop.create_future()
+            route = Route(API_BY_KEY[0], 9, lambda *_: None, None)
+            return PendingReply(Dispatcher(cast(Any, None), loop), route, 1, None, waiting[0])
         if got[-1] == b"silent":
             return None
         return [bytes(request) if request[:1] == b"B" else bytes(request[:1])]

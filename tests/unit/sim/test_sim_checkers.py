@@ -10,6 +10,7 @@ import pytest
 from ottla.records.record import build_batch
 from ottla.sim.checkers import LogModel, Violation, Written, check_contents, check_indexes, guaranteed_end, scan
 from ottla.sim.disk import SimDisk
+from ottla.sim.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel
 from ottla.sim.partition_model import PartitionModel
 from ottla.sim.process import Process
 from ottla.sim.trace import Trace
@@ -117,3 +118,31 @@ def test_a_trace_keeps_the_last_lines_and_a_hash_of_all():
     assert one.digest == two.digest
     two.add("d")
     assert one.digest != two.digest
+
+
+@pytest.mark.parametrize(
+    ("kind", "pause_s", "binding"),
+    [
+        ("consumer", CONSUMER_SESSION_S + 1, False),
+        ("consumer", CONSUMER_SESSION_S - 1, True),
+        ("classic", CONSUMER_SESSION_S + 1, True),
+    ],
+)
+def test_offsets_older_than_their_retention_need_one_moment_without_members(kind, pause_s, binding):
+    """Seed 33: a group of the new protocol counts from the commit, a classic one from when it was left, as in Kafka."""
+    clock = [0.0]
+    model = GroupModel("g", kind, ("t",), 60.0, lambda: clock[0])
+    commit = model.committing(("t", 0), (5, ""), b"")
+    model.committed(commit, 1)
+    while clock[0] < 70:
+        clock[0] += 1
+        model.alive(clock[0])
+    clock[0] += pause_s
+    model.alive(clock[0])
+    clock[0] += 1
+    model.fetched(("t", 0), b"", (5, ""), clock[0])
+    if binding:
+        with pytest.raises(Violation):
+            model.fetched(("t", 0), b"", NOTHING_COMMITTED, clock[0])
+    else:
+        model.fetched(("t", 0), b"", NOTHING_COMMITTED, clock[0])
