@@ -31,6 +31,7 @@ from raw import batch, produce_frame
 
 from bench import ROOT
 from bench.load import values
+from ottla.runtime.congestion import begin_unpaced
 
 BATCH_BYTES = 61_007
 """Written as a broker would: where a write ends decides how large the pieces of the page cache are that `sendfile` goes over."""
@@ -52,6 +53,7 @@ def serve(path: str, send_buffer_bytes: int, tell: Connection) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     if send_buffer_bytes:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    begin_unpaced(listener)
     tell.send(listener.getsockname()[1])
     poll = select.epoll()
     poll.register(listener, select.EPOLLIN)

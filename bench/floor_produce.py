@@ -23,6 +23,7 @@ from pathlib import Path
 from peers import kcat
 
 from bench.measure import PARTITIONS, lines_file, touch_memory
+from ottla.broker.request_memory import new_buffer
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -71,7 +72,7 @@ def serve(directory: str, tell: Connection) -> None:
 
     def answer(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        buffer = memoryview(bytearray(REQUEST_BYTES_MAX))
+        buffer = new_buffer(REQUEST_BYTES_MAX)
         while connection.recv_into(buffer[:4], 4, socket.MSG_WAITALL) == 4:
             (size,) = struct.unpack_from(">i", buffer)
             if connection.recv_into(buffer[:size], size, socket.MSG_WAITALL) < size:
