@@ -678,8 +678,7 @@ def _of_partitions(answer: Any, of: Callable[[Any], tuple[object, ...]]) -> str 
     return [(ErrorCode(each.error_code).name, *of(each)) for found in answer.topics for each in found.partitions]
 
 
-async def converse_at_random(host: str, port: int, seed: int) -> list[str]:
-    visitor = Visitor(host, port, seed)
+async def converse(visitor: Visitor) -> list[str]:
     try:
         await visitor.begin()
         for _ in range(STEPS):

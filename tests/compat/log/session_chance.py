@@ -18,7 +18,6 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.batch import scan_batches
 from ottla.records.record import build_batch
 
-STEPS: Final = 40
 FIRST_SEED: Final = 10_000
 """From here on seeds are of these dialogues."""
 
@@ -157,14 +156,3 @@ class Fetcher(Visitor):
     async def step(self) -> None:
         acts = {self.fetch: 70, self.produce: 25, self.delete_records: 5}
         await self.chance.choices(list(acts), list(acts.values()))[0]()
-
-
-async def converse_about_sessions(host: str, port: int, seed: int) -> list[str]:
-    fetcher = Fetcher(host, port, seed)
-    try:
-        await fetcher.begin()
-        for _ in range(STEPS):
-            await fetcher.step()
-    finally:
-        fetcher.close()
-    return fetcher.said

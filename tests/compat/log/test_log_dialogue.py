@@ -16,8 +16,8 @@ from dialogues import Transcripts, both, check
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from log_chance import converse_at_random
-from session_chance import FIRST_SEED, converse_about_sessions
+import log_chance
+from session_chance import FIRST_SEED, Fetcher
 
 pytestmark = pytest.mark.java
 
@@ -30,8 +30,8 @@ async def converse(host: str, port: int, seeds: Iterable[int]) -> dict[str, list
 
     async def hold(seed: int) -> None:
         async with gate:
-            hold_one = converse_about_sessions if seed >= FIRST_SEED else converse_at_random
-            transcripts[f"seed {seed}"] = await hold_one(host, port, seed)
+            kind = Fetcher if seed >= FIRST_SEED else log_chance.Visitor
+            transcripts[f"seed {seed}"] = await log_chance.converse(kind(host, port, seed))
 
     async with asyncio.TaskGroup() as tasks:
         for seed in seeds:
