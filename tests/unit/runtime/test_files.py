@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -62,6 +64,26 @@ def test_a_missing_file_is_not_made_by_accident(disk: Disk, tmp_path: Path) -> N
     with pytest.raises(FileNotFoundError):
         disk.size(f"{tmp_path}/none")
     assert disk.list(str(tmp_path)) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "O_NOATIME"), reason="only Linux has it")
+def test_a_read_leaves_no_trace_in_the_file_unless_it_is_anothers(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flags() -> int:
+        file = disk.open(f"{tmp_path}/a", create=True)
+        return fcntl.fcntl(file.fileno(), fcntl.F_GETFL)
+
+    assert flags() & os.O_NOATIME
+    theirs = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_NOATIME:
+            raise PermissionError(errno.EPERM, "not the owner", path)
+        return theirs(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert not flags() & os.O_NOATIME
 
 
 def test_directories(disk: Disk, tmp_path: Path) -> None:
