@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,12 @@ NOW_MS = 1_700_000_000_000
 NOBODYS_ID = bytes(range(16))
 
 
-class StoppedClock(SystemClock):
+class StoppedClock:
     def now_ms(self) -> int:
         return NOW_MS
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
 
 @contextlib.asynccontextmanager
