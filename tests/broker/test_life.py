@@ -28,6 +28,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.runtime.loop import real_world, run
+from ottla.storage.reservation import BEGIN_BYTES
 
 
 class FailingFile:
@@ -233,6 +234,23 @@ def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> Non
         await until(lambda: partition.log.log_start_offset > 0)
         await until(lambda: not list((ground.path / "data" / "t-0").glob("*.deleted")))
         assert sum(path.stat().st_size for path in (ground.path / "data" / "t-0").glob("*.log")) <= 3000
+        assert await produce(client) == 0
+        client.close()
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_a_log_that_is_not_written_to_keeps_no_room_for_more(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker(log_retention_check_interval_ms="20")
+        await broker.start()
+        await make_topic(broker)
+        client = await ground.client(broker)
+        for _ in range(3):
+            assert await produce(client, size=500_000) == 0
+        [partition] = broker.partitions
+        await until(lambda: partition.log.active.reserve_at == BEGIN_BYTES < partition.log.active.size)
         assert await produce(client) == 0
         client.close()
         await broker.stop()

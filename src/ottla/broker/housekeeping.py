@@ -87,12 +87,14 @@ class Housekeeping:
         self._broker.server.sweep_idle()
 
     async def _retain(self) -> None:
-        """Retention by time and size (F11), one partition at a time so that requests come in between."""
+        """Retention by time and size (F11), and what an idle log has reserved; one partition at a time, so that requests come in
+        between."""
         for partition in self._broker.partitions.online():
             if partition.is_offline:
                 continue
             try:
                 removed = partition.log.apply_retention(self._broker.clock_watch.now_ms())
+                partition.log.rest()
             except OSError as error:
                 self._broker.partitions.directory_failed(partition.data_dir, error)
                 continue

@@ -76,6 +76,7 @@ class Log:
         "_places",
         "_random",
         "_replacements",
+        "_rested_at",
         "_sealed_unflushed",
         "_segment_ms",
         "_segments",
@@ -151,6 +152,7 @@ class Log:
         """Sealed since the last flush: their index files are complete, but perhaps not on the disk."""
         self._truncations = 0
         self._replacements = 0
+        self._rested_at = NO_OFFSET
         self._places: dict[int, tuple[Segment, int]] = {}
         """Where some offsets stand: the ends of the last reads, which is where the next ones begin."""
         self._with_aborted: list[Segment] = []
@@ -663,6 +665,12 @@ class Log:
         if config.deletes and config.retention_ms >= 0:
             removed += self._delete_from_start(retention.older_than(config.retention_ms, now_ms), now_ms)
         return removed
+
+    def rest(self) -> None:
+        """Asked now and then: if nothing was written since it was last asked, room reserved for more goes back to the volume."""
+        if self._rested_at == self.log_end_offset:
+            self.active.give_back()
+        self._rested_at = self.log_end_offset
 
     def _delete_from_start(self, due: retention.Rule, now_ms: int) -> list[int]:
         """Delete segments from the first on while the rule says so."""

@@ -1,7 +1,7 @@
 """How far ahead of its end a log takes room on its volume.
 
 Owns: the rule. Appends into room that the file has already are cheaper on some file systems (`ports.File.reserve`); what is
-taken and not needed is given back when the segment is sealed, closed or cut.
+taken and not needed is given back when the segment is sealed, closed or cut, or rests for a while.
 
 1. A small log takes nothing, any other at most as much again as it has: a thousand partitions must not take more than they hold.
 2. Nothing is taken that the segment cannot use, because it is full before.

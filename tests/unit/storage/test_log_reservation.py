@@ -84,6 +84,21 @@ def test_a_volume_that_cannot_is_asked_now_and_then() -> None:
     assert log.active.size >= 12 * MB
 
 
+def test_what_is_reserved_goes_back_when_nothing_was_written_for_a_while() -> None:
+    disk = MemoryDisk()
+    _, log = new_log(disk, CONFIG)
+    fill(log, 3 * MB)
+    log.rest()
+    assert reserved_bytes(disk), "it was written to just now"
+    append(log, NOW_MS)
+    log.rest()
+    assert reserved_bytes(disk)
+    log.rest()
+    assert reserved_bytes(disk) == 0
+    append(log, NOW_MS)
+    assert reserved_bytes(disk), "and is taken again when more comes"
+
+
 def test_what_is_reserved_goes_back_when_the_log_is_closed_or_deleted() -> None:
     disk = MemoryDisk()
     data_dir, log = new_log(disk, CONFIG)
