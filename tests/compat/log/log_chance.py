@@ -574,12 +574,12 @@ class Visitor:
         chance, version = self.chance, self.chance.randint(1, 4)
         kind, name, keys = chance.choice(
             (
-                (2, self.topic("compact"), ["cleanup.policy", "retention.ms", "no.such"]),
+                (2, self.topic("compact"), ["cleanup.policy", "retention.ms", "segment.ms", "flush.ms", "no.such"]),
                 (2, self.topic("small"), ["max.message.bytes", "segment.bytes"]),
                 (2, "absent", None),
                 (2, "bad name", None),
                 (2, "", None),
-                (4, "1", ["num.io.threads", "log.segment.bytes"]),
+                (4, "1", ["num.io.threads", "log.segment.bytes", "log.retention.ms", "log.roll.hours"]),
                 (4, "99", None),
                 (4, "x", None),
                 (1, "x", None),
@@ -591,12 +591,16 @@ class Visitor:
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=version >= 1 and chance.random() < 0.5)
         answer = await self.ask("describe_configs", version, request)
         heard: Any = "hangs up"
+
+        def synonyms(one: Any) -> list[object]:
+            return [(synonym.name, synonym.value, synonym.source) for synonym in one.synonyms]
+
         if answer is not None:
             heard = [
                 (
                     ErrorCode(each.error_code).name,
                     sorted(
-                        (one.name, one.value, one.read_only, one.config_source, one.is_sensitive, one.config_type)
+                        (one.name, one.value, one.read_only, one.config_source, one.is_sensitive, one.config_type, synonyms(one))
                         for one in each.configs
                     )
                     if keys

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import dropwhile
+from typing import Final
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings, setting_of
 from ottla.cluster.settings.group import GROUP_SETTINGS, group_value
 from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
+
+_IN_OTHER_UNITS: Final = {name: units for units in UNITS.values() for name, _ in units}
+"""By each of the names."""
 
 
 class ConfigSource(IntEnum):
@@ -104,9 +109,9 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
             continue
         synonyms = tuple(_broker_synonyms(broker, setting))
         value = broker.value(setting.name)
-        if setting.name in UNITS and synonyms and synonyms[0].name != setting.name:
-            # Kafka shows the plain value of a setting that is decided in another unit: nothing, where it has none.
-            value = setting.default
+        if setting.name in UNITS and not synonyms:
+            # Kafka shows nothing of a setting that is decided in another unit.
+            value = None
         described.append(_described_broker(setting, setting.render(value), synonyms))
     return described
 
@@ -137,8 +142,15 @@ def _described_broker(setting: Setting, value: str | None, synonyms: tuple[Synon
 
 
 def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synonym]:
+    """Other names stand behind the setting's own, and do not stand for it: where it has no value, the list is empty."""
     name = setting.name
-    known = [BROKER_SETTINGS[synonym] for synonym, _ in SYNONYMS[name]] if name in SYNONYMS else [setting]
+    if name in _IN_OTHER_UNITS:
+        return dropwhile(lambda synonym: synonym.name != name, _synonyms_in_order(broker, name, _IN_OTHER_UNITS[name]))
+    return _synonyms_in_order(broker, name, SYNONYMS.get(name, ((name, 1),)))
+
+
+def _synonyms_in_order(broker: BrokerSettings, name: str, names: Iterable[tuple[str, int]]) -> Iterator[Synonym]:
+    known = [found for other, _ in names if (found := setting_of(other)) is not None]
     for source, given in (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.dynamic_broker),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, broker.dynamic_default),
@@ -149,7 +161,7 @@ def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synon
                 yield Synonym(synonym.name, None if synonym.sensitive else given[synonym.name].strip(), source)
     for synonym in known:
         # Of two names for the very same thing, only one has a default worth showing.
-        if synonym.default is not None and (synonym.name == name or name in UNITS):
+        if synonym.default is not None and (synonym.name == name or name in _IN_OTHER_UNITS):
             yield Synonym(synonym.name, synonym.render(synonym.default), ConfigSource.DEFAULT_CONFIG)
 
 

@@ -91,11 +91,43 @@ def test_describing_a_topic_lists_all_sources_the_strongest_first() -> None:
     ]
 
 
-def test_a_topics_value_that_comes_from_hours_says_so() -> None:
-    broker = BrokerSettings.parse({"log.retention.hours": "2"})
+STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "sources"),
+    [
+        ({}, "604800000", []),
+        ({"log.retention.hours": "2"}, "7200000", []),
+        ({"log.retention.minutes": "3", "log.retention.hours": "2"}, "180000", []),
+        (
+            {"log.retention.ms": "5000", "log.retention.hours": "2"},
+            "5000",
+            [("log.retention.ms", "5000", STATIC), ("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT)],
+        ),
+    ],
+)
+def test_a_topics_value_that_comes_from_hours_does_not_say_so(
+    given: dict[str, str], value: str, sources: list[tuple[str, str, ConfigSource]]
+) -> None:
+    """As Kafka 4.3 has it: the list begins with the setting of the same unit, or there is none."""
+    broker = BrokerSettings.parse(given)
     entry = _only(describe_topic(broker, TopicSettings.resolve(broker, {}), {"retention.ms"}))
-    assert (entry.value, entry.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
-    assert _sources(entry)[0] == ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG)
+    assert (entry.value, entry.source, _sources(entry)) == (value, sources[0][2] if sources else DEFAULT, sources)
+
+
+def test_the_same_of_a_broker() -> None:
+    broker = BrokerSettings.parse({"log.retention.minutes": "3", "log.retention.hours": "2"})
+    hours = [("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT)]
+    shown = {
+        entry.name: entry for entry in describe_broker(broker, {f"log.retention.{unit}" for unit in ("ms", "minutes", "hours")})
+    }
+    told = {name: (entry.value, entry.source, _sources(entry)) for name, entry in shown.items()}
+    assert told == {
+        "log.retention.ms": (None, DEFAULT, []),
+        "log.retention.minutes": ("3", STATIC, [("log.retention.minutes", "3", STATIC), *hours]),
+        "log.retention.hours": ("2", STATIC, hours),
+    }
 
 
 def test_describing_nothing_in_particular_lists_everything_that_is_not_internal() -> None:
