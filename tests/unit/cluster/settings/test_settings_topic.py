@@ -119,10 +119,8 @@ def test_a_topics_value_that_comes_from_hours_does_not_say_so(
 def test_the_same_of_a_broker() -> None:
     broker = BrokerSettings.parse({"log.retention.minutes": "3", "log.retention.hours": "2"})
     hours = [("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT)]
-    shown = {
-        entry.name: entry for entry in describe_broker(broker, {f"log.retention.{unit}" for unit in ("ms", "minutes", "hours")})
-    }
-    told = {name: (entry.value, entry.source, _sources(entry)) for name, entry in shown.items()}
+    shown = describe_broker(broker, {f"log.retention.{unit}" for unit in ("ms", "minutes", "hours")})
+    told = {entry.name: (entry.value, entry.source, _sources(entry)) for entry in shown}
     assert told == {
         "log.retention.ms": (None, DEFAULT, []),
         "log.retention.minutes": ("3", STATIC, [("log.retention.minutes", "3", STATIC), *hours]),
