@@ -559,13 +559,13 @@ def test_if_a_record_cannot_be_written_those_who_wait_hear_it_and_the_log_counts
             await first.heartbeat()  # what comes after it is answered: it waits
         hosted, _ = stage.broker.coordinators.shard_for("g")
         partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
-        partition.min_insync_replicas = 2
+        in_sync, partition.isr = partition.isr, ()
         refused = await first.sync({first.id: b"1", second.id: b"2"})
         assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert (await waiting).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         answer = await first.connection.call("offset_commit", 8, commit_request(1, group="g2"))
         assert answer.topics[0].partitions[0].error_code in (0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        partition.min_insync_replicas = 1
+        partition.isr = in_sync
         while await first.heartbeat() != ErrorCode.ILLEGAL_GENERATION:
             await asyncio.sleep(0.01)
         first.generation = 1
@@ -583,11 +583,11 @@ def test_a_commit_that_cannot_be_written_leaves_the_group_alone(play: Any) -> No
         await member.sync({member.id: b"kept"})
         hosted, shard = stage.broker.coordinators.shard_for("g")
         partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
-        partition.min_insync_replicas = 2
+        in_sync, partition.isr = partition.isr, ()
         request = commit_request(1, member_id=member.id, generation_id_or_member_epoch=1)
         answer = await member.connection.call("offset_commit", 8, request)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        partition.min_insync_replicas = 1
+        partition.isr = in_sync
         assert stage.broker.coordinators.shard_for("g") == (hosted, shard)
         assert await member.heartbeat() == 0
         assert await committed(member.connection) == -1

@@ -146,11 +146,24 @@ def test_acks_that_do_not_exist(play: Any, acks: int) -> None:
 
 def test_f49_min_insync_replicas_guards_acks_all_only(play: Any) -> None:
     async def case(stage: Any) -> None:
-        await stage.topic(min_insync_replicas="2")
+        await stage.topic()
         connection = await stage.connect()
+        stage.broker.partitions.get(("t", 0)).isr = ()
         assert (await stage.produce(connection, stage.batch(b"x"), acks=-1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert (await stage.fetch(connection, 0)).high_watermark == 0
         assert (await stage.produce(connection, stage.batch(b"x"), acks=1)).error_code == ErrorCode.NONE
+
+    play(case)
+
+
+def test_f49_more_replicas_than_there_are_need_not_be_in_sync(play: Any) -> None:
+    """As with Kafka 3.9 and 4.3: one replica is enough where a topic has one, whatever `min.insync.replicas` asks for."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(min_insync_replicas="3")
+        connection = await stage.connect()
+        assert (await stage.produce(connection, stage.batch(b"x"), acks=-1)).error_code == ErrorCode.NONE
+        assert (await stage.fetch(connection, 0)).high_watermark == 1
 
     play(case)
 

@@ -435,9 +435,11 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Too few replicas are in sync for acks=all (F49)."""
+        """Too few replicas are in sync for acks=all (F49). No more than there are is ever asked for, as with Kafka."""
         leadership = self.leadership
-        return leadership.is_under_min_isr if leadership is not None else len(self.isr) < self.min_insync_replicas
+        if leadership is not None:
+            return leadership.is_under_min_isr
+        return len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
 
     def _advance_high_watermark(self) -> None:
         log, leadership = self.log, self.leadership
