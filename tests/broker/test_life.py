@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import os
 import shutil
 import socket
 import time
@@ -218,6 +219,59 @@ def test_files_that_belong_to_no_topic_are_set_aside_and_kept(ground: Ground) ->
         [kept] = data.glob("stranger-0.*-stray")
         written = "00000000000000000000.log"
         assert (kept / written).read_bytes() == (data / "t-0" / written).read_bytes() != b""
+
+    ground.play(main)
+
+
+def test_files_of_another_topic_of_the_name_are_set_aside_and_kept(ground: Ground) -> None:
+    """As Kafka 4.3 does: somebody may have put them there from a backup."""
+
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, file_delete_delay_ms="0")
+        client = await ground.client(broker)
+        assert await produce(client) == 0
+        client.close()
+        await broker.stop()
+        data = ground.path / "data"
+        before = (data / "t-0" / "00000000000000000000.log").read_bytes()
+        (data / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
+        broker = ground.broker()
+        await broker.start()
+        await broker.housekeeping._remove()
+        assert [partition.log.log_end_offset for partition in broker.partitions] == [0]
+        await broker.stop()
+        [kept] = data.glob("t-0.*-stray")
+        assert (kept / "00000000000000000000.log").read_bytes() == before != b""
+
+    ground.play(main)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_is_lost_at_a_start_is_told(ground: Ground, clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, segment_bytes="1000")
+        client = await ground.client(broker)
+        for _ in range(5):
+            assert await produce(client, size=700) == 0
+        client.close()
+        await broker.stop()
+        data = ground.path / "data"
+        last = data / "t-0" / f"{4:020d}.log"
+        os.truncate(last, 500)
+        if not clean:
+            (data / ".kafka_cleanshutdown").unlink()
+        broker = ground.broker()
+        await broker.start()
+        await broker.stop()
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert told == [
+            f"{last}: from its beginning on 500 bytes are no whole records and were cut off",
+            f"{data}/t-0 ends before offset 4 and has had records before 5 on the disk: files of it are missing or damaged",
+        ]
 
     ground.play(main)
 

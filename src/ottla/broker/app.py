@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_NOTICES_MAX = 20
 
 
 class StartupError(Exception):
@@ -276,6 +277,7 @@ class Broker:
         except OSError as error:
             data_dir.mark_offline(error)
             return
+        _tell(loading.notices)
         if logs:
             logger.info(
                 "%s: %d partitions, %s",
@@ -543,6 +545,14 @@ class Broker:
             except OSError as error:
                 logger.error("data directory %s could not be closed cleanly: %s", data_dir.path, error)
         self._data_dirs.clear()
+
+
+def _tell(notices: list[str]) -> None:
+    """What was found amiss in a data directory. After a crash it may be a line for each of thousands of partitions."""
+    for notice in notices[:_NOTICES_MAX]:
+        logger.warning("%s", notice)
+    if len(notices) > _NOTICES_MAX:
+        logger.warning("and %d more partitions likewise", len(notices) - _NOTICES_MAX)
 
 
 def _limits(settings: BrokerSettings) -> ConnectionLimits:

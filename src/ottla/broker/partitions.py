@@ -306,9 +306,11 @@ class Partitions:
                 continue
             if log.topic_id in (topic_id, ZERO_UUID):
                 found.append((data_dir, log))
-            else:
-                # It is what a deleted topic of the same name left behind.
+            elif log.log_end_offset == 0:
                 self._remove_leftover(data_dir, log)
+            else:
+                # What a deleted topic of the same name left behind, or what somebody put here from elsewhere.
+                self._put_aside(data_dir, log, "is of another topic of that name")
         # A directory that failed while a log was being made in it keeps the beginnings; the log was then made in another one.
         found.sort(key=lambda place: (place[1].topic_id == topic_id, place[1].log_end_offset), reverse=True)
         for data_dir, log in found[1:]:
@@ -412,16 +414,18 @@ class Partitions:
     def _set_aside(self, is_stray: Callable[[TopicPartition, Log], bool]) -> None:
         for data_dir in self.online_dirs():
             for key, log in list(data_dir.logs.items()):
-                if log.closed or not is_stray(key, log):
-                    continue
-                try:
-                    path = data_dir.set_aside(key)
-                    logger.warning(
-                        "%s in %s belongs to no topic; kept as %s: remove it if nobody needs it", key, data_dir.path, path
-                    )
-                except OSError as error:
-                    self.directory_failed(data_dir, error)
+                if not log.closed and is_stray(key, log) and not self._put_aside(data_dir, log, "belongs to no topic"):
                     break
+
+    def _put_aside(self, data_dir: DataDir, log: Log, why: str) -> bool:
+        """Rename a log that nobody uses, and keep it. False if its directory failed over that."""
+        try:
+            path = data_dir.set_aside(log.topic_partition)
+        except OSError as error:
+            self.directory_failed(data_dir, error)
+            return False
+        logger.warning("%s in %s %s; kept as %s: remove it if nobody needs it", log.topic_partition, data_dir.path, why, path)
+        return True
 
     # Failing directories
 

@@ -72,14 +72,20 @@ class Checkpoints:
         return self.recovery_points.keys() | self.log_starts.keys() | self.high_watermarks.keys() | self.cleaned.keys()
 
 
+Opener = Callable[[SegmentCache, list[str]], Log]
+"""Opens one log; adds to a list what was repaired."""
+
+
 class Loading:
     """The logs of a directory, to be opened. Several threads may `work` at once: each takes the next that is left."""
 
-    def __init__(self, checkpoints: Checkpoints, found: list[tuple[TopicPartition, bool, Callable[[SegmentCache], Log]]]) -> None:
+    def __init__(self, checkpoints: Checkpoints, found: list[tuple[TopicPartition, bool, Opener]]) -> None:
         self.checkpoints = checkpoints
         self.given_up = False
         """Set it, and the workers stop after the log they have."""
         self.opened: list[tuple[TopicPartition, bool, Log]] = []
+        self.notices: list[str] = []
+        """What was repaired or is missing, a sentence each."""
         self._count = len(found)
         self._left = iter(found)
 
@@ -90,7 +96,7 @@ class Loading:
         cache = SegmentCache(_CACHE_OF_A_THREAD)
         for partition, future, open_it in self._left:
             own = SegmentCache(_CACHE_OF_A_THREAD) if future else cache
-            self.opened.append((partition, future, open_it(own)))
+            self.opened.append((partition, future, open_it(own, self.notices)))
             if self.given_up:
                 break
 
@@ -188,10 +194,12 @@ class DataDir:
             self._disk.flush_dir(self.path)
         checkpoints = Checkpoints(*map(self._read_checkpoint, (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED_OFFSETS)))
 
-        def opener(path: str, partition: TopicPartition, future: bool) -> Callable[[SegmentCache], Log]:
-            return lambda cache: self._open(path, partition, future, config_of(partition.topic), checkpoints, cache, now_ms)
+        def opener(path: str, partition: TopicPartition, future: bool) -> Opener:
+            return lambda cache, notices: self._open(
+                path, partition, future, config_of(partition.topic), checkpoints, cache, now_ms, notices
+            )
 
-        found: list[tuple[TopicPartition, bool, Callable[[SegmentCache], Log]]] = []
+        found: list[tuple[TopicPartition, bool, Opener]] = []
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
             if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
@@ -213,11 +221,12 @@ class DataDir:
         checkpoints: Checkpoints,
         cache: SegmentCache,
         now_ms: int,
+        notices: list[str],
     ) -> Log:
         if future:
             # No checkpoint speaks of it: unless the stop was clean it is read through from its first record.
             found = Found(self.was_clean)
-            return open_log(self._disk, self._random, path, partition, config, found, cache, now_ms)
+            return open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log_start = checkpoints.log_starts.get(partition, 0)
         try:
             swapped = read_swap_mark(self._disk, f"{path}/{REPLICA_SWAP}")
@@ -228,7 +237,7 @@ class DataDir:
             log_start = max(log_start, swapped)
         recovery_point = checkpoints.recovery_points.get(partition, 0)
         found = Found(self.was_clean, recovery_point, log_start, checkpoints.cleaned.get(partition))
-        log = open_log(self._disk, self._random, path, partition, config, found, cache, now_ms)
+        log = open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log.high_watermark = checkpoints.high_watermarks.get(partition, 0)
         return log
 
@@ -245,7 +254,14 @@ class DataDir:
             (self.futures if future else self.logs)[partition] = log
         checkpoints = loading.checkpoints
         self._gone = checkpoints.partitions() - self.logs.keys()
-        if any(log.recovery_point < checkpoints.recovery_points.get(key, 0) for key, log in self.logs.items()):
+        vouched = checkpoints.recovery_points
+        lacking = [log for key, log in self.logs.items() if log.recovery_point < vouched.get(key, 0)]
+        loading.notices += [
+            f"{log.dir} ends before offset {log.log_end_offset} and has had records before {vouched[log.topic_partition]} "
+            "on the disk: files of it are missing or damaged"
+            for log in lacking
+        ]
+        if lacking:
             # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
             self._write_recovery_points(list(self.logs.values()))
         return list(self.logs.values())

@@ -63,8 +63,10 @@ def open_log(
     found: Found,
     cache: SegmentCache,
     now_ms: int,
+    notices: list[str] | None = None,
 ) -> Log:
-    """The log in a directory. OSError if the disk fails; damage is repaired, at the price of what was damaged."""
+    """The log in a directory. OSError if the disk fails; damage is repaired, at the price of what was damaged: `notices` gets a
+    sentence for whoever keeps the data."""
     _finish_swaps(disk, dir)
     new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
     damaged: list[Segment] = []
@@ -80,7 +82,8 @@ def open_log(
         gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
         cleaned_offset = INT64_MAX if gaps and found.cleaned_offset is None else found.cleaned_offset
         states = _States(producers, snapshots, found.log_start_offset)
-        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states, damaged)
+        notices = [] if notices is None else notices
+        segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states, damaged, notices)
         if segments and found.recovery_point >= segments[-1].end_offset:
             # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
             # a recovery that was killed, must not come back.
@@ -265,7 +268,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
     for segment in segments:
         size = with_aborted.get(segment.base_offset)
         segment.has_aborted = bool(size)
-        if size == 0:  # without an entry there would be no file
+        if size == 0 or (size and not segment.size):  # without an entry there would be no file, and no entry without a record
             damaged.append(segment)
     for segment, follower in pairwise(segments):
         segment.end_offset = follower.base_offset
@@ -317,6 +320,7 @@ def _recover(
     cleaned_offset: int | None,
     states: _States,
     damaged: list[Segment],
+    notices: list[str],
 ) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
@@ -341,9 +345,19 @@ def _recover(
         compacted = not dense if cleaned_offset is None else follower <= cleaned_offset
         if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not compacted):
             segment.end_offset = end_offset
-            _remove_segments(disk, segments[slot + 1 :])
+            behind = segments[slot + 1 :]
+            if cut_bytes or behind:
+                notices.append(_cut_notice(segment, cut_bytes, behind))
+            _remove_segments(disk, behind)
             return segments[: slot + 1]
     return segments
+
+
+def _cut_notice(segment: Segment, cut_bytes: int, behind: list[Segment]) -> str:
+    where = f"behind offset {segment.end_offset - 1}" if segment.size else "from its beginning on"
+    what = f"{cut_bytes} bytes are no whole records and were cut off" if cut_bytes else "records are missing"
+    removed = f"; so {len(behind)} segments from offset {behind[0].base_offset} on were removed" if behind else ""
+    return f"{segment.path(LOG)}: {where} {what}{removed}"
 
 
 def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, producers: ProducerStates) -> tuple[int, int, bool]:

@@ -281,6 +281,22 @@ def test_a_damaged_transaction_index_is_mended_after_a_clean_stop_too(damage: st
     assert crashed(disk).aborted(0, 1000) == aborted
 
 
+def test_a_segment_whose_records_are_lost_names_no_aborted_transaction() -> None:
+    """Its marker is lost too: whoever reads on would take all that the producer wrote later for aborted."""
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, SMALL)
+    for sequence in range(12):
+        send(log, 1, 0, sequence, transactional=True)
+        end_txn(log, 1, 0, commit=sequence % 2 == 0)
+    data_dir.close()
+    first, second, *_ = log.segment_bases
+    assert disk.exists(f"{DIR}/{first:020d}.txnindex")
+    disk.put(f"{DIR}/{first:020d}.log", b"")
+    aborted = crashed(disk).aborted(0, 1000)
+    assert aborted
+    assert all(txn.last_offset >= second for txn in aborted)
+
+
 def test_a_snapshot_is_believed_only_as_a_whole() -> None:
     _, log = new_log(MemoryDisk())
     send(log, 1, 3, 7, 4)
