@@ -124,10 +124,7 @@ def test_ready_line_and_clean_stop(tmp_path: Path, number: signal.Signals) -> No
     assert (tmp_path / "ottla-data" / ".kafka_cleanshutdown").exists()
 
 
-def test_settings_reach_the_broker(tmp_path: Path) -> None:
-    """--set over the environment over the file, seen from outside."""
-    file = tmp_path / "server.properties"
-    file.write_text("num.partitions=4\n")
+def test_settings_reach_the_broker() -> None:
     with Broker({"num.partitions": 7}) as broker:
         ottla = Ottla(broker.bootstrap_servers)
         ottla.ok("topic", "create", "defaults")
@@ -136,7 +133,7 @@ def test_settings_reach_the_broker(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["confluent_kafka", "typer", "rich", "click"])
 def test_serve_does_not_import_what_it_does_not_need(module: str, tmp_path: Path) -> None:
-    """The start is measured in tens of milliseconds: nothing of the pleasant command line may creep in."""
+    """It would take longer to load than all of a broker."""
     code = (
         "import sys; from ottla.cli import main\n"
         "try: main(['serve', '--set', 'listeners=PLAINTEXT://256.0.0.1:1', '--data-dir', sys.argv[1]])\n"
@@ -153,6 +150,14 @@ def test_help_does_not_import_the_client() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT_S)
     assert done.stdout.endswith("False\n")
     assert "produce" in done.stdout
+
+
+def test_arguments_stand_once_in_a_line_of_usage() -> None:
+    """Typer says by itself which may be left out, and which may be several."""
+    usage = Ottla("").ok("produce", "--help").split("Usage: ")[1].splitlines()[0]
+    assert "VALUE" in usage
+    assert "…" not in usage
+    assert "[[" not in usage
 
 
 def test_completion_script_is_there() -> None:

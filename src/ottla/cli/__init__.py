@@ -1,9 +1,10 @@
 """The `ottla` command.
 
-One module per noun (`topic`, `config`, `produce`, `consume`, `log`, `perf`), plus what they share: `connection` (to
-any Kafka), `failure` (errors in the user's words), `output` (tables and JSON), `formats` and `positions` (records and places in a
-log as people type them). Only `serve` starts a broker, and it is reached without importing any of the others: a broker must be
-up in tens of milliseconds, and the libraries that make a pleasant command line take longer than that to load.
+One module per noun (`topic`, `config`, `produce`, `consume`, `group`, `txn`, `cluster`, `reassign`, `pipeline`, `log`, `perf`),
+plus what they share: `connection` (to any Kafka), `plain_request` (what its library does not send), `failure` (errors in words a
+user understands), `output` (tables and JSON), `formats` and `positions` (records and places in a log as people type them).
+`serve` starts a broker, and is reached without importing any of the others: the libraries that make a pleasant command line would
+take a good part of the time in which a broker is up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the command `ottla` and of `python -m ottla`. Always ends in `SystemExit`."""
     _open_closed_streams()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        # Before the command, or the broker, listens for it itself: modules are still being loaded.
+        from ottla.cli.failure import EXIT_INTERRUPTED
+
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _run(words: list[str]) -> None:
     if words[:1] == ["serve"] and not {"--help", "-h"} & set(words):
         import gc
 

@@ -46,8 +46,9 @@ def serve(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Without anything it listens on 127.0.0.1:9092 and keeps its data in ./ottla-data. A setting is taken from --set, else from the
-    environment (OTTLA_LOG_RETENTION_MS is log.retention.ms), else from the file, else it is Kafka's default.
+    Without anything it listens on 127.0.0.1:9092 and keeps its data in ./ottla-data.
+
+    A setting is taken from --set, else the environment (OTTLA_LOG_RETENTION_MS), else the file, else it is Kafka's default.
     """
     # Reached only where the light entry was bypassed (tests that call the app itself).
     from ottla.cli.serve import main

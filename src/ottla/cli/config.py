@@ -154,7 +154,7 @@ def entry_document(entry: ConfigEntry) -> dict[str, Any]:
 def describe(
     kind: Kind,
     name: Name,
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY…]", help="Only these settings.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")] = None,
     overrides: Annotated[bool, typer.Option("--overrides", help="Only what somebody has set.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -191,7 +191,7 @@ def describe(
 def set_settings(
     kind: Kind,
     name: Name,
-    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", show_default=False)],
+    pairs: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", show_default=False)],
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -211,7 +211,7 @@ def set_settings(
 def unset_settings(
     kind: Kind,
     name: Name,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", show_default=False)],
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,

@@ -51,7 +51,11 @@ def split_servers(servers: str) -> list[tuple[str, int]]:
     try:
         pairs = list(parse_servers(servers))
     except ValueError as error:
-        raise Failure(f"{str(error)!r} is no address of a broker", "write it as host:port", exit_code=EXIT_USAGE) from None
+        raise Failure(
+            f"{str(error)!r} is no address of a broker",
+            "an address is a host, a colon, and a port from 1 to 65535: localhost:9092",
+            exit_code=EXIT_USAGE,
+        ) from None
     if not pairs:
         raise Failure("no bootstrap servers are named", "write them as host:port,host:port", exit_code=EXIT_USAGE)
     return pairs
@@ -92,11 +96,11 @@ class Connection:
             code="BROKER_AWAY",
         )
 
-    def require_plaintext(self) -> None:
-        """For what can only be asked on a plain connection."""
+    def require_plaintext(self, tool: str) -> None:
+        """For what can only be asked on a plain connection; `tool` is Kafka's own command for it."""
         protocol = str(self._properties.get("security.protocol", "plaintext"))
         if protocol.lower() != "plaintext":
-            raise Failure(f"this can only be asked over a plain connection, not over {protocol}", "use kafka-configs instead")
+            raise Failure(f"this can only be asked over a plain connection, not over {protocol}", f"use {tool} instead")
 
     def _config(self, **overrides: Any) -> dict[str, Any]:
         def on_error(error: Any) -> None:

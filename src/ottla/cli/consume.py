@@ -91,7 +91,7 @@ def find_bounds(
 
 @guarded
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)],
     start: Annotated[
         str, typer.Option("--from", metavar="PLACE", help="beginning, end, an offset, -5 (last five), 10m (ago) or an ISO time.")
     ] = "beginning",

@@ -15,7 +15,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 EXIT_FAILED = 1
@@ -40,6 +40,13 @@ class Failure(Exception):
         self.exit_code = exit_code
 
 
+def raise_together(failures: Sequence[Failure]) -> None:
+    """Several that failed in one command, as one; the first hint stands for all."""
+    if failures:
+        hint = next((failure.hint for failure in failures if failure.hint), None)
+        raise Failure("; ".join(failure.message for failure in failures), hint, code=failures[0].code)
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known names most like the one typed, best first."""
     candidates = sorted(known)
@@ -62,7 +69,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 _HINTS = {
     "TOPIC_ALREADY_EXISTS": "see it with `ottla topic describe`, or pass --if-not-exists",
     "INVALID_TOPIC_EXCEPTION": "letters, digits, '.', '_' and '-' make a topic name, 249 characters at most",
-    "INVALID_REPLICATION_FACTOR": "there must be as many brokers as copies",
+    "INVALID_REPLICATION_FACTOR": "there must be as many brokers as replicas",
     "INVALID_PARTITIONS": "partitions can only be added",
     "MESSAGE_TOO_LARGE": "raise max.message.bytes of the topic (`ottla config set topic …`) and, for the client, "
     "`-X message.max.bytes=…`",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated, Any
@@ -10,20 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
 from ottla.cli.group_offsets import delete_offsets, scoped_partitions
 from ottla.cli.group_plan import TopicIndex, parse_scope
 from ottla.cli.group_reset import reset_offsets
 from ottla.cli.group_view import Group, find_groups, list_groups, unknown_group, with_partitions
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 
 app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
 _NONE_YET = "no groups yet; a consumer with a group.id makes one"
 
-Names = Annotated[list[str], typer.Argument(metavar="GROUP…", show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Names = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
 
 
 @app.command("list")
@@ -57,7 +55,7 @@ def list_(
 @app.command("describe")
 @guarded
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP…", show_default=False)] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default=False)] = None,
     all_groups: Annotated[bool, typer.Option("--all", help="All groups.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -164,7 +162,7 @@ def delete(
     """Delete groups and their committed offsets. Nobody may be in them."""
     connection = Connection(bootstrap_servers, command_config)
     find_groups(connection, names)
-    _confirm(f"Delete {', '.join(names)} and all offsets committed there?", yes)
+    confirm(f"Delete {', '.join(names)} and all offsets committed there?", yes)
     deleted: list[str] = []
     failures: list[Failure] = []
     for name, future in connection.admin.delete_consumer_groups(
@@ -180,8 +178,7 @@ def delete(
     else:
         for name in deleted:
             print(f"group {name} deleted")
-    if failures:
-        raise Failure("; ".join(failure.message for failure in failures), failures[0].hint, code=failures[0].code)
+    raise_together(failures)
 
 
 def _refused_delete(connection: Connection, name: str, failure: Failure) -> Failure:
@@ -213,7 +210,7 @@ def delete_offsets_command(
     connection = Connection(bootstrap_servers, command_config)
     (group,) = find_groups(connection, [name])
     keys = scoped_partitions(connection, scope)
-    _confirm(f"Delete the offsets of {name} in {', '.join(scope)}?", yes)
+    confirm(f"Delete the offsets of {name} in {', '.join(scope)}?", yes)
     delete_offsets(group, keys, command_config)
     if json_output:
         print_document(
@@ -222,11 +219,6 @@ def delete_offsets_command(
     else:
         for topic_name, partition in keys:
             print(f"group {name}: offset of {topic_name}-{partition} deleted")
-
-
-def _confirm(question: str, yes: bool) -> None:
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        typer.confirm(question, abort=True, err=True)
 
 
 app.command("reset-offsets")(reset_offsets)

@@ -72,11 +72,6 @@ def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Pat
         group_id=group.name,
         topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
-    try:
-        coordinator.require_plaintext()
-    except Failure as failure:
-        failure.hint = "use kafka-consumer-groups --delete-offsets instead"
-        raise
     response = call(coordinator, "offset_delete", 0, request, OffsetDeleteResponse)
     _raise_if(response.error_code, group, f"group {group.name}")
     for answered in response.topics:

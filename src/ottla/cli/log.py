@@ -27,7 +27,7 @@ def root() -> None:
 @app.command("dump")
 @guarded
 def dump(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", show_default=False)],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR", show_default=False)],
     records: Annotated[bool, typer.Option("--records", "-r", help="Also the records inside the batches.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check CRCs, records, and the indexes against a scan.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only damage and the summary.")] = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +47,13 @@ def _known_acks(value: str) -> str:
 
 Acks = Annotated[str, typer.Option("--acks", metavar="0|1|all", callback=_known_acks, help="Who has to have it.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is lost: a person at a terminal, not a script."""
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm(question, abort=True, err=True)
 
 
 def parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:

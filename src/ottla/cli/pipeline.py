@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import Json, parse_pairs
+from ottla.cli.options import Json, Yes, parse_pairs
 from ottla.cli.output import note, print_document, print_line, print_table
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def reset(
     name: Name = None,
     flow: FlowNames = None,
     to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest", help="Where the next start begins.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Forget how far flows are: checkpoints are removed, data is not. What was written stays, and may be written again."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)

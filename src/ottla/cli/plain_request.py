@@ -20,6 +20,14 @@ R = TypeVar("R")
 
 _RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 
+_TOOLS = {
+    "describe_configs": "kafka-configs",
+    "incremental_alter_configs": "kafka-configs",
+    "offset_delete": "kafka-consumer-groups --delete-offsets",
+}
+_OTHER_TOOLS = "kafka-topics, kafka-reassign-partitions or kafka-transactions"
+"""What people use where the connection is not plain."""
+
 
 def call(
     connection: Connection,
@@ -34,7 +42,7 @@ def call(
 
     One of several that takes connections and hangs is given its share of the time, so that the others are asked too.
     """
-    connection.require_plaintext()
+    connection.require_plaintext(_TOOLS.get(api_name, _OTHER_TOOLS))
     connection.reach()
     api = API_BY_NAME[api_name]
     frame = b"".join(

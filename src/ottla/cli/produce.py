@@ -114,7 +114,7 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VALUE…]", help="What to send; without any, the lines of stdin.", show_default=False),
+        typer.Argument(metavar="VALUE", help="What to send; without any, the lines of stdin.", show_default=False),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read lines from here, not stdin.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,

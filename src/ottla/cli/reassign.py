@@ -25,7 +25,7 @@ app = typer.Typer(help="Move replicas to other brokers: plan, execute, status, c
 
 PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="A plan; - is stdin.", show_default=False)]
 OptionalPlanFile = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="Of this plan (- is stdin); else of all there is.", show_default=False)
+    Path | None, typer.Argument(metavar="FILE", help="Of this plan (- is stdin); else of all there is.", show_default=False)
 ]
 KeepThrottle = Annotated[bool, typer.Option("--keep-throttle", help="Leave the throttle where it is.")]
 
@@ -67,18 +67,19 @@ def _parse_brokers(text: str) -> list[int]:
 @app.command("plan")
 @guarded
 def plan(
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC…]", show_default=False)] = None,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, the cluster's own included.")] = False,
     brokers: Annotated[
         str | None, typer.Option("--brokers", metavar="1,2,…", help="Where replicas may be. (default: all brokers)")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Other than now: more copies, or fewer.")
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Other than now: more replicas, or fewer.")
     ] = None,
     ignore_racks: Annotated[bool, typer.Option("--ignore-racks", help="Do not spread over racks.")] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there instead of to stdout.")] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Errors as JSON too; a plan always is.")] = False,
 ) -> None:
     """Spread replicas and leaders evenly over brokers and racks, copying as little as possible. Changes nothing."""
     from ottla.cli.reassign_plan import document_of

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.output import counted
 
 TopicIndex = tuple[str, int]
 Assignment = dict[TopicIndex, list[int]]
@@ -33,7 +34,7 @@ def plan(
         wanted = replication_factor or len(replicas)
         if wanted > len(brokers):
             raise Failure(
-                f"{key[0]}-{key[1]} has {wanted} replicas, and there are {len(brokers)} brokers to hold them",
+                f"{key[0]}-{key[1]} needs {counted(wanted, 'broker')} for its replicas, and may use {len(brokers)}",
                 "name more brokers, or fewer replicas with --replication-factor",
             )
         kept: list[int] = []

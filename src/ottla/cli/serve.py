@@ -1,7 +1,7 @@
 """`ottla serve`: a broker in this process, until SIGTERM or Ctrl-C.
 
 Owns: its few options, the layers of settings, the log's form, and the words of a start that failed. Never imports what the other
-commands need: from the first byte of Python to the first client takes tens of milliseconds, and this module keeps it so.
+commands need, which would take longer to load than all of a broker.
 
 Layers, strongest first: `--set` and `--data-dir` in the order given, the environment (`OTTLA_*`), `--config`, the defaults here
 (127.0.0.1:9092, ./ottla-data), Kafka's defaults.

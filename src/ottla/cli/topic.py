@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
+from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ BROKER_ID_MAX = 2**31 - 1
 
 app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 
 
 def parse_assignment(text: str) -> list[list[int]]:
@@ -51,7 +50,7 @@ def create(
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, max=REPLICAS_MAX, help="Copies. (default: the broker's)"),
+        typer.Option("--replication-factor", "-r", min=1, max=REPLICAS_MAX, help="Replicas of each. (default: the broker's)"),
     ] = None,
     replica_assignment: Annotated[
         str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="Which brokers hold which partition.")
@@ -70,7 +69,7 @@ def create(
     layout: dict[str, Any] = {"num_partitions": partitions or -1}
     if replica_assignment is not None:
         if partitions is not None or replication_factor is not None:
-            raise Failure("--replica-assignment already says how many partitions and copies", exit_code=EXIT_USAGE)
+            raise Failure("--replica-assignment already says how many partitions and replicas", exit_code=EXIT_USAGE)
         layout["replica_assignment"] = parse_assignment(replica_assignment)
         layout["num_partitions"] = len(layout["replica_assignment"])
     else:
@@ -100,13 +99,7 @@ def create(
         for result in results:
             word = "created" if result["created"] else "could be created" if dry_run else "exists already"
             print(f"topic {result['topic']} {word}")
-    _raise_together(failures)
-
-
-def _raise_together(failures: list[Failure]) -> None:
-    if failures:
-        hints = [failure.hint for failure in failures if failure.hint]
-        raise Failure("; ".join(failure.message for failure in failures), hints[0] if hints else None, code=failures[0].code)
+    raise_together(failures)
 
 
 @app.command("list")
@@ -144,7 +137,7 @@ def describe(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show partitions, leaders, copies, offsets and the settings that differ from the defaults."""
+    """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
     connection = Connection(bootstrap_servers, command_config)
     documents = [_describe(connection, topic) for topic in connection.topics(names)]
     if json_output:
@@ -258,7 +251,7 @@ def alter(
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -270,8 +263,8 @@ def delete(
     for name in names:
         if name not in known and not if_exists:
             raise unknown_topic(name, known, creatable=False)
-    if present and not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        typer.confirm(f"Delete {', '.join(present)} and all records in it?", abort=True, err=True)
+    if present:
+        confirm(f"Delete {', '.join(present)} with all records?", yes)
     failures = []
     deleted = []
     if present:
@@ -287,4 +280,4 @@ def delete(
     else:
         for name in deleted:
             print(f"topic {name} deleted")
-    _raise_together(failures)
+    raise_together(failures)

@@ -9,7 +9,7 @@ import typer
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import duration_ms
 
@@ -55,7 +55,7 @@ def list_(
 @app.command("describe")
 @guarded
 def describe(
-    names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL-ID…", show_default=False)],
+    names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL-ID", show_default=False)],
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -126,7 +126,7 @@ def abort(
     start_offset: Annotated[
         int, typer.Option("--start-offset", metavar="OFFSET", help="Where it begins, as find-hanging shows it.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,

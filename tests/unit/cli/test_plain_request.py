@@ -64,3 +64,14 @@ def test_one_alone_has_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_when_all_hang_it_is_said_who_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Failure, match="hangs:1,hangs-too:1 does not answer heartbeat"):
         _ask(monkeypatch, {"hangs": b"", "hangs-too": b""})
+
+
+@pytest.mark.parametrize(
+    ("api_name", "tool"),
+    [("offset_delete", "kafka-consumer-groups"), ("describe_configs", "kafka-configs"), ("metadata", "kafka-topics")],
+)
+def test_where_the_connection_is_encrypted_the_tool_for_it_is_named(api_name: str, tool: str) -> None:
+    connection = Connection("nobody:1", properties={"security.protocol": "SSL"})
+    with pytest.raises(Failure, match="only be asked over a plain connection, not over SSL") as caught:
+        plain_request.call(connection, api_name, 1, HeartbeatRequest(), HeartbeatResponse)
+    assert tool in str(caught.value.hint)

@@ -54,7 +54,7 @@ def test_leaders_are_spread_also_by_way_of_a_third_broker() -> None:
 
 
 def test_too_few_brokers_are_said() -> None:
-    with pytest.raises(Failure, match="t-0 has 3 replicas, and there are 2 brokers"):
+    with pytest.raises(Failure, match="t-0 needs 3 brokers for its replicas, and may use 2"):
         plan({("t", 0): [1, 2, 3]}, {1: None, 2: None})
 
 

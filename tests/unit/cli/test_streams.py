@@ -1,4 +1,4 @@
-"""Started without stdin, stdout or stderr."""
+"""Started without stdin, stdout or stderr; interrupted before it has begun."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+import ottla.cli
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -32,3 +35,15 @@ def test_the_command_works_without(closed: str) -> None:
     assert done.stderr == (
         "" if closed == "2>&-" else "ottla serve: unknown option --no-such; `ottla serve --help` lists the options\n"
     )
+
+
+@pytest.mark.parametrize(("module", "words"), [("ottla.cli.app", ["topic", "list"]), ("ottla.cli.serve", ["serve"])])
+def test_ctrl_c_while_modules_are_loaded_is_an_exit_code(module: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loading(ModuleType):
+        def __getattr__(self, name: str) -> object:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, module, Loading(module))
+    with pytest.raises(SystemExit) as ended:
+        ottla.cli.main(words)
+    assert ended.value.code == 130
