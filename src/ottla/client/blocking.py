@@ -72,8 +72,6 @@ class Channel:
 
     def __init__(self, host: str, port: int, options: ClientOptions, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
-        self.finalized: dict[str, int] = {}
-        """The broker's finalized features (`transaction.version`), by name."""
         self._pipeline = Pipeline(options.client_id)
         self._versions: dict[int, tuple[int, int]] = {}
         self._socket = socket.create_connection((host, port), timeout_s)
@@ -99,7 +97,6 @@ class Channel:
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(_code(answer.error_code), f"{self.address} does not say what it speaks")
         self._versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
-        self.finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
     def _log_in(self, options: ClientOptions, timeout_s: float) -> None:
         handshake = self.exchange(
@@ -295,10 +292,6 @@ class Client:
             self.forget(topic)
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return found.leader_id
-
-    def finalized_feature(self, name: str) -> int:
-        """The finalized level of a feature (`transaction.version`), 0 where there is none."""
-        return self.persist(self._any, 0).finalized.get(name, 0)
 
     def close(self) -> None:
         channels, self._channels = self._channels, {}

@@ -5,7 +5,7 @@ Pure. Topics that the two images share are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ottla.cluster import znodes
 from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
@@ -66,10 +66,3 @@ def pieces(changes: Sequence[Change], bytes_max: int) -> list[list[Change]]:
     if len(present) > len(fence) or not found:
         found.append(present)
     return found
-
-
-def sum_bytes(changes: Iterable[Change]) -> int:
-    return sum(
-        _OVERHEAD_BYTES + len(change.path) + (len(change.data) if isinstance(change, (Create, SetData)) else 0)
-        for change in changes
-    )

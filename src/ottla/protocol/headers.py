@@ -21,7 +21,8 @@ from ottla.errors import MalformedInput
 from ottla.ports import Part
 from ottla.protocol.registry import API_BY_KEY, Api
 from ottla.wire.codec import Encoder, decoder, encoder, parts_size, skip_tags
-from ottla.wire.framing import LENGTH_BYTES
+
+LENGTH_BYTES = 4
 
 _API_VERSIONS = 18
 _CONTROLLED_SHUTDOWN = 7

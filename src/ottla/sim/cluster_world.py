@@ -353,9 +353,6 @@ class ClusterWorld:
         found = [node for node in self.nodes if (node.serves or not serving) and node.number not in self._sick]
         return self.rng.choice(found) if found else None
 
-    def _others_alive(self, node: Node) -> int:
-        return sum(other.serves for other in self.nodes if other is not node)
-
     async def _kill(self) -> None:
         node = self._pick()
         if node is None:

@@ -95,7 +95,6 @@ class Node:
         self.process: Process | None = None
         self.broker: Broker | None = None
         """Once it has started, and until its process is dead."""
-        self.last_broker: Broker | None = None
         self.processes: list[Process] = []
         self.died: asyncio.Future[None] = loop.create_future()
         self.died.set_result(None)
@@ -135,7 +134,7 @@ class Node:
 
         async def main() -> None:
             store = self._tree.session(process, self.rng, delay_s_max=0.005, host=self.host)
-            broker = self.last_broker = Broker(self.settings, world, store=store)
+            broker = Broker(self.settings, world, store=store)
             try:
                 await broker.start()
             except Exception as error:

@@ -19,7 +19,7 @@ from ottla.client.options import ClientOptions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.protocol.headers import decode_request_header, encode_response
-from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.protocol.messages.list_offsets import (
@@ -117,7 +117,6 @@ class ScriptedBroker:
         assert name == "api_versions", name
         return ApiVersionsResponse(
             api_keys=[ApiVersion(api_key=key, min_version=0, max_version=self.highest.get(key, 3)) for key in API_BY_KEY],
-            finalized_features=[FinalizedFeatureKey(name="transaction.version", max_version_level=2)],
         )
 
     def close(self) -> None:
@@ -181,8 +180,6 @@ def test_versions_are_agreed_on_and_messages_made_for_them(broker: ScriptedBroke
     client.call_leader("t", 0, request, api="list_offsets", max_version=2)
     client.call_leader("t", 0, request, api="list_offsets")
     assert made == [2, 3]
-    assert client.finalized_feature("transaction.version") == 2
-    assert client.finalized_feature("no.such") == 0
 
 
 def test_w02_a_broker_that_knows_only_old_versions_of_api_versions(broker: ScriptedBroker, client: Client) -> None:
