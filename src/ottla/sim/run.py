@@ -151,7 +151,9 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--minutes", type=float, help="run seeds from 1 on for so long")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--world", choices=WORLDS, help="only one of the worlds")
-    parser.add_argument("--bug", choices=sorted(BUGS), help="plant a bug, to see it caught")
+    parser.add_argument(
+        "--bug", choices=sorted(BUGS), metavar="BUG", help="plant a bug, to see it caught: docs/simulator.md has them"
+    )
     parser.add_argument(
         "--bugs", metavar="WORLD", nargs="?", const="", help="plant every bug in turn and say who caught it (a Markdown table)"
     )
