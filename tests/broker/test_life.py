@@ -248,6 +248,58 @@ def test_files_of_another_topic_of_the_name_are_set_aside_and_kept(ground: Groun
     ground.play(main)
 
 
+def test_a_disk_that_is_not_mounted_is_missed(ground: Ground) -> None:
+    """Kafka 4.3 does not start on a directory without meta.properties. A new directory is fine where nothing is missing."""
+
+    async def main() -> None:
+        broker = ground.broker("a,b")
+        await broker.start()
+        await make_topic(broker, partitions=2)
+        await broker.stop()
+        shutil.move(ground.path / "b", ground.path / "b mounted")
+        for _ in range(2):
+            with pytest.raises(
+                StartupError, match=r"/b has no meta.properties, and 1 partitions, t-\d among them, are in none of"
+            ):
+                await ground.broker("a,b").start()
+        shutil.copytree(ground.path / "b mounted", ground.path / "b", dirs_exist_ok=True)
+        broker = ground.broker("a,b,c")
+        await broker.start()
+        await broker.stop()
+        assert (ground.path / "c" / "meta.properties").exists()
+        shutil.rmtree(ground.path / "b")
+        (ground.path / "b").mkdir()
+        (ground.path / "b" / "meta.properties").write_text("version=0\n")
+        broker = ground.broker("a,b,c")
+        await broker.start()
+        assert len(broker.partitions) == 2
+        await broker.stop()
+
+    ground.play(main)
+
+
+def test_without_any_meta_properties_a_broker_is_who_its_topics_say(ground: Ground) -> None:
+    async def main() -> None:
+        broker = ground.broker("a,b")
+        await broker.start()
+        await make_topic(broker)
+        client = await ground.client(broker)
+        assert await produce(client) == 0
+        client.close()
+        await broker.stop()
+        for name in ("a", "b"):
+            (ground.path / name / "meta.properties").unlink()
+        with pytest.raises(StartupError, match=r"broker\.id=5, but the data directories belong to broker 1001"):
+            await ground.broker("a,b", broker_id="5").start()
+        broker = ground.broker("a,b")
+        await broker.start()
+        assert broker.broker_id == 1001
+        assert [partition.log.log_end_offset for partition in broker.partitions] == [1]
+        await broker.stop()
+
+    ground.play(main)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_is_lost_at_a_start_is_told(ground: Ground, clean: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:

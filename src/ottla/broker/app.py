@@ -47,6 +47,7 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log
+from ottla.storage.names import META_PROPERTIES
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -337,7 +338,9 @@ class Broker:
 
     async def _find_identity(self) -> None:
         """The broker's number and the cluster's id, on which settings, metadata and data directories must agree."""
-        broker_ids = {data_dir.broker_id for data_dir in self._data_dirs if data_dir.broker_id is not None}
+        broker_ids = {
+            data_dir.broker_id for data_dir in self._data_dirs if data_dir.broker_id is not None and not data_dir.is_new
+        }
         cluster_ids = {data_dir.cluster_id for data_dir in self._data_dirs if data_dir.cluster_id is not None}
         if len(broker_ids) > 1 or len(cluster_ids) > 1:
             raise StartupError("the data directories belong to different brokers: their meta.properties do not agree")
@@ -356,10 +359,14 @@ class Broker:
         self.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         for data_dir in self._data_dirs:
             data_dir.broker_id, data_dir.cluster_id = identity.broker_id, identity.cluster_id
-            try:
-                data_dir.write_identity()
-            except OSError as error:
-                data_dir.mark_offline(error)
+            if self.is_in_cluster or not data_dir.is_new:
+                self._write_identity(data_dir)
+
+    def _write_identity(self, data_dir: DataDir) -> None:
+        try:
+            data_dir.write_identity()
+        except OSError as error:
+            data_dir.mark_offline(error)
 
     async def _listen(self) -> None:
         listeners = self.settings.listeners()
@@ -381,7 +388,7 @@ class Broker:
             world.clock,
             world.random,
             self._apply,
-            lambda image: self.partitions.prepare(image, world.workers),
+            self._prepare,
         )
         try:
             await self.controller.start()
@@ -392,6 +399,34 @@ class Broker:
                 await self._settle()
         except StoreError as error:
             raise StartupError(str(error)) from error
+
+    async def _prepare(self, image: ClusterImage) -> None:
+        if self._image is None:
+            self._miss_logs(image)
+            for data_dir in self._data_dirs:
+                self._write_identity(data_dir)
+        await self.partitions.prepare(image, self.world.workers)
+
+    def _miss_logs(self, image: ClusterImage) -> None:
+        """At the start, alone: partitions that lie nowhere would begin empty. StartupError where a disk may not be mounted."""
+        if self.partitions.offline_paths():
+            return  # there they are
+        missing = [
+            f"{name}-{number}"
+            for name, topic in image.topics.items()
+            for number in range(len(topic.partitions))
+            if not any((name, number) in data_dir.logs for data_dir in self._data_dirs)
+        ]
+        if not missing:
+            return
+        what = f"{len(missing)} partitions, {missing[0]} among them, are in none of log.dirs"
+        for data_dir in self._data_dirs:
+            if data_dir.is_new:
+                raise StartupError(
+                    f"{data_dir.path} has no {META_PROPERTIES}, and {what}: is its disk mounted? If their "
+                    f"records are gone for good: echo version=0 > {data_dir.path}/{META_PROPERTIES}, and they start empty"
+                )
+        logger.warning("%s: they start empty", what)
 
     def _connection_rate_of(self, host: str) -> int | None:
         return connection_rate_of(self.controller.client_configs, host)

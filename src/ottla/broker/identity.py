@@ -60,10 +60,13 @@ async def resolve_identity(
             f"they do not belong together"
         )
     broker_id = settings.broker_id()
+    source = "meta.properties"
+    if stored_broker_id is None and connect is None:
+        stored_broker_id, source = await _only_replica(store), "so say the topics; meta.properties is missing"
     if stored_broker_id is not None:
         if broker_id not in (-1, stored_broker_id):
             problems.append(
-                f"broker.id={broker_id}, but the data directories belong to broker {stored_broker_id} (meta.properties); "
+                f"broker.id={broker_id}, but the data directories belong to broker {stored_broker_id} ({source}); "
                 f"set broker.id={stored_broker_id}, or use other directories"
             )
         broker_id = stored_broker_id
@@ -125,6 +128,19 @@ async def find_cluster_id(store: MetadataStore, random: Random, stored: str | No
             node = await store.get(znodes.CLUSTER_ID)
             assert node is not None
     return znodes.decode_cluster_id(node.data)
+
+
+async def _only_replica(store: MetadataStore) -> int | None:
+    """The number under which a broker that is alone made its topics. Where every meta.properties is gone nothing else remembers
+    it, and as another broker it would set all of their logs aside."""
+    for topic in await store.children(znodes.TOPICS):
+        node = await store.get(znodes.topic_path(topic))
+        replicas = (
+            set() if node is None else {id for ids in znodes.decode_topic(topic, node.data).replicas.values() for id in ids}
+        )
+        if len(replicas) == 1:
+            return replicas.pop()
+    return None
 
 
 async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:

@@ -132,6 +132,8 @@ class DataDir:
         """Logs taken out, in that order: who writes a checkpoint in a worker sees by it what of it is of yesterday."""
         self.was_clean = False
         """Whether the broker before us stopped cleanly; known after `load`."""
+        self.is_new = False
+        """Nobody has used the directory before: it has no meta.properties."""
 
     @classmethod
     def open(
@@ -158,6 +160,7 @@ class DataDir:
             broker_id = known_broker_id if broker_id is None else broker_id
             cluster_id = known_cluster_id if cluster_id is None else cluster_id
             data_dir = cls(disk, path, lock, random, broker_id, cluster_id, cache if cache is not None else SegmentCache())
+            data_dir.is_new = not disk.exists(f"{path}/{META_PROPERTIES}")
             if known_broker_id is None or known_cluster_id is None:
                 data_dir.write_identity()
             return data_dir
