@@ -32,7 +32,8 @@ _WAITING_MAX: Final = 1000
 
 Send = Callable[[BrokerImage, str, int, object], Awaitable[Any]]
 """Sends (api name, version, request) to a broker and gives its response; PeerUnavailable if there is none."""
-Answered = Callable[[BrokerImage, str, Any, Any], None]
+Answered = Callable[[BrokerImage, str, Any], None]
+"""Hears (api name, response) of each order that a broker has answered."""
 Heard = asyncio.Future[bool]
 """Whether a broker has answered all orders of one time; False: it is away, and will be told when it is back."""
 
@@ -81,7 +82,7 @@ class _Channel:
             self._queue.popleft()
             if response.error_code != ErrorCode.NONE:
                 logger.warning("broker %d refuses %s: %s", self.broker.id, name, ErrorCode(response.error_code).name)
-            self._on_answer(self.broker, name, request, response)
+            self._on_answer(self.broker, name, response)
             if heard is not None and not heard.done():
                 heard.set_result(True)
         self._task = None

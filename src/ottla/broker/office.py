@@ -116,7 +116,7 @@ class OfficeHost(ControllerHost):
                 done += 1
         except StoreError as error:
             if done or isinstance(error, (BadVersion, NoNode)):
-                logger.warning("the metadata are not what they were: %s", error)
+                logger.warning("others have changed the metadata, which the controller reads anew: %s", error)
                 self._errand(self._give_up())
             raise
 
@@ -162,7 +162,7 @@ class OfficeHost(ControllerHost):
 
     # Answers of brokers
 
-    def _answered(self, broker: BrokerImage, api_name: str, request: Any, response: Any) -> None:
+    def _answered(self, broker: BrokerImage, api_name: str, response: Any) -> None:
         if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
             self._errand(self._give_up())
         elif api_name == "leader_and_isr" and response.error_code == ErrorCode.NONE:

@@ -47,7 +47,7 @@ class Plan:
 
     def feeds_others(self, flow: Flow) -> bool:
         """Whether another query reads what this one writes."""
-        return any(flow in _feeds(other, self.inputs[other.name], self.flows) for other in self.flows if other is not flow)
+        return any(flow in _feeds(self.inputs[other.name], self.flows) for other in self.flows if other is not flow)
 
     def read_back(self, flow: Flow) -> tuple[Flow, ...]:
         """The flows whose topics the query of this flow reads, through views too."""
@@ -146,8 +146,8 @@ def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
                 )
 
 
-def _feeds(flow: Flow, nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
-    """The flows that this one needs: by name, or because they write a topic or the files that it reads."""
+def _feeds(nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
+    """The flows that a flow of these inputs needs: by name, or because they write a topic or the files that it reads."""
     feeding = [node for node in nodes if isinstance(node, Flow)]
     for node in nodes:
         if isinstance(node, Source):
@@ -180,7 +180,7 @@ def _ordered(flows: Sequence[Flow], inputs: dict[str, tuple[Node, ...]]) -> tupl
                 hint="a flow cannot feed itself, not even through a topic",
             )
         path.append(flow)
-        for other in _feeds(flow, inputs[flow.name], flows):
+        for other in _feeds(inputs[flow.name], flows):
             visit(other)
         path.pop()
         done[flow.name] = flow

@@ -274,7 +274,7 @@ class GroupModel:
                 generation.protocols.clear()
 
 
-def settled(model: GroupModel, members: list[Membership], wanted: frozenset[Place]) -> bool:
+def settled(members: list[Membership], wanted: frozenset[Place]) -> bool:
     """All are in the same generation or epoch and have everything, each a part."""
     owned = [place for member in members for place in member.owned]
     return (

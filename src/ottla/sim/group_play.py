@@ -298,7 +298,7 @@ class Groups:
         done = asyncio.Event()
         tasks = [asyncio.ensure_future(stay(member)) for member in members]
         try:
-            while not settled(model, [member.member for member in members], members[0].places()):
+            while not settled([member.member for member in members], members[0].places()):
                 for task in tasks:
                     if task.done():
                         task.result()

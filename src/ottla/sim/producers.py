@@ -499,7 +499,7 @@ class Copier(TransactionalProducer):
         return self.play.made
 
 
-def check_copies(play: Play, sources: Sequence[Place], sink: str, read: dict[Place, list[tuple[int, bytes]]]) -> None:
+def check_copies(sources: Sequence[Place], sink: str, read: dict[Place, list[tuple[int, bytes]]]) -> None:
     """What came out is what went in, each partition in its order (T13)."""
     for place in sources:
         went_in = [value for _, value in read[place]]

@@ -172,13 +172,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _all_bugs(options.bugs)
     with planted(options.bug) if options.bug else nullcontext():
         if options.seed is not None:
-            return _one(options.seed, worlds, quiet=options.quiet, bug=options.bug or "")
+            return _one(options.seed, worlds, quiet=options.quiet)
         if options.minutes is not None:
             return _many(_for_minutes(options.minutes), worlds, options.jobs, options.check, options.bug or "")
         return _many(options.seeds or _parse_range(SEEDS_DEFAULT), worlds, options.jobs, options.check, options.bug or "")
 
 
-def _one(seed: int, worlds: Sequence[str], *, quiet: bool, bug: str) -> int:
+def _one(seed: int, worlds: Sequence[str], *, quiet: bool) -> int:
     outcome = run_seed(seed, worlds, echo=None if quiet else lambda line: print(line))
     if outcome.failed:
         print(f"seed {seed}, {outcome.world} world: {outcome.rule}: {outcome.detail}")

@@ -181,7 +181,7 @@ class Scene:
     def judge(self, committed: Reader) -> None:
         play = self.play
         check_history(play.history())
-        check_copies(play, self.sources(), SINK, committed.read)
+        check_copies(self.sources(), SINK, committed.read)
         outcomes = {end.transaction: end.outcome for end in play.ends}
         for place in play.places(keyed=True):
             check_table(place, play.sends, outcomes, committed.read[place])

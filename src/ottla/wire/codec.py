@@ -263,13 +263,13 @@ class _DecoderWriter(_Writer):
         if isinstance(type_, ListOf):
             self.array(type_.element, target, nullable, field)
         elif isinstance(type_, type):
-            self.part(type_, target, nullable, field)
+            self.part(type_, target, nullable)
         elif type_ in _FIXED:
             self.fixed(_FIXED[type_], target)
         else:
             self.slice(type_, target, nullable, field)
 
-    def part(self, cls: type, target: str, nullable: bool, field: str, *, tagged: bool = False) -> None:
+    def part(self, cls: type, target: str, nullable: bool, *, tagged: bool = False) -> None:
         inner = self.name("part")
         if nullable:
             self.fixed("b", "mark")
@@ -282,7 +282,7 @@ class _DecoderWriter(_Writer):
         if nullable:
             self.depth -= 1
 
-    def length(self, field: str, form: str, short: bool) -> str:
+    def length(self, form: str, short: bool) -> str:
         """Code that reads a length or count. Returns its variable: -1 (or less) for null."""
         size = self.name("n")
         if not self.flexible:
@@ -298,7 +298,7 @@ class _DecoderWriter(_Writer):
 
     def slice(self, type_: str, target: str, nullable: bool, field: str) -> None:
         text = type_ == "string"
-        size = self.length(field, "h" if text else "i", text)
+        size = self.length("h" if text else "i", text)
         value = 'str(buf[pos:stop], "utf-8")' if text else "buf[pos:stop]"
         if nullable:
             self.line(f"if {size} < 0:")
@@ -315,7 +315,7 @@ class _DecoderWriter(_Writer):
             self.depth -= 1
 
     def array(self, element: str | type, target: str, nullable: bool, field: str) -> None:
-        size = self.length(field, "i", short=False)
+        size = self.length("i", short=False)
         if nullable:
             self.line(f"if {size} < 0:")
             self.line(f"    {target} = None")
@@ -376,7 +376,7 @@ class _DecoderWriter(_Writer):
             self.depth += 1
             attribute, nullable = f"{target}.{field.name}", self.version in field.nullable
             if isinstance(field.type, type):
-                self.part(field.type, attribute, nullable, field.name, tagged=True)
+                self.part(field.type, attribute, nullable, tagged=True)
             else:
                 self.value(field.type, attribute, nullable, field.name)
             self.refuse(f"pos != {stop}", field.name, "its size is not the one said")

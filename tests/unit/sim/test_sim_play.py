@@ -95,11 +95,10 @@ def test_a_table_has_the_last_that_was_committed():
 
 def test_copies_are_what_was_copied():
     read = {("s", 0): [(0, b"1"), (1, b"2")], ("t", 0): [(0, b"1@7"), (1, b"2@8")]}
-    play = new_play()
-    check_copies(play, [("s", 0)], "t", read)
+    check_copies([("s", 0)], "t", read)
     for wrong in ([(0, b"1@7")], [(0, b"1@7"), (1, b"1@9"), (2, b"2@8")], [(0, b"2@8"), (1, b"1@7")]):
         with pytest.raises(Violation, match="exactly-once"):
-            check_copies(play, [("s", 0)], "t", {**read, ("t", 0): wrong})
+            check_copies([("s", 0)], "t", {**read, ("t", 0): wrong})
 
 
 def new_play():
