@@ -83,7 +83,7 @@ class Election:
             if node is not None and node.mine:
                 await self._store.multi([Delete(znodes.CONTROLLER, node.version)])
         except StoreError as error:
-            logger.warning("the office could not be given up: %s", error)
+            logger.warning("the office of controller could not be given up: %s", error)
         self._look.set()
 
     async def _run(self) -> None:
@@ -97,10 +97,10 @@ class Election:
                 await asyncio.sleep(_AGAIN_S)
                 self._look.set()
             except KafkaError as error:
-                logger.warning("the office could not be taken: %s", error.detail)
+                logger.warning("the office of controller could not be taken: %s", error.detail)
                 await asyncio.sleep(_AGAIN_S)
             except Exception:
-                logger.exception("the office could not be taken")
+                logger.exception("the office of controller could not be taken")
                 await asyncio.sleep(_AGAIN_S)
 
     async def _look_up(self) -> None:

@@ -89,7 +89,7 @@ class MarkerSender:
                 timeout_ms=self._broker.settings.int("request.timeout.ms") + 5_000,
             )
         except PeerUnavailable as error:
-            logger.info("markers are not written: %s", error)
+            logger.info("markers of transactions cannot be sent now: %s", error)
         else:
             for result in response.markers:
                 found = codes.get(result.producer_id, {})

@@ -219,7 +219,7 @@ class _Fetcher:
                 timeout_ms=settings.int("replica.socket.timeout.ms"),
             )
         except PeerUnavailable as error:
-            logger.info("nothing can be fetched: %s", error)
+            logger.info("nothing can be fetched now: %s", error)
             self._session.failed()
             await self._pause()
             return

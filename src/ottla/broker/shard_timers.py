@@ -88,5 +88,5 @@ class ShardTimers:
                 self._on_due(hosted, key)
             except Exception:
                 # A bug in one group must not stop the time of all others.
-                logger.exception("the timer %s failed", key)
+                logger.exception("the timer %s of a coordinator failed", key)
         self._arm()

@@ -194,7 +194,7 @@ def sink(
     value = Json() if value is None else value
     _check_value(value, place, "value")
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
-        raise PipelineError(f"compression {compression!r}", place, hint="none, gzip, snappy, lz4 or zstd")
+        raise PipelineError(f"compression {compression!r} is not known", place, hint="none, gzip, snappy, lz4 or zstd")
     return Sink(topic, value, key, headers, timestamp, partition, compression, place)
 
 
@@ -266,7 +266,9 @@ def _declare(flow: Flow) -> Flow:
             f"flow {flow.name!r}: to={flow.to!r} is no sink", flow.place, hint="p.sink(…), p.table(…) or p.jdbc(…)"
         )
     if flow.output_mode not in _OUTPUT_MODES:
-        raise PipelineError(f"flow {flow.name!r}: output mode {flow.output_mode!r}", flow.place, hint=", ".join(_OUTPUT_MODES))
+        raise PipelineError(
+            f"flow {flow.name!r}: output mode {flow.output_mode!r} is not known", flow.place, hint=", ".join(_OUTPUT_MODES)
+        )
     declared = _declared.get()
     if declared is not None:
         declared.append(flow)
@@ -297,12 +299,16 @@ def _check_pattern(pattern: str, place: Place) -> None:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise PipelineError(f"pattern {pattern!r}: {error}", place) from None
+        raise PipelineError(f"pattern {pattern!r} is no regular expression: {error}", place) from None
 
 
 def _check_value(value: object, place: Place, what: str) -> None:
     if not isinstance(value, Json | Avro | String | Bytes):
-        raise PipelineError(f"{what}={value!r}", place, hint="p.json(…), p.avro(…), p.string() or p.bytes()")
+        raise PipelineError(
+            f"{what}={value!r} does not say how it is read or written",
+            place,
+            hint="p.json(…), p.avro(…), p.string() or p.bytes()",
+        )
 
 
 def _options(options: Mapping[str, object] | None, place: Place) -> tuple[tuple[str, str], ...]:

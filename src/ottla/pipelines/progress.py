@@ -218,7 +218,7 @@ def serve_metrics(address: str, name: str, watch: Watch) -> None:
         raise PipelineError("metrics need prometheus-client", hint="pip install 'ottla[spark]'") from None
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or int(port) > 65535:
-        raise PipelineError(f"metrics {address!r} is no address", hint="host:port")
+        raise PipelineError(f"metrics {address!r} is no address", hint="write it as host:port, 127.0.0.1:9404")
     registry = CollectorRegistry()
     registry.register(Collector(name, watch))
     try:
