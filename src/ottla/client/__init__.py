@@ -4,8 +4,11 @@ For producing and consuming: confluent-kafka's clients with interceptors (`Produ
 (`AsyncProducer`, `AsyncConsumer`), and a ready interceptor (`EndToEndLatency`). They are found here by name and loaded, with
 confluent-kafka, when a name is first used.
 
-For what brokers and tools say to each other: a small Kafka client of our own; `pipeline` is sans-IO, `connection` puts it on a
-socket.
+For what brokers, tools and tests say to each other: a small Kafka client of our own; `pipeline` is sans-IO, `connection` puts it
+on a socket of the event loop.
+
+For Spark's workers, where there is no loop: `blocking` finds leaders and coordinators, and tries again; `offsets` and
+`transactions` are what is asked through it. `options` are its settings by Java's names, `stores` and `scram` what security needs.
 """
 
 from __future__ import annotations

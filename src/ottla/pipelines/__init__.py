@@ -17,8 +17,9 @@ and line that declared them: importing a pipeline starts no Spark and imports no
 The rooms: `definitions` and `values` (the words), `loading` (a file becomes definitions), `graph` (their order; what cannot be is
 refused), `project` (where and how it runs), `topics` (are they there), `java` and `session` (a Spark), `reading` (a source as a
 DataFrame), `encoding` (a DataFrame as records), `producing` (what tasks do), `sequences` (whose turn it is), `exactly_once` (one
-transaction per micro-batch), `tables`, `dead_letters`, `checkpoint`, `scratch`, `running`, `progress`. `source` and the module
-`pyspark_ottla` are `format("ottla")`; it needs nothing of the rest.
+transaction per micro-batch), `tables`, `dead_letters`, `checkpoint`, `scratch`, `running`, `progress`, `standing` (how far it is,
+and beginning anew), `failure` (what is wrong, and in which line). `source` with its neighbours (`source_options`, `source_plan`,
+`source_offsets`, `source_read`) and the module `pyspark_ottla` are `format("ottla")`; it needs nothing of the rest but `workers`.
 """
 
 from __future__ import annotations
