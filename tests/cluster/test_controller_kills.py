@@ -24,7 +24,6 @@ from ottla.protocol.messages.metadata import MetadataRequest
 pytestmark = pytest.mark.slow
 
 ROUNDS = 16
-DONE = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.INVALID_PARTITIONS)
 
 
 class Administrator:

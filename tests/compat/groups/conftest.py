@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -63,16 +62,3 @@ def filled(servers: str, groups_subject: Subject) -> Callable[..., str]:
         return topic
 
     return make
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Waits until the condition holds; clients need their time."""
-
-    def wait(condition: Callable[[], bool], within_s: float = 90, *, what: str = "") -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, what or "it did not happen in time"
-            time.sleep(0.02)
-
-    return wait

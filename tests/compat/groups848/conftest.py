@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -72,19 +71,6 @@ def filled(servers: str, admin: AdminClient) -> Callable[..., str]:
         return topic
 
     return make
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Waits until the condition holds; clients need their time."""
-
-    def wait(condition: Callable[[], bool], within_s: float = 90, *, what: str = "") -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, what or "it did not happen in time"
-            time.sleep(0.05)
-
-    return wait
 
 
 class Ledger:
@@ -160,10 +146,6 @@ class Reader:
             self._thread.join(60)
             self.consumer.close()
             self.ledger.loses(self.name)
-
-    def stop_polling(self) -> None:
-        self._stop.set()
-        self._thread.join(60)
 
     def __enter__(self) -> Self:
         return self

@@ -55,7 +55,6 @@ class Speaker:
         self.ids: dict[int, str] = {-1: "none"}
         self.alike: dict[ErrorCode, ErrorCode] = {}
         """Words that mean the same to who listens."""
-        self.refused_again = 0
 
     async def call(self, api: str, version: int, request: object, code_of: Any) -> Any:
         deadline = time.monotonic() + PATIENCE_S
@@ -63,7 +62,6 @@ class Speaker:
             answer = await self.connection.call(api, version, request)
             if code_of(answer) not in AGAIN:
                 return answer
-            self.refused_again += 1
             await asyncio.sleep(0.02)
         raise AssertionError(f"{api} is refused again and again")
 

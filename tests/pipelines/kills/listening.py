@@ -54,10 +54,6 @@ class Proxy:
             self._blow = blow
         return blow
 
-    def disarm(self) -> None:
-        with self._lock:
-            self._blow = None
-
     def close(self) -> None:
         self._closed = True
         # Closing alone does not wake accept().

@@ -87,7 +87,7 @@ def test_a_number_that_is_taken_is_refused() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         rival = Member(world, 1)
-        rival.host.election._patience_s = 0.05
+        rival.host.election.patience_s = 0.05
         with pytest.raises(Exception, match="another broker with the number 1 is running"):
             await rival.host.start()
         await rival.host.stop()

@@ -44,7 +44,6 @@ class Client:
         self.pattern = ""
         self.epoch = 0
         self.owned: Owned = set()
-        self.to_give_up: Owned = set()
         self.told: Owned | None = None
         self.says_all = False
 
@@ -53,7 +52,6 @@ class Client:
 
     def lose_all(self) -> None:
         self.owned = set()
-        self.to_give_up = set()
         self.told = None
         self.epoch = 0
 
