@@ -1,7 +1,8 @@
 """The controller's decisions: what is asked, and the image as it is, give changes of the metadata tree and the next image.
 
 Owns: the epoch under which this controller may write, and the order of decisions within one request. Never writes, waits or
-sends: `broker.controller_host` does. Leaders, in-sync replicas and elections of several brokers join here later.
+sends: `broker.controller_host` does. What several brokers have beyond this is decided beside it: `broker_changes` and `elections`
+(who leads when they come and go), `isr_changes`, `reassignment`, `balance`.
 
 Invariants:
 1. Every list of changes begins with a check of /controller_epoch: a controller that was replaced can write nothing (C02).

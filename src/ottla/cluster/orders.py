@@ -146,17 +146,7 @@ def orders_between(
             if name not in after.topics:
                 _tell_removed(former, told)
                 changed.append(_deleted(former, controller_epoch))
-    everything: list[UpdateMetadataTopicState] = []
-    if newcomers:
-        for topic in after.topics.values():
-            everything.append(_whole(topic, after, controller_epoch))
-            for number, partition in enumerate(topic.partitions):
-                state = None
-                for replica in partition.replicas:
-                    if replica in newcomers:
-                        if state is None:
-                            state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
-                        _tell(told[replica], topic, state)
+    everything = _tell_newcomers(after, told, newcomers, created, controller_epoch) if newcomers else []
     brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
     live = [_live(broker) for broker in after.brokers.values()]
     found: list[BrokerOrders] = []
@@ -197,6 +187,25 @@ def stop_replica(
         broker_epoch=broker.epoch,
         topic_states=list(topics),
     )
+
+
+def _tell_newcomers(
+    image: ClusterImage,
+    told: dict[int, _Told],
+    newcomers: set[int],
+    created: Collection[tuple[str, int]],
+    controller_epoch: int,
+) -> list[UpdateMetadataTopicState]:
+    """All of their replicas; and, returned, all there is, for their picture of the cluster."""
+    for topic in image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            state = None
+            for replica in partition.replicas:
+                if replica in newcomers:
+                    if state is None:
+                        state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
+                    _tell(told[replica], topic, state)
+    return [_whole(topic, image, controller_epoch) for topic in image.topics.values()]
 
 
 def _tell_changes(
