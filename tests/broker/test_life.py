@@ -499,6 +499,17 @@ def test_a_data_directory_in_use_is_refused_in_one_sentence(ground: Ground) -> N
     ground.play(main)
 
 
+def test_a_directory_under_two_names_is_not_said_to_be_another_process_s(ground: Ground) -> None:
+    async def main() -> None:
+        (ground.path / "a").mkdir()
+        (ground.path / "b").symlink_to(ground.path / "a")
+        with pytest.raises(StartupError, match=r"log\.dirs names a directory twice: .*/b is .*/a"):
+            await ground.broker("a,b").start()
+        await ground.broker("a").start()
+
+    ground.play(main)
+
+
 def test_a_port_in_use_is_refused_in_one_sentence_and_leaves_nothing_locked(ground: Ground) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
@@ -296,8 +296,9 @@ class Broker:
             try:
                 data_dir = DataDir.open(world.disk, path, wanted if wanted >= 0 else None, None, world.random, cache)
             except BlockingIOError as error:
+                others = [data_dir.path for data_dir in self._data_dirs]
                 self._close_data_dirs()
-                raise StartupError(f"the data directory {path} is in use by another process") from error
+                raise StartupError(_who_has(path, others)) from error
             except DataDirRefused as error:
                 self._close_data_dirs()
                 raise StartupError(str(error)) from error
@@ -606,6 +607,14 @@ def _limits(settings: BrokerSettings) -> ConnectionLimits:
         request_bytes_max=settings.int("socket.request.max.bytes"),
         held_bytes_max=settings.int("queued.max.request.bytes"),
     )
+
+
+def _who_has(path: str, others: Sequence[str]) -> str:
+    """Why the lock of a data directory cannot be had, while those of others of log.dirs are."""
+    for other in others:
+        if os.path.realpath(path) == os.path.realpath(other):
+            return f"log.dirs names a directory twice: {path} is {other}"
+    return f"the data directory {path} is in use by another process"
 
 
 def _why_not(error: OSError) -> str:

@@ -400,7 +400,10 @@ def _refuse_legacy(segment: Segment, position: int) -> None:
         if 14 <= length <= segment.size - position - 12:
             message = segment.file.read(position + 12, length)
             if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
-                raise OSError(f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported")
+                raise OSError(
+                    f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported: "
+                    f"move {segment.dir} away, or have Apache Kafka copy the topic"
+                )
 
 
 def _remove_segments(disk: Disk, segments: list[Segment]) -> None:

@@ -11,6 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -237,7 +238,7 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
         value = values.get(name)
         if isinstance(value, tuple) and (not value or not all(value)):
             problems.append(f"{name} must name at least one directory, and none of them may be empty")
-        elif isinstance(value, tuple) and len(set(value)) < len(value):
+        elif isinstance(value, tuple) and len({posixpath.normpath(path) for path in value}) < len(value):
             problems.append(f"{name} names a directory twice")
     problems += _check_broker_id(values)
     problems += _check_consumer_groups(values)

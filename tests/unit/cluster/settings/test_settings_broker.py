@@ -111,6 +111,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("log.dirs", "", "at least one directory"),
         ("log.dirs", "/a,,/b", "at least one directory"),
         ("log.dirs", "/a,/a", "twice"),
+        ("log.dirs", "/a/b,/a/./b/", "twice"),
         ("broker.id", "-2", "-1 or more"),
         ("broker.id", "5000", "reserved.broker.max.id"),
         ("max.connections.per.ip.overrides", "here", "host:count"),
