@@ -99,6 +99,7 @@ def test_lag_and_lead_of_an_empty_group(ottla: Ottla, filled: str, group: str) -
     assert {"group": group, "type": "classic", "state": "Empty"} in json.loads(ottla.ok("group", "list", "--json"))
     assert group in ottla.ok("group", "list", "--state", "empty", "--type", "classic")
     assert group not in ottla.ok("group", "list", "--state", "stable")
+    assert "states are " in ottla.fails("group", "list", "--state", "stabel", code=2)
 
 
 @pytest.mark.parametrize(("protocol", "assignor"), [("classic", "range"), ("consumer", "uniform")])

@@ -38,7 +38,7 @@ def transactional(ottla: Ottla, name: str, topic: str) -> Producer:
 def test_list_and_describe(ottla: Ottla, name: str, topic: str, transactional: Producer) -> None:
     listed = {each["transactional_id"]: each for each in json.loads(ottla.ok("txn", "list", "--json"))}
     assert listed[name]["state"] == "Ongoing"
-    assert name in ottla.ok("txn", "list", "--state", "Ongoing")
+    assert name in ottla.ok("txn", "list", "--state", "ongoing")
     assert name not in ottla.ok("txn", "list", "--state", "Ongoing", "--older-than", "1h")
     (described,) = json.loads(ottla.ok("txn", "describe", name, "--json"))
     assert described["partitions"] == [f"{topic}-1"]
@@ -57,7 +57,7 @@ def test_list_and_describe(ottla: Ottla, name: str, topic: str, transactional: P
 def test_what_cannot_be_answered(ottla: Ottla, topic: str) -> None:
     for words, said in (
         (("describe", "nobody-at-all"), "nobody uses the transactional id nobody-at-all"),
-        (("list", "--state", "Nonsense"), "Nonsense"),
+        (("list", "--state", "Nonsense"), "states are Empty, Ongoing, "),
         (("list", "--older-than", "soon"), "no duration"),
         (("abort", topic, "--start-offset", "0", "-y"), "is not topic:partition"),
         (("abort", f"{topic}:9", "--start-offset", "0", "-y"), "has no partition 9"),

@@ -13,7 +13,7 @@ from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
 from ottla.cli.group_offsets import delete_offsets, scoped_partitions
 from ottla.cli.group_plan import TopicIndex, parse_scope
 from ottla.cli.group_reset import reset_offsets
-from ottla.cli.group_view import Group, find_groups, list_groups, unknown_group, with_partitions
+from ottla.cli.group_view import STATES, Group, find_groups, list_groups, unknown_group, with_partitions
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 
@@ -41,8 +41,11 @@ def list_(
     """List groups, their type and state."""
     if type_ is not None and type_ not in ("classic", "consumer"):
         raise Failure(f"--type {type_!r} is neither classic nor consumer", exit_code=EXIT_USAGE)
-    rows = list_groups(Connection(bootstrap_servers, command_config))
     states = {word.lower() for word in state or []}
+    unknown = states - {known.lower() for known in STATES}
+    if unknown:
+        raise Failure(f"no group is ever in the state {min(unknown)}", f"states are {', '.join(STATES)}", exit_code=EXIT_USAGE)
+    rows = list_groups(Connection(bootstrap_servers, command_config))
     shown = [row for row in rows if type_ in (None, row["type"]) and (not states or row["state"].lower() in states)]
     if json_output:
         print_document(shown)

@@ -28,6 +28,9 @@ _STATES = {
     "DEAD": "Dead",
     "EMPTY": "Empty",
 }
+_REBALANCING, _UNKNOWN = "Rebalancing", "Unknown"
+"""States that the library has no name for: of the new protocol (Assigning, Reconciling), and of any other."""
+STATES = (*_STATES.values(), _REBALANCING, _UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,7 @@ def state_name(state: Any, type_: Any) -> str:
     known = _STATES.get(state.name)
     if known is not None:
         return known
-    return "Rebalancing" if type_.name == "CONSUMER" else "Unknown"
+    return _REBALANCING if type_.name == "CONSUMER" else _UNKNOWN
 
 
 def type_name(type_: Any) -> str:

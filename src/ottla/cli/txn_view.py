@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import Failure
+from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.plain_request import call
+from ottla.coordinator.txn.state import STATE_BY_TITLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from ottla.protocol.messages.describe_transactions import (
@@ -89,7 +90,9 @@ class Transactions:
     def listed(self, states: Collection[str] = (), producer_ids: Collection[int] = (), older_than_ms: int = -1) -> list[Listed]:
         version = 1 if older_than_ms >= 0 else 0
         request = ListTransactionsRequest(
-            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=older_than_ms
+            state_filters=[_state(word) for word in states],
+            producer_id_filters=list(producer_ids),
+            duration_filter=older_than_ms,
         )
         found: list[Listed] = []
         for broker in self._metadata.brokers.values():
@@ -98,7 +101,11 @@ class Transactions:
             )
             _check(answer.error_code, f"broker {broker.id} cannot list its transactions")
             if answer.unknown_state_filters:
-                raise Failure(f"no transaction is ever in the state {answer.unknown_state_filters[0]}")
+                raise Failure(
+                    f"no transaction is ever in the state {answer.unknown_state_filters[0]}",
+                    f"states are {', '.join(STATE_BY_TITLE)}",
+                    exit_code=EXIT_USAGE,
+                )
             found += [
                 Listed(each.transactional_id, broker.id, each.producer_id, each.transaction_state)
                 for each in answer.transaction_states
@@ -223,6 +230,11 @@ class Transactions:
     def _address(self, broker_id: int) -> tuple[str, int]:
         broker = self._metadata.brokers[broker_id]
         return str(broker.host), broker.port
+
+
+def _state(word: str) -> str:
+    """As brokers write it, whatever the case; what they do not know, they say."""
+    return next((title for title in STATE_BY_TITLE if title.lower() == word.lower()), word)
 
 
 def _check(code: int, subject: str) -> None:
