@@ -95,7 +95,9 @@ def explain(error: Any, subject: str | None = None) -> Failure:
     name = code_name(error)
     text = error.str().removeprefix("Local: ").removeprefix("Broker: ").strip()
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
-    message = f"{subject}: {text.rstrip('.')}" if subject else text.rstrip(".")
+    text = text.rstrip(".")
+    # Ottla's brokers name the subject themselves: the topic orders exists already.
+    message = f"{subject}: {text}" if subject and f"{subject} " not in text else text
     return Failure(message, _HINTS.get(name), code=name)
 
 

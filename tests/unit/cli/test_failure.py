@@ -26,6 +26,13 @@ def test_a_kafka_error_becomes_a_sentence_with_advice() -> None:
     assert failure.hint is not None
 
 
+def test_a_subject_that_the_broker_names_is_not_said_twice() -> None:
+    exists = KafkaError(KafkaError.TOPIC_ALREADY_EXISTS, "the topic a exists already")
+    assert explain(exists, "topic a").message == "the topic a exists already"
+    assert explain(exists, "topic").message == "the topic a exists already"
+    assert explain(exists, "topic b").message == "topic b: the topic a exists already"
+
+
 @pytest.mark.parametrize(
     ("number", "name"),
     [
