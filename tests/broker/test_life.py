@@ -510,6 +510,17 @@ def test_a_directory_under_two_names_is_not_said_to_be_another_process_s(ground:
     ground.play(main)
 
 
+def test_a_directory_that_would_be_a_partition_of_another_is_refused(ground: Ground) -> None:
+    """It was: `disk-1` became a topic, and who deleted that deleted all partitions in it."""
+
+    async def main() -> None:
+        with pytest.raises(StartupError, match=r"log\.dirs: .*/a/disk-1 lies in .*/a, where its name is that of a partition"):
+            await ground.broker("a,a/disk-1").start()
+        await ground.broker("a,a/disk").start()
+
+    ground.play(main)
+
+
 def test_a_port_in_use_is_refused_in_one_sentence_and_leaves_nothing_locked(ground: Ground) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

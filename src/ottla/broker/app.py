@@ -47,7 +47,7 @@ from ottla.replication.fetch_session import FetchSessionCache
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log
-from ottla.storage.names import META_PROPERTIES
+from ottla.storage.names import META_PROPERTIES, parse_partition_dir
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -292,6 +292,7 @@ class Broker:
         cache = SegmentCache()
         wanted = settings.broker_id()
         problems: list[str] = []
+        _check_nesting(settings.log_dirs())
         for path in settings.log_dirs():
             try:
                 data_dir = DataDir.open(world.disk, path, wanted if wanted >= 0 else None, None, world.random, cache)
@@ -607,6 +608,15 @@ def _limits(settings: BrokerSettings) -> ConnectionLimits:
         request_bytes_max=settings.int("socket.request.max.bytes"),
         held_bytes_max=settings.int("queued.max.request.bytes"),
     )
+
+
+def _check_nesting(paths: Sequence[str]) -> None:
+    """StartupError where one of log.dirs would be taken for a partition of another: it could be deleted as one."""
+    known = {os.path.normpath(path): path for path in paths}
+    for path in paths:
+        above, name = os.path.split(os.path.normpath(path))
+        if above in known and parse_partition_dir(name) is not None:
+            raise StartupError(f"log.dirs: {path} lies in {known[above]}, where its name is that of a partition; give it another")
 
 
 def _who_has(path: str, others: Sequence[str]) -> str:
