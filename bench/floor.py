@@ -12,6 +12,7 @@ time is that of these loops.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -221,9 +222,12 @@ def fetches(directory: str) -> None:
 
 
 def main() -> None:
-    if sys.argv[1:] in (["append"], ["fetch"]):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", choices=("append", "fetch"), help="default: sending")
+    what = parser.parse_args().what
+    if what is not None:
         with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
-            (appends if sys.argv[1] == "append" else fetches)(directory)
+            (appends if what == "append" else fetches)(directory)
         return
     with tempfile.NamedTemporaryFile(dir=os.getcwd()) as file:
         batch = os.urandom(BATCH_BYTES)

@@ -9,6 +9,7 @@ compiled modules (the broker's log says which it has).
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import subprocess
@@ -56,7 +57,9 @@ def show(name: str, seconds: list[float]) -> None:
 
 
 def main() -> None:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else STARTS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", nargs="?", type=int, default=STARTS, help=f"starts of each (default {STARTS})")
+    count = parser.parse_args().count
     print("compiled" if compiled() else "not compiled")
     with_testing()  # the files are in the page cache, the bytecode is written
     both = [with_testing() for _ in range(count)]
