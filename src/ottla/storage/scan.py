@@ -1,8 +1,8 @@
 """Going over the batches of a segment file, believing nothing.
 
 Owns: the judgement which prefix of a `.log` file is whole (`scan_file`: recovery has every CRC checked; where only an index is
-lost the headers are followed), and the steps from an index entry to the batch that a reader wants (`seek`).
-Compiled by mypyc: one loop sees every batch of a broker that died, the other runs in every fetch.
+lost the headers are followed, `index_file`), and the steps from an index entry to the batch that a reader wants (`seek`).
+Compiled by mypyc: one loop sees all batches of a broker that died, one those of a segment while clients wait, one runs per fetch.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import MalformedInput
 from ottla.ports import File
 from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header
-from ottla.storage.offset_index import INT32_MAX
+from ottla.storage.offset_index import INT32_MAX, OffsetIndex
+from ottla.storage.time_index import TimeIndex
+from ottla.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
 HEADER_BYTES: Final = 61
 CHUNK_BYTES: Final = 4 << 20
+LARGE_BYTES: Final = 1 << 13
+"""After a batch of that size only the header of the next is read."""
 SEEK_BYTES: Final = 8192
 """Read at once while looking for a batch: a bit more than what usually lies between two index entries."""
 
@@ -86,6 +90,81 @@ def scan_file(
         on_batch(held)
         good += held.size
     return good
+
+
+def index_file(
+    file: File, size: i64, base_offset: i64, interval_bytes: i64, index: OffsetIndex, time_index: TimeIndex
+) -> tuple[i64, i64, i64, i64]:
+    """Fill two empty indexes from the file's first `size` bytes. What is right and wrong is as in `scan_file` without CRC.
+
+    A segment may have millions of batches, and readers wait: of each only a few numbers are looked at.
+    Returns the bytes of the batches that hold, where of them the last entry points to, the largest timestamp and its offset.
+    """
+    offset_limit: i64 = base_offset + INT32_MAX + 1
+    next_offset: i64 = base_offset
+    held_bytes: i64 = 0  # of the batch that is held back; none yet
+    held_base: i64 = 0
+    held_last: i64 = 0
+    held_timestamp: i64 = NO_TIMESTAMP
+    max_timestamp: i64 = NO_TIMESTAMP
+    offset_of_max: i64 = base_offset
+    good: i64 = 0
+    entry_at: i64 = 0
+    position: i64 = 0
+    batch_bytes: i64 = 0
+    broken = False
+    while not broken and size - position >= HEADER_BYTES:
+        count: i64 = CHUNK_BYTES if batch_bytes < LARGE_BYTES else HEADER_BYTES
+        chunk = file.read(position, min(count, size - position))
+        have: i64 = len(chunk)
+        at: i64 = 0
+        while have - at >= HEADER_BYTES:
+            # A sign bit in one of the three is wrong in any case, and would leave the range of int64 here.
+            if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
+                broken = True
+                break
+            batch_bytes = 12 + _int32(chunk, at + 8)
+            base: i64 = _int32(chunk, at) << 32 | _int32(chunk, at + 4)
+            last: i64 = base + _int32(chunk, at + 23)
+            if (
+                batch_bytes < HEADER_BYTES
+                or position + at + batch_bytes > size
+                or base < next_offset
+                or last < base
+                or last >= offset_limit
+            ):
+                broken = True
+                break
+            if held_bytes:
+                if base <= held_last:
+                    if held_base > next_offset:
+                        held_bytes = 0
+                    broken = True
+                    break
+                if held_timestamp > max_timestamp:
+                    max_timestamp, offset_of_max = held_timestamp, held_last
+                if good - entry_at > interval_bytes:
+                    index.append(held_last, good)
+                    time_index.append(max_timestamp, offset_of_max)
+                    entry_at = good
+                good += held_bytes
+                next_offset = held_last + 1
+            held_bytes, held_base, held_last, held_timestamp = batch_bytes, base, last, NO_TIMESTAMP
+            if chunk[at + 35] <= 127 and _int32(chunk, at + 57):  # without records it was left by compaction
+                held_timestamp = _int32(chunk, at + 35) << 32 | _int32(chunk, at + 39)
+            at += batch_bytes
+        if at == 0:
+            break
+        position += at
+    if held_bytes:
+        if held_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = held_timestamp, held_last
+        if good - entry_at > interval_bytes:
+            index.append(held_last, good)
+            time_index.append(max_timestamp, offset_of_max)
+            entry_at = good
+        good += held_bytes
+    return good, entry_at, max_timestamp, offset_of_max
 
 
 def seek(

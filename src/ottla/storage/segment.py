@@ -27,7 +27,7 @@ from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TI
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import CorruptIndex, OffsetIndex
 from ottla.storage.reservation import AHEAD_BYTES_MAX, BEGIN_BYTES, is_free_enough, reserve_until
-from ottla.storage.scan import SEEK_BYTES, scan_file, seek
+from ottla.storage.scan import SEEK_BYTES, index_file, scan_file, seek
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
 from ottla.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
@@ -691,7 +691,12 @@ class Segment:
             if on_batch is not None:
                 on_batch(info)
 
-        good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
+        if not check_crc and on_batch is None and offset_limit == INT64_MAX:
+            good, entry_at, max_timestamp, offset_of_max = index_file(
+                self.file, self.size, self.base_offset, self.index_interval_bytes, index, time_index
+            )
+        else:
+            good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
         time_index.append(max_timestamp, offset_of_max)
         self._index, self._time_index, self._index_checked = index, time_index, True
         self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max
