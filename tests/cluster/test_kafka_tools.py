@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cluster_kit import WAIT_S, Cluster, until
-from zookeeper import kafka_jars
+from peers import run_tool
 
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
@@ -28,13 +27,7 @@ TOOLS = {
 
 
 def tool(name: str, *arguments: str, version: str = "3.9.2") -> str:
-    # 3.9 brings a logger of its own beside the one for the tests.
-    unwanted = "slf4j-simple" if version.startswith("3") else "reload4j"
-    jars = ":".join(str(jar) for jar in sorted(kafka_jars(version).glob("*.jar")) if unwanted not in jar.name)
-    command = ["java", "-Xmx200m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars, TOOLS[name], *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return run_tool(version, TOOLS[name], *arguments, timeout=120, check=True).stdout
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -38,8 +38,7 @@ from ottla.runtime.free_ports import free_port
 KAFKA_4 = "4.3.0"
 KAFKA_3 = "3.9.2"  # the last with ZooKeeper, whose jars stand in the same folder
 
-TOOL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-BROKER_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+QUICK_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # What Kafka's own start script passes: the fair choice where speed is compared.
 START_SCRIPT_JVM = (
     "-Xmx1G",
@@ -186,12 +185,14 @@ def java_command(
     version: str,
     main_class: str,
     *args: str,
-    jvm: Sequence[str] = TOOL_JVM,
+    jvm: Sequence[str] | None = None,
     log_level: str = "warn",
     jars: Iterable[Path] = (),
 ) -> list[str]:
-    """`main_class`, or a source file, run with Apache Kafka's jars and these on the path."""
+    """`main_class`, or a source file, run with Kafka's jars and these on the path, by a JVM with these options or a quick one."""
     java = program("java", "install a Java 17 runtime (Debian: `apt-get install openjdk-17-jre-headless`)")
+    if jvm is None:
+        jvm = (*QUICK_JVM, "-Xshare:auto", "-Xlog:cds*=off", f"-XX:SharedArchiveFile={_class_archive(version)}")
     logging = f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}"
     return [java, *jvm, logging, "-cp", ":".join([class_path(version), *map(str, jars)]), main_class, *args]
 
@@ -208,23 +209,55 @@ def run_tool(
     if main_class.endswith(".ConsumerGroupCommand") and "--timeout" not in args:
         # Its own patience is five seconds, which a busy machine may need to start it.
         args += ("--timeout", "60000")
-    archive = _class_archive(version)
-    new = archive.with_name(f"{archive.name}.{os.getpid()}")
-    share = f"-XX:SharedArchiveFile={archive}" if archive.exists() else f"-XX:ArchiveClassesAtExit={new}"
-    command = java_command(version, tool_class(version, main_class), *args, jvm=(*TOOL_JVM, "-Xlog:cds*=off", share))
+    command = java_command(version, tool_class(version, main_class), *args)
     done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=timeout)
-    if new.exists():
-        new.rename(archive)
     if check and done.returncode:
         raise AssertionError(f"{main_class} {' '.join(args)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done
 
 
+@cache
 def _class_archive(version: str) -> Path:
-    """Classes the first tool loaded, kept as the JVM's own shared archive: later tools start in half the time."""
+    """Classes that Kafka's tools load, in the JVM's own shared archive: with it they start in half the time. Where none could be
+    made, or the JVM does not like it, they start as ever."""
     java = Path(program("java", "install a Java 17 runtime")).resolve()
-    key = f"{java}:{java.stat().st_mtime_ns}:{kafka_jars(version)}"
-    return cache_dir() / f"kafka-{version}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.jsa"
+    key = f"{java}:{java.stat().st_mtime_ns}:{class_path(version)}"
+    with fetching(f"kafka-{version}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.jsa") as archive:
+        if not archive.exists():
+            _archive_classes(version, archive)
+    return archive
+
+
+def _archive_classes(version: str, archive: Path) -> None:
+    """What some tools load while they do their work: those that only failed would load little."""
+    from ottla.testing import Broker
+
+    tools: list[tuple[str, tuple[str, ...], str]] = [
+        ("TopicCommand", ("--create", "--topic", "t"), ""),
+        ("ConfigCommand", ("--describe", "--entity-type", "topics"), ""),
+        ("ConsoleProducer", ("--topic", "t"), "x\n"),
+        ("ConsoleConsumer", ("--topic", "t", "--from-beginning", "--max-messages", "1"), ""),
+        ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", ("--describe", "--all-groups"), ""),
+    ]
+    with (
+        tempfile.TemporaryDirectory(dir=cache_dir(), prefix=f"{archive.name}.") as scratch,
+        Broker({"group.initial.rebalance.delay.ms": 0}) as broker,
+    ):
+        loaded, made = Path(scratch, "loaded"), Path(scratch, "made")
+        names: dict[str, None] = {}
+        for name, args, given in tools:
+            words = ("--bootstrap-server", broker.bootstrap_servers, *args)
+            jvm = (*QUICK_JVM, f"-XX:DumpLoadedClassList={loaded}")
+            command = java_command(version, tool_class(version, name), *words, jvm=jvm)
+            subprocess.run(command, input=given, capture_output=True, text=True, timeout=180)
+            for line in loaded.read_text().splitlines():
+                if not line.startswith("#") and " source: " not in line:
+                    names[line.partition(" id: ")[0]] = None  # numbered anew in each list
+        loaded.write_text("\n".join(names))
+        jvm = (*QUICK_JVM, "-Xshare:dump", f"-XX:SharedClassListFile={loaded}", f"-XX:SharedArchiveFile={made}")
+        subprocess.run(java_command(version, "-version", jvm=jvm), capture_output=True, timeout=300)
+        if made.exists():
+            made.rename(archive)
 
 
 # Tools that are not simply `org.apache.kafka.tools.<name>`; the second entry is where 3.9 still has them.
@@ -418,7 +451,7 @@ class ZooKeeper(Service):
             "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"  # as `ottla cluster up` has it
             "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\nmaxClientCnxns=0\n"
         )
-        return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), jvm=BROKER_JVM)
+        return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
 
     def is_ready(self) -> bool:
         try:
@@ -443,7 +476,7 @@ class ApacheKafka(Service):
         version: str = KAFKA_4,
         *,
         data_dir: str | Path | None = None,
-        jvm: Sequence[str] = BROKER_JVM,
+        jvm: Sequence[str] | None = None,
         zookeeper: str | None = None,
         broker_id: int = 1,
         **settings: object,
@@ -528,7 +561,7 @@ class ApacheCluster(Running):
         version: str = KAFKA_4,
         count: int = 3,
         *,
-        jvm: Sequence[str] = BROKER_JVM,
+        jvm: Sequence[str] | None = None,
         dir: str | Path | None = None,
         **settings: object,
     ) -> None:
