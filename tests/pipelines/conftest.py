@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from ottla.testing import Broker
 
+# Spark's JVMs live for minutes here: what the optimizing compiler spends on them, a third of their time, never comes back.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 ReadTopic = Callable[[str, str], list[Any]]
 """A broker's address, a topic."""
 
