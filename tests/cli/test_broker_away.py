@@ -31,7 +31,7 @@ def test_producing_to_a_dead_broker_fails_in_time_and_says_why() -> None:
         ottla = Ottla(broker.bootstrap_servers)
         ottla.ok("topic", "create", "t")
         with subprocess.Popen(
-            ottla.command("produce", "t", "--timeout", "10"),
+            ottla.command("produce", "t", "--timeout", "5"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
