@@ -19,6 +19,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_sessionfinish() -> None:
-    """Clients that nobody closed, because an error that was expected has their frame: they would look for their broker, and say that
-    it is gone, as long as other workers go on."""
+    """Clients that nobody closed, because an error that was expected has their frame: as long as other workers go on, they would
+    look for their broker, and say that it is gone."""
     gc.collect()
