@@ -44,7 +44,7 @@ from ottla.ports import (
     StoreUnavailable,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 P = ParamSpec("P")
@@ -139,7 +139,7 @@ class ControllerHost:
         if image.broker_configs != self.image.broker_configs:
             self.settings = self.settings.with_dynamic(*image.dynamic_config(self._broker_id))
             for warning in self.settings.warnings:
-                log.warning("%s", warning)
+                logger.warning("%s", warning)
         self.image = image
         self._on_image(image)
 
@@ -310,7 +310,7 @@ def failed_outcomes(outcomes: Iterable[TopicOutcome], error: StoreError) -> list
 
 def failure_of(error: StoreError) -> KafkaError:
     """What a client hears of a store that did not take a change."""
-    log.error("a change of the metadata failed: %s", error)
+    logger.error("a change of the metadata failed: %s", error)
     if isinstance(error, BadVersion):
         return KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
     if isinstance(error, NodeExists):

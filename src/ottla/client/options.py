@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-_log = logging.getLogger("ottla.client")
+logger = logging.getLogger("ottla.client")
 
 PREFIX = "kafka."
 DEFAULT_PORT = 9092
@@ -131,7 +131,7 @@ def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> Cl
     """
     given = {name.lower()[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
     for name in sorted(given.keys() - _UNDERSTOOD - set(also)):
-        _log.warning("option %s%s is not known here and has no effect", PREFIX, name)
+        logger.warning("option %s%s is not known here and has no effect", PREFIX, name)
     servers = given.get("bootstrap.servers", "")
     try:
         pairs = parse_servers(servers)

@@ -43,7 +43,7 @@ from ottla.types import ProducerIdAndEpoch, TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger("ottla.pipelines")
+logger = logging.getLogger("ottla.pipelines")
 
 ATTEMPTS = 5
 _MARKER = re.compile(r"ottla/1 ([0-9a-f-]+) (\d+) ([0-9a-f]+)")
@@ -208,7 +208,7 @@ class ExactlyOnce:
                     raise
                 self.totals.again += 1
                 self.totals.last_error = reason
-                _log.warning("%s: batch %d runs again (attempt %d): %s", self.flow.name, batch_id, attempt + 1, reason)
+                logger.warning("%s: batch %d runs again (attempt %d): %s", self.flow.name, batch_id, attempt + 1, reason)
                 time.sleep(min(0.1 * 2**attempt, 5.0))
 
     def _attempt(self, frame: DataFrame, marker: Marker, offsets: BatchOffsets) -> None:
@@ -231,7 +231,7 @@ class ExactlyOnce:
             self._abort(transaction)
             took_ms = (time.monotonic() - began) * 1000
             if took_ms > self.transaction_timeout_ms:
-                _log.warning(
+                logger.warning(
                     "%s: batch %d took %.0f s, longer than its transaction may (%.0f s): raise transaction_timeout",
                     self.flow.name,
                     marker.batch_id,
@@ -241,7 +241,7 @@ class ExactlyOnce:
             raise
         ended = time.monotonic()
         if (ended - began) * 1000 > 0.8 * self.transaction_timeout_ms:
-            _log.warning(
+            logger.warning(
                 "%s: batch %d took %.0f s of the %.0f s its transaction may take: raise transaction_timeout",
                 self.flow.name,
                 marker.batch_id,
@@ -297,7 +297,7 @@ class ExactlyOnce:
         try:
             end_txn(transaction.client, self.group_id, transaction.producer, commit=False)
         except (KafkaError, OSError) as error:
-            _log.info("%s: the transaction was not aborted at once: %s", self.flow.name, error)
+            logger.info("%s: the transaction was not aborted at once: %s", self.flow.name, error)
 
     def _connected(self) -> Client:
         if self._client is None:

@@ -1,6 +1,6 @@
 """A plan on a Spark: flows become streaming queries, are watched, and are stopped between two batches.
 
-Owns: building DataFrames from definitions (errors of the user's own code are shown at his line) and the life of the queries.
+Owns: building DataFrames from definitions (errors of the user's own code are shown at their line) and the life of the queries.
 `check` and `start` build the same frames: what `check` accepts, `start` runs.
 """
 
@@ -40,7 +40,7 @@ _POLL_S = 0.05
 _SLOW_WORKER = "Python worker failed to connect back"
 _REVIVALS = 10
 
-_log = logging.getLogger("ottla.pipelines")
+logger = logging.getLogger("ottla.pipelines")
 
 
 def kafka_options(project: Project) -> dict[str, str]:
@@ -283,7 +283,7 @@ class Flows:
         if failure is not None and not self.stopping.is_set():
             if _SLOW_WORKER in str(failure) and self._revived.get(name, 0) < _REVIVALS:
                 self._revived[name] = self._revived.get(name, 0) + 1
-                _log.warning("flow %s is started again: Spark's Python worker was not ready within Spark's ten seconds", name)
+                logger.warning("flow %s is started again: Spark's Python worker was not ready within Spark's ten seconds", name)
                 self.queries[name] = self._writers[name].start()
                 return True
             raise explained(failure, next(flow for flow in self.plan.flows if flow.name == name))

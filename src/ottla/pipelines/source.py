@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking import Client
     from ottla.pipelines.source_plan import Plan
 
-_log = logging.getLogger("ottla.source")
+logger = logging.getLogger("ottla.source")
 
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 _COLUMNS: dict[str, tuple[DataType, ...]] = {
@@ -211,7 +211,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._commit_failed = False
         except (KafkaError, BrokerAway) as error:
             if not self._commit_failed:
-                _log.warning("offsets could not be committed to group %s: %s", self.options.group_id, error)
+                logger.warning("offsets could not be committed to group %s: %s", self.options.group_id, error)
             self._commit_failed = True
 
     def stop(self) -> None:

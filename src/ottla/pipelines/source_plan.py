@@ -19,7 +19,7 @@ from ottla.pipelines.source_offsets import Offsets, Range, topic_id_text
 from ottla.pipelines.source_options import EARLIEST, LATEST, Position, Positions, SourceOptions
 from ottla.types import TopicPartition
 
-_log = logging.getLogger("ottla.source")
+logger = logging.getLogger("ottla.source")
 
 _ADVICE = "set failOnDataLoss to false to go on with what is there"
 
@@ -37,7 +37,7 @@ class Plan:
         """DataLost, or a warning."""
         if self.options.fail_on_data_loss:
             raise DataLost(f"{what}; {_ADVICE}")
-        _log.warning("%s; going on with what is there", what)
+        logger.warning("%s; going on with what is there", what)
 
     def partitions(self, *, missing_ok: bool = False) -> Offsets:
         """The partitions that the options mean, each at position 0, and the ids of their topics, as they are now."""

@@ -23,7 +23,7 @@ from ottla.types import ZERO_UUID
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger("ottla.source")
+logger = logging.getLogger("ottla.source")
 
 ROWS_MAX: Final = 32_768
 SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -53,7 +53,7 @@ class Fetcher:
                     return _only(answer)
             except (BrokerAway, KafkaError) as error:
                 # Asked again below, where it is tried until it cannot be.
-                _log.debug("a fetch ahead failed: %s", error)
+                logger.debug("a fetch ahead failed: %s", error)
         where = self._entry.where
         return _only(self._client.call_leader(where.topic, where.partition, self._request(offset), **self._versions))
 
@@ -63,7 +63,7 @@ class Fetcher:
         try:
             self._ahead = offset, self._client.send_leader(where.topic, where.partition, self._request(offset), **self._versions)
         except (BrokerAway, KafkaError) as error:
-            _log.debug("a fetch ahead failed: %s", error)
+            logger.debug("a fetch ahead failed: %s", error)
 
     @property
     def _versions(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _after_loss(client: Client, options: SourceOptions, entry: Range, offset: in
         raise error
     if options.fail_on_data_loss:
         raise DataLost(f"{what}; set failOnDataLoss to false to go on with what is there")
-    _log.warning("%s; going on with what is there", what)
+    logger.warning("%s; going on with what is there", what)
     return after
 
 
