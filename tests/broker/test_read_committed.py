@@ -33,7 +33,7 @@ class Willing:
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int, partitions: Any, api_name: str, version: int) -> Any:
         self.asked.append((transactional_id, producer_id, epoch, list(partitions), api_name, version))
-        return self._soon() if self.later else {}
+        return self._soon if self.later else {}
 
     async def _soon(self) -> dict[Any, Any]:
         await asyncio.sleep(0.01)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.markers import write_marker
@@ -46,6 +47,9 @@ _ADDS_PARTITIONS_SINCE: Final = {"produce": 12, "txn_offset_commit": 5}
 _KNOWS_ABORTABLE_SINCE: Final = {"produce": 11, "txn_offset_commit": 4}
 
 Refusals = dict[TopicPartition, KafkaError]
+RefusalsLater = Callable[[], Awaitable[Refusals]]
+"""Nothing is begun before it is called: a connection may be gone before its turn comes, and a coroutine that nobody awaits would
+be complained about."""
 
 
 class NoProducerId(Exception):
@@ -111,7 +115,7 @@ class Transactions(ShardHost["TransactionShard"]):
         partitions: Collection[TopicPartition],
         api_name: str,
         version: int,
-    ) -> Refusals | Awaitable[Refusals]:
+    ) -> Refusals | RefusalsLater:
         """Whether a producer may write to partitions in its transaction (T10), asked where the partition knows of no open one.
 
         `api_name` and `version` of the request (produce, txn_offset_commit) tell the producer's generation: before KIP-890 it
@@ -124,18 +128,18 @@ class Transactions(ShardHost["TransactionShard"]):
             return {}
         coordinator = self._elsewhere(transactional_id)
         if coordinator is not None:
-            return self._verify_elsewhere(
-                coordinator, transactional_id, producer_id, producer_epoch, partitions, api_name, version
+            return partial(
+                self._verify_elsewhere, coordinator, transactional_id, producer_id, producer_epoch, partitions, api_name, version
             )
         try:
             answer = self._verify_once(transactional_id, producer_id, producer_epoch, partitions, adds)
         except KafkaError as error:
             if adds and error.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-                return self._verify_soon(transactional_id, producer_id, producer_epoch, partitions, api_name, version)
+                return partial(self._verify_soon, transactional_id, producer_id, producer_epoch, partitions, api_name, version)
             answer = dict.fromkeys(partitions, error)
         if isinstance(answer, dict):
             return _as_writers_hear(answer, api_name, version)
-        return self._verify_later(answer, partitions, api_name, version)
+        return partial(self._verify_later, answer, partitions, api_name, version)
 
     def _verify_once(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition], adds: bool

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import CloseConnection, RequestContext
@@ -41,6 +42,9 @@ from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartiti
 if TYPE_CHECKING:
     from ottla.broker.partition import Partition
     from ottla.broker.partitions import Partitions
+    from ottla.broker.transactions import Refusals, RefusalsLater
+
+    Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
 
 VERSIONS = (0, 13)
 
@@ -57,8 +61,6 @@ _LENGTH = struct.Struct(">i")
 _ASK_TIMES = 10
 """Whether a partition may be written to, while markers come in between."""
 
-Refusals = Mapping[TopicPartition, KafkaError]
-Ask = Callable[[list[TopicPartition]], Refusals | Awaitable[Refusals]]
 Findings = Mapping[int, Checked | KafkaError]
 """What was found elsewhere, by the place of the batch among those of the request."""
 Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
@@ -76,7 +78,7 @@ def _handle(request: ProduceRequest, context: RequestContext, findings: Findings
         refusals = _verify(request, request.transactional_id, context)
     except KafkaError as error:
         return _append(request, context, error, None, findings)
-    if isinstance(refusals, Mapping):
+    if isinstance(refusals, dict):
         return _append(request, context, None, refusals, findings)
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -85,7 +87,7 @@ def _handle(request: ProduceRequest, context: RequestContext, findings: Findings
     return _append_later(request, context, refusals, findings)
 
 
-def _verify(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Refusals | Awaitable[Refusals]:
+def _verify(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Refusals | RefusalsLater:
     """Ask the coordinator about the partitions that have no records of the transaction yet."""
     partitions = context.broker.partitions
     wanted: list[TopicPartition] = []
@@ -119,14 +121,14 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
         return {}
     producer_id, epoch = producer
 
-    def ask(about: list[TopicPartition]) -> Refusals | Awaitable[Refusals]:
+    def ask(about: list[TopicPartition]) -> Refusals | RefusalsLater:
         return context.broker.transactions.verify(transactional_id, producer_id, epoch, about, "produce", context.version)
 
     answer = ask(wanted)
-    return answer if isinstance(answer, Mapping) else _guarded(ask, answer, asked_about, producer_id)
+    return answer if isinstance(answer, dict) else partial(_guarded, ask, answer, asked_about, producer_id)
 
 
-async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Partition], producer_id: int) -> Refusals:
+async def _guarded(ask: Ask, answer: RefusalsLater, partitions: list[Partition], producer_id: int) -> Refusals:
     """The coordinator's answer, if no marker has come meanwhile: what it said may have been of a transaction that is over now.
 
     It may as well be of the next one, whose producer did not wait for the markers of the one before (KIP-890): so it is asked
@@ -135,7 +137,7 @@ async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Parti
     refusals: dict[TopicPartition, KafkaError] = {}
     for times_left in reversed(range(_ASK_TIMES)):
         guards = [(partition, partition.start_verification(producer_id)) for partition in partitions]
-        refusals |= await answer
+        refusals |= await answer()
         partitions = []
         for partition, guard in guards:
             key = partition.topic_partition
@@ -144,7 +146,7 @@ async def _guarded(ask: Ask, answer: Awaitable[Refusals], partitions: list[Parti
         if not partitions or not times_left:
             break
         again = ask([partition.topic_partition for partition in partitions])
-        if isinstance(again, Mapping):
+        if isinstance(again, dict):
             refusals.update(again)
             return refusals
         answer = again
@@ -166,9 +168,9 @@ def _transactional_producer(records: Part | None) -> tuple[ProducerIdAndEpoch, i
 
 
 async def _append_later(
-    request: ProduceRequest, context: RequestContext, refusals: Awaitable[Refusals], findings: Findings | None
+    request: ProduceRequest, context: RequestContext, refusals: RefusalsLater, findings: Findings | None
 ) -> ProduceResponse | None:
-    return await _awaited(_append(request, context, None, await refusals, findings))
+    return await _awaited(_append(request, context, None, await refusals(), findings))
 
 
 async def _awaited(reply: Reply) -> ProduceResponse | None:

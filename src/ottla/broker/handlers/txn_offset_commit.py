@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.context import RequestContext
 from ottla.broker.coordinators import OFFSETS_TOPIC
@@ -23,6 +23,9 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.transactions import RefusalsLater
 
 VERSIONS = (0, 5)
 
@@ -63,9 +66,9 @@ def _commit(
 
 
 async def _after_verifying(
-    verified: Awaitable[dict[TopicPartition, KafkaError]], request: TxnOffsetCommitRequest, context: RequestContext
+    verified: RefusalsLater, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
-    for error in (await verified).values():
+    for error in (await verified()).values():
         raise error
     answer = _append(request, context)
     return await answer if isinstance(answer, asyncio.Future) else answer
