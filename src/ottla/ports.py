@@ -161,9 +161,9 @@ class Listener(Protocol):
 
 
 class FileSender(Protocol):
-    """Sends file ranges on one transport. Used only while the transport's write buffer is empty."""
+    """Sends file ranges on one transport, each behind some bytes. Used only while the transport's write buffer is empty."""
 
-    def send(self, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
+    def send(self, head: Buffer, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
         """Start sending. True: all sent already. False: `sent` is called when all is sent, or with what prevents it."""
         ...
 

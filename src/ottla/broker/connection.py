@@ -421,27 +421,27 @@ class Connection:
         while outgoing and not self._closed:
             if self._sending_file or not self._writable:
                 return
-            part = outgoing[0]
-            if isinstance(part, FileRange):
-                if part.size:
-                    assert self._sender is not None
-                    try:
-                        all_sent = self._sender.send(part, self._file_sent)
-                    except OSError as error:
-                        self._broken_reply(error)
-                        return
-                    outgoing.popleft()
-                    if not all_sent:
-                        self._sending_file = True
-                        return
-                else:
-                    outgoing.popleft()
-            else:
-                buffers = [part]
-                outgoing.popleft()
-                while outgoing and not isinstance(outgoing[0], FileRange):
-                    buffers.append(outgoing.popleft())  # type: ignore[arg-type]
+            buffers: list[Buffer] = []
+            found: FileRange | None = None
+            while outgoing and found is None:
+                part = outgoing.popleft()
+                if not isinstance(part, FileRange):
+                    buffers.append(part)
+                elif part.size:
+                    found = part
+            if found is None:
                 transport.writelines(buffers)
+                break
+            head = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+            assert self._sender is not None
+            try:
+                all_sent = self._sender.send(head, found, self._file_sent)
+            except OSError as error:
+                self._broken_reply(error)
+                return
+            if not all_sent:
+                self._sending_file = True
+                return
         self._answering = not self._writable or self._pending is not None
 
     def _file_sent(self, error: OSError | None) -> None:

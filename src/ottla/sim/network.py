@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 from ottla.ports import FileRange
 from ottla.sim.process import Process
+from ottla.types import Buffer
 
 HIGH_WATER_BYTES: Final = 64 * 1024
 FIRST_EPHEMERAL_PORT: Final = 40_000
@@ -510,6 +511,7 @@ class SimFileSender:
 
     def __init__(self, transport: SimTransport) -> None:
         self._transport = transport
+        self._head: Buffer = b""
         self._part: FileRange | None = None
         self._position = 0
         self._left = 0
@@ -520,35 +522,39 @@ class SimFileSender:
     def busy(self) -> bool:
         return self._sent is not None
 
-    def send(self, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
+    def send(self, head: Buffer, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
         assert self._sent is None, "one range at a time"
         assert self._transport.get_write_buffer_size() == 0, "the file would overtake bytes"
         if self._closed or self._transport.lost:
             raise ConnectionResetError(errno.ECONNRESET, "connection reset")
+        self._head = head
         self._part, self._position, self._left = part, part.position, part.size
-        self._send_some()
-        if not self._left:
+        if self._send_some():
             return True
         self._sent = sent
         return False
 
     def go_on(self) -> None:
         try:
-            self._send_some()
+            if not self._send_some():
+                return
         except OSError as error:
             self._finish(error)
             return
-        if not self._left:
-            self._finish(None)
+        self._finish(None)
 
     def close(self) -> None:
         self._closed = True
         if self._sent is not None:
             self._finish(ConnectionResetError(errno.ECONNRESET, "the connection closed in the middle of a file"))
 
-    def _send_some(self) -> None:
+    def _send_some(self) -> bool:
+        """Send what the window takes; True if that was the rest."""
         part = self._part
         assert part is not None
+        while self._head and (room := self._transport.room()) > 0:
+            self._transport.send_now(bytes(self._head[:room]))
+            self._head = self._head[room:]
         while self._left and (room := self._transport.room()) > 0:
             data = part.file.read(self._position, min(room, self._left))
             if not data:
@@ -556,6 +562,7 @@ class SimFileSender:
             self._position += len(data)
             self._left -= len(data)
             self._transport.send_now(data)
+        return not self._head and not self._left
 
     def _finish(self, error: OSError | None) -> None:
         sent, self._sent = self._sent, None

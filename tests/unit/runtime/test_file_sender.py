@@ -1,10 +1,12 @@
-"""File ranges on real sockets: as the peer takes them, one behind the other, and to the end or not at all."""
+"""File ranges on real sockets: as the peer takes them, with what goes before them, one behind the other, and to the end or not at
+all."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import socket
+import struct
 
 import pytest
 
@@ -15,6 +17,8 @@ from ottla.runtime.files import OsDisk
 from ottla.runtime.loop import new_event_loop
 
 DEADLINE_S = 60
+DATA_SEGS_OUT_AT = 156
+"""Of `tcpi_data_segs_out` in Linux's struct tcp_info."""
 CONTENT = random.Random(5).randbytes(3_000_000)
 
 
@@ -68,17 +72,41 @@ def test_what_fits_is_sent_at_once(file, ends):
 
     async def main():
         sender = SocketFileSender(asyncio.get_running_loop(), Transport(server), Counters())
-        assert sender.send(FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
+        assert sender.send(b"head", FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
         sender.close()
-        assert await receive(client, 100) == CONTENT[7:107]
+        assert await receive(client, 104) == b"head" + CONTENT[7:107]
 
     play(main)
+
+
+def test_the_bytes_before_a_range_are_no_packet_of_their_own(file, ends):
+    """They would wake the peer up for nothing."""
+    server, client = ends
+
+    def packets():
+        return struct.unpack_from("=I", server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), DATA_SEGS_OUT_AT)[0]
+
+    async def main():
+        sender = SocketFileSender(asyncio.get_running_loop(), Transport(server), Counters())
+        for _ in range(10):
+            assert sender.send(b"head", FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
+            await receive(client, 104)
+        sender.close()
+
+    server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as an event loop does
+    before = packets()
+    play(main)
+    assert packets() - before == 10
 
 
 def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
     """As connections do: the reply's next part is begun by the call that says that the one before is sent."""
     server, client = ends
-    parts = [FileRange(file, 0, 1_000_000), FileRange(file, 5, 1), FileRange(file, 9, 2_000_000)]
+    parts = [
+        (b"", FileRange(file, 0, 1_000_000)),
+        (b"between", FileRange(file, 5, 1)),
+        (bytearray(b"more than the socket takes. " * 10_000), FileRange(file, 9, 2_000_000)),
+    ]
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -90,7 +118,7 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
         def go_on(error):
             assert error is None
             while left:
-                if not sender.send(left.pop(0), go_on):
+                if not sender.send(*left.pop(0), go_on):
                     return
             all_sent.set_result(None)
 
@@ -100,10 +128,10 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
         loop.set_exception_handler(complain)
         go_on(None)
         assert not all_sent.done(), "more than the socket takes"
-        expected = b"".join(CONTENT[part.position : part.position + part.size] for part in parts)
+        expected = b"".join(head + CONTENT[part.position : part.position + part.size] for head, part in parts)
         assert await receive(client, len(expected)) == expected
         await all_sent
-        assert counters.get("sendfile_bytes") == sum(part.size for part in parts)
+        assert counters.get("sendfile_bytes") == sum(part.size for _, part in parts)
         assert not sender._watched
         sender.close()
 
@@ -117,7 +145,7 @@ def test_a_connection_that_closes_in_the_middle(file, ends):
         loop = asyncio.get_running_loop()
         sender = SocketFileSender(loop, Transport(server), Counters())
         told = []
-        assert not sender.send(FileRange(file, 0, 3_000_000), told.append)
+        assert not sender.send(b"", FileRange(file, 0, 3_000_000), told.append)
         assert not told
         sender.close()
         assert [type(error) for error in told] == [ConnectionResetError]
@@ -134,7 +162,7 @@ def test_a_file_that_is_shorter_than_promised(file, ends):
         loop = asyncio.get_running_loop()
         sender = SocketFileSender(loop, Transport(server), Counters())
         told = loop.create_future()
-        assert not sender.send(FileRange(file, 0, 3_000_001), told.set_result)
+        assert not sender.send(b"", FileRange(file, 0, 3_000_001), told.set_result)
         await receive(client, 3_000_000)
         assert "1 bytes before" in str(await told)
         sender.close()

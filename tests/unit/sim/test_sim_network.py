@@ -169,7 +169,8 @@ def test_a_port_is_bound_once_and_free_after_close():
 
 
 @pytest.mark.parametrize("size", [0, 10, 999, 1000, 1001, 5000])
-def test_file_ranges_go_as_the_window_takes_them(size):
+@pytest.mark.parametrize("head", [b"", b"between", b"long" * 700])
+def test_file_ranges_go_as_the_window_takes_them(size, head):
     async def main(network):
         server, client = Collector(), Plain()
         server_process, _, _ = await pair(network, server, client)
@@ -181,13 +182,13 @@ def test_file_ranges_go_as_the_window_takes_them(size):
         sender = network.view(server_process).file_sender(server.transport)
         server.transport.write(b"head")
         sent = asyncio.get_running_loop().create_future()
-        at_once = sender.send(FileRange(file, 100, size), sent.set_result)
-        assert at_once == (size <= 996)
+        at_once = sender.send(head, FileRange(file, 100, size), sent.set_result)
+        assert at_once == (len(head) + size <= 996)
         if not at_once:
             assert await sent is None
         server.transport.write(b"tail")
         await asyncio.sleep(5)
-        assert client.received == b"head" + content[100 : 100 + size] + b"tail"
+        assert client.received == b"head" + head + content[100 : 100 + size] + b"tail"
 
     play(main, window_bytes=1000)
 
@@ -203,7 +204,7 @@ def test_a_file_on_its_way_fails_with_its_connection():
         transport.pause_reading()
         sent = asyncio.get_running_loop().create_future()
         sender = network.view(server_process).file_sender(server.transport)
-        assert not sender.send(FileRange(file, 0, 5000), sent.set_result)
+        assert not sender.send(b"", FileRange(file, 0, 5000), sent.set_result)
         await asyncio.sleep(1)
         assert not sent.done()
         transport.abort()
