@@ -7,9 +7,9 @@ torn, may belong to a running broker, may have been written by Apache Kafka. Onl
 from __future__ import annotations
 
 import mmap
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from ottla.cli.failure import Failure
 from ottla.cli.formats import Incoming, to_json
 from ottla.errors import KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header
+from ottla.records.compression import CODEC_NAMES
+from ottla.records.control import ABORT, COMMIT, control_type
 from ottla.records.record import Record, read_records
 from ottla.storage import checkpoint, names
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
@@ -26,9 +28,7 @@ from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
 from ottla.types import Buffer
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_MARKER = struct.Struct(">hh")
-_MARKERS = {0: "abort", 1: "commit"}
+_MARKERS = {ABORT: "abort", COMMIT: "commit"}
 _OFFSET_CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATERMARKS)
 
 
@@ -68,8 +68,8 @@ def read_path(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
     elif path.exists():
         if not _readable(path.name):
             raise Failure(
-                f"{path} is no file of a log",
-                "readable are .log, .index, .timeindex, checkpoint files, partition directories and data directories",
+                f"{path} is none of the files that are read here",
+                "these are .log, .index, .timeindex and checkpoint files, and directories of partitions and of data",
             )
         yield from read_file(path, records=records, verify=verify)
     else:
@@ -169,7 +169,7 @@ def _check_batch(
 
 
 def batch_fields(info: BatchInfo) -> dict[str, Any]:
-    codec = CODECS[info.codec] if info.codec < len(CODECS) else f"unknown ({info.codec})"
+    codec = CODEC_NAMES[info.codec] if info.codec < len(CODEC_NAMES) else f"unknown ({info.codec})"
     return {
         "position": info.position,
         "size": info.size,
@@ -195,8 +195,9 @@ def record_fields(record: Record, info: BatchInfo) -> dict[str, Any]:
     document = to_json(Incoming("", -1, record.offset, record.timestamp, kind, record.key, record.value, record.headers))
     for name in ("topic", "partition", "timestamp_type"):
         del document[name]
-    if info.is_control and record.key is not None and len(record.key) >= _MARKER.size:
-        document["marker"] = _MARKERS.get(_MARKER.unpack_from(record.key)[1], "unknown")
+    if info.is_control:
+        with suppress(MalformedInput):
+            document["marker"] = _MARKERS.get(control_type(record), "unknown")
     return document
 
 
