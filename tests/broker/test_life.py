@@ -19,7 +19,7 @@ from ottla.broker.app import Broker, StartupError
 from ottla.client.connection import ClientConnection
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import Counters
 from ottla.ports import Buffer, Disk, File
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -326,6 +326,26 @@ def test_what_is_lost_at_a_start_is_told(ground: Ground, clean: bool, caplog: py
         ]
 
     ground.play(main)
+
+
+def test_damage_that_a_reader_meets_is_told_once(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker)
+        client = await ground.client(broker)
+        for _ in range(3):
+            assert await produce(client, size=700) == 0
+        [partition] = broker.partitions
+        (ground.path / "data" / "t-0" / f"{0:020d}.log").write_bytes(bytes(partition.log.active.size))
+        for _ in range(3):
+            with pytest.raises(KafkaError, match="CORRUPT_MESSAGE"):
+                partition.read(1, 10, 3, True)
+
+    ground.play(main)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(told) == 1
+    assert told[0].startswith("t-0 is damaged, consumers cannot go on at offset")
 
 
 def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> None:

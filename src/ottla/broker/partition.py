@@ -16,6 +16,7 @@ the partition itself if there is more for followers to fetch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.cluster.image import PartitionImage
     from ottla.storage.data_dir import DataDir
     from ottla.storage.txn_index import AbortedTxn
+
+logger = logging.getLogger(__name__)
 
 ACKS_ALL: Final = -1
 
@@ -63,6 +66,7 @@ class Partition:
         "_on_failure",
         "_on_progress",
         "_replication",
+        "_told",
         "_verifying",
         "data_dir",
         "follower_throttled",
@@ -121,6 +125,8 @@ class Partition:
         self._broker_id = broker_id
         self._internal = log.topic_partition.topic in INTERNAL_TOPICS
         self._offline = False
+        self._told: str | None = None
+        """The damage that was logged last: who reads tries again and again."""
         self._on_progress = on_progress
         self._on_failure = on_failure
         self._flush_requested = flush_requested
@@ -611,6 +617,11 @@ class Partition:
             return self.log.read(offset, max_bytes, end_offset, min_one_batch)
         except OSError as error:
             raise self.failed(error) from error
+        except KafkaError as error:
+            if error.code == ErrorCode.CORRUPT_MESSAGE and error.detail != self._told:
+                self._told = error.detail
+                logger.error("%s is damaged, consumers cannot go on at offset %d: %s", self.topic_partition, offset, error.detail)
+            raise
 
     def read_past_empty(self, info: ReadInfo, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
         try:

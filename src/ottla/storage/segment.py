@@ -85,6 +85,7 @@ class SegmentCache:
 
 class Segment:
     __slots__ = (
+        "_broken",
         "_cache",
         "_disk",
         "_file",
@@ -146,6 +147,8 @@ class Segment:
         """The file was read once and found in order."""
         self._time_index: TimeIndex | None = None
         self._txn_index: TxnIndex | None = None
+        self._broken = ""
+        """Where the log file was last found to hold no batch, though an index says there is one."""
         self.has_aborted = False
         """The transaction index has entries; without any there is no such file."""
         self.txn_index_dirty = False
@@ -542,10 +545,13 @@ class Segment:
         return last + 1
 
     def _mistrust_index(self, attempt: int, error: MalformedInput) -> None:
-        """An index led to bytes that are no batch. Build it again, once; if that does not help, the log itself is broken."""
-        if attempt:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-        self.rebuild_indexes()
+        """An index led to bytes that are no batch. Build it again, once; if that does not help, the log itself is broken.
+
+        The index is kept then, for it may lead beyond the broken place; and whoever asks for that again costs no other look.
+        """
+        if attempt or str(error) == self._broken or self.rebuild_indexes(only_whole=True) < self.size:
+            self._broken = str(error)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self._broken) from error
 
     def batches(self, position: int) -> Iterator[tuple[BatchInfo, Callable[[], bytes]]]:
         """Batch by batch from a position: its header, and a way to get its bytes (then at position 0 of them)."""
@@ -669,9 +675,15 @@ class Segment:
                 file.close()
 
     def rebuild_indexes(
-        self, *, check_crc: bool = False, offset_limit: int = INT64_MAX, on_batch: Callable[[BatchInfo], None] | None = None
+        self,
+        *,
+        check_crc: bool = False,
+        offset_limit: int = INT64_MAX,
+        on_batch: Callable[[BatchInfo], None] | None = None,
+        only_whole: bool = False,
     ) -> int:
-        """Go through the whole log file and build both indexes from it. Returns the bytes of the batches that hold.
+        """Go through the whole log file and build both indexes from it. Returns the bytes of the batches that hold; `only_whole`:
+        if that is not all the indexes stay as they are.
 
         `size` and `end_offset` are left alone: what follows from the answer is the caller's.
         """
@@ -697,6 +709,8 @@ class Segment:
             )
         else:
             good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
+        if only_whole and good < self.size:
+            return good
         time_index.append(max_timestamp, offset_of_max)
         self._index, self._time_index, self._index_checked = index, time_index, True
         self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max

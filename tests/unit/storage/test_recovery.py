@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_kit import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, read_batches, records_of, reopen
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
@@ -428,3 +429,37 @@ def test_flush_interval_settings_say_when() -> None:
     assert log.due_to_flush(NOW_MS + 1000)
     append(log, 3)
     assert log.due_to_flush(NOW_MS)
+
+
+def test_a_broken_batch_hides_no_others_and_is_looked_for_once() -> None:
+    """Found with one bit of a segment flipped: the index was built again at every fetch, and ended before the broken place."""
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100)
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, config)
+    for number in range(60):
+        append(log, 1000 + number)
+    end_offset = log.segment_bases[1]
+    data_dir.close()
+    whole = bytearray(disk.content(path(0)))
+    batches, _ = scan_batches(whole)
+    broken = batches[len(batches) // 2]
+    whole[broken.position + 16] ^= 1
+    disk.put(path(0), bytes(whole))
+    index = disk.content(path(0, ".index"))
+    _, log = reopen(disk, config)
+    log.high_watermark = log.log_end_offset
+
+    def read(offset: int) -> list[int]:
+        (part,) = log.read(offset, 1, end_offset, True).ranges
+        return [info.base_offset for info in scan_batches(part.file.read(part.position, part.size))[0]]
+
+    for attempt in range(3):
+        before = disk.read_bytes
+        with pytest.raises(KafkaError, match="no record batch at position") as caught:
+            read(broken.base_offset)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+        assert attempt == 0 or disk.read_bytes - before < 1000
+    for offset in range(end_offset):
+        if abs(offset - broken.base_offset) > 3:
+            assert read(offset) == [offset]
+    assert disk.content(path(0, ".index")) == index
