@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
-from ottla.errors import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cli.client import ConfigEntry
@@ -78,8 +77,7 @@ def alter(connection: Connection, unnamed: Unnamed, changes: Mapping[str, str], 
 
 def _raise_if(unnamed: Unnamed, code: int, message: str | None) -> None:
     if code:
-        try:
-            name = ErrorCode(code).name
-        except ValueError:
-            name = str(code)
+        from ottla.cli.plain_request import error_name
+
+        name = error_name(code)
         raise Failure(f"settings of {unnamed.words}: {message or name}", code=name)

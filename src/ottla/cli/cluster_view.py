@@ -187,10 +187,3 @@ def _state(topic: str, partition: MetadataResponsePartition) -> PartitionState:
         list(partition.replica_nodes),
         list(partition.isr_nodes),
     )
-
-
-def error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

@@ -90,8 +90,7 @@ def _raise_if(code: int, group: Group, subject: str, topic: str | None = None) -
         )
     if code == ErrorCode.NON_EMPTY_GROUP:
         raise has_members(group, "its offsets can be deleted")
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
+    from ottla.cli.plain_request import error_name
+
+    name = error_name(code)
     raise Failure(f"{subject}: {name}", code=name)

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from ottla.cli.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection, split_servers
 from ottla.cli.failure import Failure
-from ottla.errors import MalformedInput
+from ottla.errors import ErrorCode, MalformedInput
 from ottla.ports import FileRange
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.registry import API_BY_NAME
@@ -64,6 +64,14 @@ def call(
             raise Failure(f"{host}:{port} does not answer as a Kafka broker does ({error})") from None
     where = "{}:{}".format(*address) if address is not None else connection.bootstrap_servers
     raise Failure(f"{where} does not answer {api_name}", code="BROKER_AWAY")
+
+
+def error_name(code: int) -> str:
+    """Of an error in an answer; a newer broker may have one that is not known here."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
 
 
 def _read(channel: socket.socket, count: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.plain_request import call
+from ottla.cli.plain_request import call, error_name
 from ottla.coordinator.txn.state import STATE_BY_TITLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
@@ -239,5 +239,5 @@ def _state(word: str) -> str:
 
 def _check(code: int, subject: str) -> None:
     if code:
-        name = ErrorCode(code).name
+        name = error_name(code)
         raise Failure(f"{subject}: {name.lower().replace('_', ' ')}", code=name)

@@ -75,3 +75,8 @@ def test_where_the_connection_is_encrypted_the_tool_for_it_is_named(api_name: st
     with pytest.raises(Failure, match="only be asked over a plain connection, not over SSL") as caught:
         plain_request.call(connection, api_name, 1, HeartbeatRequest(), HeartbeatResponse)
     assert tool in str(caught.value.hint)
+
+
+def test_an_error_of_a_newer_broker_is_told_by_its_number() -> None:
+    assert plain_request.error_name(3) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert plain_request.error_name(9999) == "error 9999"
