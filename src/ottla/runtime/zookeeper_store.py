@@ -46,6 +46,7 @@ _MULTI_BYTES_MAX: Final = 500_000
 _ATTEMPTS_MAX: Final = 10
 """A request the ensemble cannot stand (too large for its settings) would be made for ever."""
 _PROBE_S: Final = 1.0
+_LOOK_S: Final = 0.01
 
 
 class ZooKeeperStore:
@@ -72,7 +73,6 @@ class ZooKeeperStore:
         try:
             from kazoo.client import KazooClient
             from kazoo.exceptions import KazooException
-            from kazoo.handlers.threading import KazooTimeoutError
             from kazoo.retry import KazooRetry
         except ImportError:
             raise StoreUnavailable("zookeeper.connect needs the package kazoo: pip install 'ottla[cluster]'") from None
@@ -86,13 +86,14 @@ class ZooKeeperStore:
         )
         loop = asyncio.get_running_loop()
         try:
-            await asyncio.to_thread(client.start, connection_timeout_ms / 1000)
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await _start(client)
             if chroot:
                 await asyncio.to_thread(client.ensure_path, chroot)
                 client.chroot = chroot
-        except (KazooTimeoutError, KazooException, OSError) as error:
+        except (KazooException, OSError) as error:
             await asyncio.to_thread(_shut, client)
-            if isinstance(error, KazooTimeoutError):
+            if isinstance(error, TimeoutError):
                 why = "; ".join(await asyncio.gather(*(asyncio.to_thread(_why_not, host) for host in hosts)))
             else:
                 why = str(error) or type(error).__name__
@@ -349,6 +350,13 @@ def _why_not(address: str) -> str:
         return f"{address} does not answer"
     except OSError as error:
         return f"{address}: {(error.strerror or str(error)).lower()}"
+
+
+async def _start(client: KazooClient) -> None:
+    """`client.start` waits in a thread that nobody can interrupt: a broker that is told to stop meanwhile would not end."""
+    connected = client.start_async()
+    while not connected.is_set():
+        await asyncio.sleep(_LOOK_S)
 
 
 def _shut(client: KazooClient) -> None:

@@ -11,6 +11,8 @@ import pytest
 from ottla.ports import StoreError, StoreUnavailable
 from ottla.runtime.zookeeper_store import ZooKeeperStore, _parse
 
+HOUR_MS = 3_600_000
+
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kazoo.client", None)
@@ -28,6 +30,22 @@ def test_nobody_there_is_said_within_the_time_given() -> None:
             await ZooKeeperStore.open("127.0.0.1:1/x", session_timeout_ms=1000, connection_timeout_ms=200)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("somebody", [False, True], ids=["nobody there", "somebody silent"])
+def test_who_stops_waiting_for_it_waits_no_longer(somebody: bool) -> None:
+    async def run(address: str) -> None:
+        opening = asyncio.create_task(ZooKeeperStore.open(address, session_timeout_ms=500, connection_timeout_ms=HOUR_MS))
+        await asyncio.sleep(0.3)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    if not somebody:
+        asyncio.run(run("127.0.0.1:1"))
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(run(f"127.0.0.1:{listener.getsockname()[1]}"))
 
 
 @pytest.mark.parametrize(
