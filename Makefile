@@ -96,7 +96,7 @@ compat: setup ## other people's suites: CLIENT=kafka_python|franz_go
 	$(PY) tests/compat/$(CLIENT)/run.py
 
 .PHONY: fuzz
-fuzz: setup ## atheris on the decoder and the batch check, SECONDS=60 each
+fuzz: setup ## atheris on the decoder and the batch check, SECONDS_EACH=60
 	$(PY) tests/fuzz/fuzz_decoder.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_records.py $(or $(SECONDS_EACH),60)
 

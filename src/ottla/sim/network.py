@@ -54,7 +54,6 @@ class SimNetwork:
         self._listeners: dict[int, SimListener] = {}
         self._ports = FIRST_EPHEMERAL_PORT
         self.transports: list[SimTransport] = []
-        self.bytes_delivered = 0
         self._blocked: dict[tuple[str, str], list[tuple[SimTransport, SimTransport, Callable[..., None], tuple[Any, ...]]]] = {}
         """Ways that are cut, from host to host, and what waits there."""
 
@@ -472,7 +471,6 @@ class SimTransport(asyncio.Transport):
             del self._arrived[:count]
             assert isinstance(self._protocol, asyncio.Protocol)
             self._protocol.data_received(data)
-        self._network.bytes_delivered += count
         peer = self.peer
         if peer is not None and not peer.lost and peer.process.alive:
             peer.taken(count)

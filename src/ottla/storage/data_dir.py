@@ -334,7 +334,7 @@ class DataDir:
         return log
 
     def promote(self, topic_partition: TopicPartition) -> Log:
-        """The future log becomes the log: under its name, durably, marked as the whole one (`replica_copy.write_mark` was)."""
+        """The future log becomes the log: under its name, durably, marked as the whole one (`replica_copy` settled it)."""
         log = self.futures[topic_partition]
         log.rename_dir(f"{self.path}/{partition_dir(topic_partition)}")
         self._disk.flush_dir(self.path)
