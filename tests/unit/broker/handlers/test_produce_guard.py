@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 from ottla.broker.handlers import produce
+from ottla.broker.transactions import RefusalsLater
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -48,11 +48,11 @@ def ask_guarded(markers: list[bool], last: dict[TopicPartition, KafkaError]) -> 
         asked += 1
         return last if asked >= len(markers) else {}
 
-    def ask(about: list[TopicPartition]) -> Awaitable[dict[TopicPartition, KafkaError]]:
+    def ask(about: list[TopicPartition]) -> RefusalsLater:
         assert about == [KEY]
-        return answer()
+        return answer
 
-    refusals = asyncio.run(produce._guarded(ask, answer(), [partition], PRODUCER_ID))
+    refusals = asyncio.run(produce._guarded(ask, answer, [partition], PRODUCER_ID))
     return dict(refusals), asked
 
 
