@@ -6,7 +6,6 @@ examples each time: `HYPOTHESIS_PROFILE=random make test`.
 
 from __future__ import annotations
 
-import gc
 import os
 
 from hypothesis import HealthCheck, settings
@@ -16,9 +15,3 @@ _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("same", derandomize=True, database=None, **_SLOW)
 settings.register_profile("random", **_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
-
-
-def pytest_sessionfinish() -> None:
-    """Clients that nobody closed, because an error that was expected has their frame: as long as other workers go on, they would
-    look for their broker, and say that it is gone."""
-    gc.collect()
