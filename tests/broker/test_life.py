@@ -258,9 +258,7 @@ def test_a_disk_that_is_not_mounted_is_missed(ground: Ground) -> None:
         await broker.stop()
         shutil.move(ground.path / "b", ground.path / "b mounted")
         for _ in range(2):
-            with pytest.raises(
-                StartupError, match=r"/b has no meta.properties, and 1 partitions, t-\d among them, are in none of"
-            ):
+            with pytest.raises(StartupError, match=r"/b has no meta.properties, and partition t-\d is in none of"):
                 await ground.broker("a,b").start()
         shutil.copytree(ground.path / "b mounted", ground.path / "b", dirs_exist_ok=True)
         broker = ground.broker("a,b,c")

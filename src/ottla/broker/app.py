@@ -421,7 +421,9 @@ class Broker:
         ]
         if not missing:
             return
-        what = f"{len(missing)} partitions, {missing[0]} among them, are in none of log.dirs"
+        what = f"partition {missing[0]} is in none of log.dirs"
+        if len(missing) > 1:
+            what = f"{len(missing)} partitions, {missing[0]} among them, are in none of log.dirs"
         for data_dir in self._data_dirs:
             if data_dir.is_new:
                 raise StartupError(
