@@ -105,5 +105,5 @@ def test_what_cannot_be_is_said_before_anything_is_done(three: Cluster, tmp_path
     assert "there is no broker 8" in ottla(three, "reassign", "plan", "kept", "--brokers", "1,8", code=1).stderr
     assert "did you mean kept" in ottla(three, "reassign", "plan", "kep", code=1).stderr
     assert "name topics" in ottla(three, "reassign", "plan", code=2).stderr
-    assert "4 replicas, and there are 3" in ottla(three, "reassign", "plan", "kept", "-r", "4", code=1).stderr
+    assert "needs 4 brokers for its replicas, and may use 3" in ottla(three, "reassign", "plan", "kept", "-r", "4", code=1).stderr
     assert "cannot read" in ottla(three, "reassign", "execute", str(tmp_path / "none"), code=2).stderr
