@@ -138,6 +138,17 @@ async def make_topic(broker: Broker, partitions: int = 1, **config: str) -> None
     await broker.controller.create_topics([NewTopic("t", partitions, 1, config=settings)])
 
 
+async def leave_one_record(ground: Ground, dirs: str = "data", **config: str) -> None:
+    """A broker that has stopped; behind it a topic with one record."""
+    broker = ground.broker(dirs)
+    await broker.start()
+    await make_topic(broker, **config)
+    client = await ground.client(broker)
+    assert await produce(client) == 0
+    client.close()
+    await broker.stop()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not condition():
@@ -202,13 +213,7 @@ def test_a_clock_that_is_set_removes_no_files_before_their_delay(ground: Ground,
 
 def test_files_that_belong_to_no_topic_are_set_aside_and_kept(ground: Ground) -> None:
     async def main() -> None:
-        broker = ground.broker()
-        await broker.start()
-        await make_topic(broker, file_delete_delay_ms="0")
-        client = await ground.client(broker)
-        assert await produce(client) == 0
-        client.close()
-        await broker.stop()
+        await leave_one_record(ground, file_delete_delay_ms="0")
         data = ground.path / "data"
         shutil.copytree(data / "t-0", data / "stranger-0")
         for _ in range(2):
@@ -227,13 +232,7 @@ def test_files_of_another_topic_of_the_name_are_set_aside_and_kept(ground: Groun
     """As Kafka 4.3 does: somebody may have put them there from a backup."""
 
     async def main() -> None:
-        broker = ground.broker()
-        await broker.start()
-        await make_topic(broker, file_delete_delay_ms="0")
-        client = await ground.client(broker)
-        assert await produce(client) == 0
-        client.close()
-        await broker.stop()
+        await leave_one_record(ground, file_delete_delay_ms="0")
         data = ground.path / "data"
         before = (data / "t-0" / "00000000000000000000.log").read_bytes()
         (data / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
@@ -278,13 +277,7 @@ def test_a_disk_that_is_not_mounted_is_missed(ground: Ground) -> None:
 
 def test_without_any_meta_properties_a_broker_is_who_its_topics_say(ground: Ground) -> None:
     async def main() -> None:
-        broker = ground.broker("a,b")
-        await broker.start()
-        await make_topic(broker)
-        client = await ground.client(broker)
-        assert await produce(client) == 0
-        client.close()
-        await broker.stop()
+        await leave_one_record(ground, "a,b")
         for name in ("a", "b"):
             (ground.path / name / "meta.properties").unlink()
         with pytest.raises(StartupError, match=r"broker\.id=5, but the data directories belong to broker 1001"):

@@ -2,6 +2,7 @@
 
 Owns: the judgement which prefix of a `.log` file is whole (`scan_file`: recovery has every CRC checked; where only an index is
 lost the headers are followed, `index_file`), and the steps from an index entry to the batch that a reader wants (`seek`).
+`IndexBuilder` says which batches an index names, for both.
 Compiled by mypyc: one loop sees all batches of a broker that died, one those of a segment while clients wait, one runs per fetch.
 """
 
@@ -92,13 +93,39 @@ def scan_file(
     return good
 
 
-def index_file(
-    file: File, size: i64, base_offset: i64, interval_bytes: i64, index: OffsetIndex, time_index: TimeIndex
-) -> tuple[i64, i64, i64, i64]:
-    """Fill two empty indexes from the file's first `size` bytes. What is right and wrong is as in `scan_file` without CRC.
+class IndexBuilder:
+    """The two indexes of a segment, made anew as its batches go by."""
+
+    __slots__ = ("_interval_bytes", "entry_at", "index", "max_timestamp", "offset_of_max", "position", "time_index")
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.index = OffsetIndex(base_offset)
+        self.time_index = TimeIndex(base_offset)
+        self.max_timestamp: i64 = NO_TIMESTAMP
+        self.offset_of_max: i64 = base_offset
+        self.position: i64 = 0
+        """Behind the batches that were added."""
+        self.entry_at: i64 = 0
+        """Where the last entry points to."""
+        self._interval_bytes: i64 = interval_bytes
+
+    def add(self, size: i64, last_offset: i64, timestamp: i64) -> None:
+        """The next batch; NO_TIMESTAMP of one without records, which compaction left."""
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.offset_of_max = last_offset
+        position = self.position
+        if position - self.entry_at > self._interval_bytes:
+            self.index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp, self.offset_of_max)
+            self.entry_at = position
+        self.position = position + size
+
+
+def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> i64:
+    """Build indexes from the file's first `size` bytes. What is right and wrong, and returned, is as in `scan_file` without CRC.
 
     A segment may have millions of batches, and readers wait: of each only a few numbers are looked at.
-    Returns the bytes of the batches that hold, where of them the last entry points to, the largest timestamp and its offset.
     """
     offset_limit: i64 = base_offset + INT32_MAX + 1
     next_offset: i64 = base_offset
@@ -106,10 +133,6 @@ def index_file(
     held_base: i64 = 0
     held_last: i64 = 0
     held_timestamp: i64 = NO_TIMESTAMP
-    max_timestamp: i64 = NO_TIMESTAMP
-    offset_of_max: i64 = base_offset
-    good: i64 = 0
-    entry_at: i64 = 0
     position: i64 = 0
     batch_bytes: i64 = 0
     broken = False
@@ -141,13 +164,7 @@ def index_file(
                         held_bytes = 0
                     broken = True
                     break
-                if held_timestamp > max_timestamp:
-                    max_timestamp, offset_of_max = held_timestamp, held_last
-                if good - entry_at > interval_bytes:
-                    index.append(held_last, good)
-                    time_index.append(max_timestamp, offset_of_max)
-                    entry_at = good
-                good += held_bytes
+                built.add(held_bytes, held_last, held_timestamp)
                 next_offset = held_last + 1
             held_bytes, held_base, held_last, held_timestamp = batch_bytes, base, last, NO_TIMESTAMP
             if chunk[at + 35] <= 127 and _int32(chunk, at + 57):  # without records it was left by compaction
@@ -157,14 +174,8 @@ def index_file(
             break
         position += at
     if held_bytes:
-        if held_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = held_timestamp, held_last
-        if good - entry_at > interval_bytes:
-            index.append(held_last, good)
-            time_index.append(max_timestamp, offset_of_max)
-            entry_at = good
-        good += held_bytes
-    return good, entry_at, max_timestamp, offset_of_max
+        built.add(held_bytes, held_last, held_timestamp)
+    return built.position
 
 
 def seek(

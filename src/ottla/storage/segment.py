@@ -27,7 +27,7 @@ from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TI
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import CorruptIndex, OffsetIndex
 from ottla.storage.reservation import AHEAD_BYTES_MAX, BEGIN_BYTES, is_free_enough, reserve_until
-from ottla.storage.scan import SEEK_BYTES, index_file, scan_file, seek
+from ottla.storage.scan import SEEK_BYTES, IndexBuilder, index_file, scan_file, seek
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
 from ottla.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
@@ -687,34 +687,24 @@ class Segment:
 
         `size` and `end_offset` are left alone: what follows from the answer is the caller's.
         """
-        index, time_index = OffsetIndex(self.base_offset), TimeIndex(self.base_offset)
-        max_timestamp, offset_of_max = NO_TIMESTAMP, self.base_offset
-        position = entry_at = 0
+        built = IndexBuilder(self.base_offset, self.index_interval_bytes)
 
         def account(info: BatchInfo) -> None:
-            nonlocal max_timestamp, offset_of_max, position, entry_at
-            if info.max_timestamp > max_timestamp and info.record_count:  # an empty one was left by compaction
-                max_timestamp, offset_of_max = info.max_timestamp, info.last_offset
-            if position - entry_at > self.index_interval_bytes:
-                index.append(info.last_offset, position)
-                time_index.append(max_timestamp, offset_of_max)
-                entry_at = position
-            position += info.size
+            built.add(info.size, info.last_offset, info.max_timestamp if info.record_count else NO_TIMESTAMP)
             if on_batch is not None:
                 on_batch(info)
 
         if not check_crc and on_batch is None and offset_limit == INT64_MAX:
-            good, entry_at, max_timestamp, offset_of_max = index_file(
-                self.file, self.size, self.base_offset, self.index_interval_bytes, index, time_index
-            )
+            good = index_file(self.file, self.size, self.base_offset, built)
         else:
             good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
         if only_whole and good < self.size:
             return good
-        time_index.append(max_timestamp, offset_of_max)
+        index, time_index = built.index, built.time_index
+        time_index.append(built.max_timestamp, built.offset_of_max)
         self._index, self._time_index, self._index_checked = index, time_index, True
-        self._max_timestamp, self._offset_of_max = max_timestamp, offset_of_max
-        self.bytes_since_entry = good - entry_at
+        self._max_timestamp, self._offset_of_max = built.max_timestamp, built.offset_of_max
+        self.bytes_since_entry = good - built.entry_at
         self._replace_index_file(OFFSET_INDEX, index)
         self._replace_index_file(TIME_INDEX, time_index)
         if not self.active:

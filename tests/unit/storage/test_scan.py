@@ -12,7 +12,7 @@ from storage_kit import MemoryDisk, batch
 from ottla.records.batch import BatchInfo
 from ottla.storage.config import INT64_MAX
 from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.scan import CHUNK_BYTES, LARGE_BYTES, index_file, scan_file
+from ottla.storage.scan import CHUNK_BYTES, LARGE_BYTES, IndexBuilder, index_file, scan_file
 from ottla.storage.time_index import TimeIndex
 
 BASE = 1000
@@ -44,9 +44,13 @@ def slowly(data: bytes) -> Made:
 def quickly(data: bytes) -> Made:
     disk = MemoryDisk()
     disk.put("/log", data)
-    index, time_index = OffsetIndex(BASE), TimeIndex(BASE)
-    found = index_file(disk.open("/log"), len(data), BASE, INTERVAL, index, time_index)
-    return index.entries(), time_index.entries(), found
+    built = IndexBuilder(BASE, INTERVAL)
+    good = index_file(disk.open("/log"), len(data), BASE, built)
+    return (
+        built.index.entries(),
+        built.time_index.entries(),
+        (good, built.entry_at, built.max_timestamp, built.offset_of_max),
+    )
 
 
 def log_of(batches: list[tuple[int, int, int, int]]) -> bytearray:
