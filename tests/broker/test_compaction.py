@@ -7,6 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.storage.names import LOG
@@ -73,6 +78,24 @@ def test_f13_a_compacted_topic_keeps_the_newest_of_each_key(play: Any, tmp_path:
         assert stage.counters.get("cleaner_passes") > 0
 
     play(case, **QUICK)
+
+
+def test_another_pause_of_the_cleaner_counts_at_once(play: Any) -> None:
+    async def case(stage: Any) -> None:
+        await stage.topic(**COMPACT)
+        connection = await stage.connect()
+        for number in range(200):
+            await put(stage, connection, [(b"key", b"value-%d" % number)])
+        log = log_of(stage)
+        assert log.cleaned_offset is None
+        often = AlterableConfig(name="log.cleaner.backoff.ms", value="20", config_operation=0)
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[often])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        response = await connection.call("incremental_alter_configs", 1, request)
+        assert [each.error_code for each in response.responses] == [0]
+        await until(lambda: log.cleaned_offset == log.active.base_offset)
+
+    play(case, log_cleaner_backoff_ms="600000")
 
 
 def test_f13_readers_and_writers_go_on_while_a_log_is_compacted(play: Any) -> None:

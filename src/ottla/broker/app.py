@@ -551,6 +551,7 @@ class Broker:
         self.server.limits_changed(_limits(settings))
         self.coordinators.settings_changed(settings)
         self.transactions.settings_changed(settings)
+        self.housekeeping.cleaner.settings_changed()
         if self.is_in_cluster:
             self.cluster.settings_changed(settings)
         for warning in settings.warnings:

@@ -14,6 +14,7 @@ Owns: the passes that run, their share of the machine, and the list of partition
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,6 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
-    from ottla.cluster.settings import BrokerSettings
     from ottla.storage.data_dir import DataDir
     from ottla.storage.log import Log
 
@@ -55,6 +55,7 @@ class Cleaner:
         self._passes: dict[Partition, asyncio.Task[None]] = {}
         self._uncleanable: set[Log] = set()
         self._checkpointing = asyncio.Lock()
+        self._changed = asyncio.Event()
         self._io_free_at = 0.0
         """When the bytes taken so far are paid for."""
         self._stopping = False
@@ -79,7 +80,7 @@ class Cleaner:
                 if self._passes:
                     await asyncio.wait(self._passes.values(), return_when=asyncio.FIRST_COMPLETED)
                 else:
-                    await self._pause(settings)
+                    await self._pause()
                 continue
             try:
                 found = await self._find()
@@ -87,16 +88,23 @@ class Cleaner:
                 logger.exception("the cleaner cannot choose a log; it will try again")
                 found = None
             if found is None:
-                await self._pause(settings)
+                await self._pause()
                 continue
             partition, dirt = found
             task = asyncio.get_running_loop().create_task(self._clean(partition, dirt))
             self._passes[partition] = task
             task.add_done_callback(lambda _, partition=partition: self._passes.pop(partition, None))  # type: ignore[misc]
 
-    async def _pause(self, settings: BrokerSettings) -> None:
+    def settings_changed(self) -> None:
+        """Look at once, by the new settings: the pause that has begun is of the old ones."""
+        self._changed.set()
+
+    async def _pause(self) -> None:
+        self._changed.clear()
         # 0 means as often as possible, which must still leave room for requests
-        await asyncio.sleep(max(settings.int("log.cleaner.backoff.ms"), 10) / 1000)
+        pause_ms = max(self._broker.settings.int("log.cleaner.backoff.ms"), 10)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), pause_ms / 1000)
 
     async def _find(self) -> tuple[Partition, Dirt] | None:
         """The dirtiest log of those that are due."""
