@@ -22,7 +22,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 from bench.measure import Server, create
-from bench.measure_compaction import compact
+from bench.measure_compaction import compact, look_often
 from bench.servers import Kafka, Ottla, memory_bytes, usage
 
 TOPIC = "two-million"
@@ -159,6 +159,7 @@ def main() -> None:
     server: Server = Kafka() if options.broker == "kafka" else Ottla(options.ottla_src)
     try:
         server.start()
+        look_often(server)
         create(server, TOPIC, 1, segment_bytes=str(SEGMENT_BYTES), min_cleanable_dirty_ratio="0.01")
         started = time.perf_counter()
         fill(server, keys, versions)

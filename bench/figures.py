@@ -1,12 +1,15 @@
 """What is measured: one line per figure, with its unit, which direction is better, and what Ottla aims at beside Kafka.
 
 `aim` is a ratio Ottla / Kafka: at least it where more is better, at most it where less is. `None`: shown, not aimed at.
-Growth figures stand for themselves: cost in the large case / cost in the small one, of the same broker.
+Growths stand for themselves: cost in the large case / cost in the small one, of the same broker, and the difference.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+
+PARTITION_COUNTS = (1, 100, 1_000, 4_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,6 @@ class Figure:
     unit: str
     more_is_better: bool
     aim: float | None
-    growth: bool = False
 
 
 def _throughput() -> list[Figure]:
@@ -36,6 +38,14 @@ def _throughput() -> list[Figure]:
         figures.append(Figure(f"raw_consume_{size}", f"consume {name}, raw", "MB/s", True, 1.0))
         figures.append(Figure(f"raw_consume_{size}_cpu", f"broker CPU, consume {name}, raw", "s/GB", False, 0.5))
     return figures
+
+
+def _partitions() -> list[Figure]:
+    return [
+        Figure(f"{what}_{count}_partitions", f"broker CPU per {what}, partitions: {count:,}", "µs", False, None)
+        for what in ("append", "fetch")
+        for count in PARTITION_COUNTS
+    ]
 
 
 FIGURES: list[Figure] = [
@@ -75,18 +85,18 @@ FIGURES: list[Figure] = [
     Figure("append_large_log", "broker CPU per append, large log", "µs", False, None),
     Figure("fetch_small_log", "broker CPU per fetch, small log", "µs", False, None),
     Figure("fetch_large_log", "broker CPU per fetch, large log", "µs", False, None),
-    Figure("append_1_partition", "broker CPU per append, 1 partition", "µs", False, None),
-    Figure("append_many_partitions", "broker CPU per append, many partitions", "µs", False, None),
-    Figure("fetch_1_partition", "broker CPU per fetch, 1 partition", "µs", False, None),
-    Figure("fetch_many_partitions", "broker CPU per fetch, many partitions", "µs", False, None),
+    *_partitions(),
 ]
 
 # The same cost in the large and in the small case, with a promise and without it; flat, and for nothing, mean about 1.
 GROWTHS: list[tuple[str, str, str]] = [
     ("append: large log / small log", "append_large_log", "append_small_log"),
     ("fetch: large log / small log", "fetch_large_log", "fetch_small_log"),
-    ("append: many partitions / 1", "append_many_partitions", "append_1_partition"),
-    ("fetch: many partitions / 1", "fetch_many_partitions", "fetch_1_partition"),
+    *(
+        (f"{what}: {many:,} partitions / {few:,}", f"{what}_{many}_partitions", f"{what}_{few}_partitions")
+        for what in ("append", "fetch")
+        for few, many in pairwise(PARTITION_COUNTS)
+    ),
     ("produce: idempotent / not", "idempotent_produce_cpu", "plain_produce_cpu"),
     ("fetch: read_committed / read_uncommitted", "read_committed_cpu", "read_uncommitted_cpu"),
 ]

@@ -1,11 +1,14 @@
 """How fast a log is compacted, and for how much CPU: a partition filled first, then made a compacted one.
 
 Both brokers keep what is clean in `cleaner-offset-checkpoint`, written after a pass. The clock runs from the change of
-`cleanup.policy` until that file says that everything below the active segment is clean; the cleaner looks every 50 ms.
+`cleanup.policy` until that file says that everything below the active segment is clean; the cleaner is told to look every 50 ms
+(only now: over thousands of partitions Kafka's would never be idle).
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +20,12 @@ from bench.servers import usage
 TOPIC = "compacted"
 SEGMENT_BYTES = 64 << 20
 TIMEOUT_S = 600
+
+
+def look_often(server: Server) -> None:
+    """Have the cleaner look for work every 50 ms."""
+    command = [sys.executable, "-m", "ottla", "config", "set", "-b", server.bootstrap_servers]
+    subprocess.run([*command, "broker", "default", "log.cleaner.backoff.ms=50"], check=True, stdout=subprocess.DEVNULL)
 
 
 def compact(server: Server, topic: str, goal: int, timeout_s: float) -> float:
@@ -43,6 +52,7 @@ def _clean_until(data: Path, topic: str) -> int:
 
 def compaction(server: Server, scale: Scale) -> Figures:
     """Records of 200 bytes with keys; every key about ten times."""
+    look_often(server)
     create(server, TOPIC, 1, segment_bytes=str(SEGMENT_BYTES), min_cleanable_dirty_ratio="0.01")
     load(
         server, "produce", topic=TOPIC, partitions=1, record_bytes=200, batch_records=250, in_flight=5,

@@ -92,7 +92,7 @@ def _growths(rounds: Rounds) -> list[tuple[str, ...]]:
     for label, large, small in GROWTHS:
         cells = [_growth(rounds, broker, large, small) for broker in ("kafka", "ottla")]
         if any(cell is not None for cell in cells):
-            rows.append((label, *("-" if cell is None else f"{cell:.2f}" for cell in cells)))
+            rows.append((label, *("-" if cell is None else cell for cell in cells)))
     return rows
 
 
@@ -110,9 +110,12 @@ def markdown(rounds: Rounds) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _growth(rounds: Rounds, broker: str, large: str, small: str) -> float | None:
+def _growth(rounds: Rounds, broker: str, large: str, small: str) -> str | None:
     above, below = median(rounds, broker, large), median(rounds, broker, small)
-    return above / below if above is not None and below else None
+    if above is None or not below:
+        return None
+    (unit,) = (figure.unit for figure in FIGURES if figure.key == large)
+    return f"{above / below:.2f} ({above - below:+.2f} {unit})"
 
 
 def picture(rounds: Rounds) -> str:
