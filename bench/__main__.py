@@ -56,10 +56,10 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
         figures |= measure.memory(server, "rss_load")
         if "partitions" in parts:
             figures |= measure.partition_growth(server, scale)
-        if "compaction" in parts:
-            figures |= measure_compaction.compaction(server, scale)
         if "log" in parts:
             figures |= measure.log_growth(server, scale)
+        if "compaction" in parts:  # last: from here on the cleaner is busy looking for work
+            figures |= measure_compaction.compaction(server, scale)
     finally:
         close(server)
     keep = {"start": ("start",), "memory": ("rss_idle", "rss_load")}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+LOG_SIZES = ("small", "middle", "large")
 PARTITION_COUNTS = (1, 100, 1_000, 4_000)
 
 
@@ -40,11 +41,13 @@ def _throughput() -> list[Figure]:
     return figures
 
 
-def _partitions() -> list[Figure]:
+def _growing() -> list[Figure]:
+    cases = [(f"{size}_log", f"{size} log") for size in LOG_SIZES]
+    cases += [(f"{count}_partitions", f"partitions: {count:,}") for count in PARTITION_COUNTS]
     return [
-        Figure(f"{what}_{count}_partitions", f"broker CPU per {what}, partitions: {count:,}", "µs", False, None)
+        Figure(f"{what}_{key}", f"broker CPU per {what}, {label}", "µs", False, None)
+        for key, label in cases
         for what in ("append", "fetch")
-        for count in PARTITION_COUNTS
     ]
 
 
@@ -81,17 +84,16 @@ FIGURES: list[Figure] = [
     Figure("rss_idle", "memory, idle", "MB", False, 1 / 8),
     Figure("rss_load", "memory, after the load", "MB", False, 1 / 8),
     Figure("start", "start to first acknowledged record", "s", False, 1 / 10),
-    Figure("append_small_log", "broker CPU per append, small log", "µs", False, None),
-    Figure("append_large_log", "broker CPU per append, large log", "µs", False, None),
-    Figure("fetch_small_log", "broker CPU per fetch, small log", "µs", False, None),
-    Figure("fetch_large_log", "broker CPU per fetch, large log", "µs", False, None),
-    *_partitions(),
+    *_growing(),
 ]
 
 # The same cost in the large and in the small case, with a promise and without it; flat, and for nothing, mean about 1.
 GROWTHS: list[tuple[str, str, str]] = [
-    ("append: large log / small log", "append_large_log", "append_small_log"),
-    ("fetch: large log / small log", "fetch_large_log", "fetch_small_log"),
+    *(
+        (f"{what}: {large} log / {small}", f"{what}_{large}_log", f"{what}_{small}_log")
+        for what in ("append", "fetch")
+        for small, large in pairwise(LOG_SIZES)
+    ),
     *(
         (f"{what}: {many:,} partitions / {few:,}", f"{what}_{many}_partitions", f"{what}_{few}_partitions")
         for what in ("append", "fetch")

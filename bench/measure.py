@@ -21,7 +21,7 @@ from peers import kcat
 from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 from bench import ROOT
-from bench.figures import PARTITION_COUNTS
+from bench.figures import LOG_SIZES, PARTITION_COUNTS
 from bench.load import values
 from bench.servers import Kafka, Ottla, usage
 
@@ -43,6 +43,7 @@ class Scale:
     requests: int = 60_000
     latency_s: float = 10
     small_log_bytes: int = 100_000_000
+    middle_log_bytes: int = 1_000_000_000
     large_log_bytes: int = 10_000_000_000
     samples: int = 20_000
     warm_up_s: float = 5
@@ -56,7 +57,7 @@ class Scale:
 
 
 QUICK = Scale(
-    100_000_000, 300_000_000, 15_000, 4, 20_000_000, 500_000_000, 5_000, 2, 1_000, 15_000, 5, 250_000_000,
+    100_000_000, 300_000_000, 15_000, 4, 20_000_000, 100_000_000, 500_000_000, 5_000, 2, 1_000, 15_000, 5, 250_000_000,
     transactions=3_000, isolation_bytes=100_000_000, turns=3,
 )  # fmt: skip
 
@@ -286,8 +287,8 @@ def settle(server: Server) -> None:
 
 
 def log_growth(server: Server, scale: Scale) -> Figures:
-    """The same requests to a partition of the small size and to one of the large, both filled with 16 KB batches."""
-    sizes = {"small": scale.small_log_bytes, "large": scale.large_log_bytes}
+    """The same requests to partitions of three sizes, all filled with 16 KB batches."""
+    sizes = dict(zip(LOG_SIZES, (scale.small_log_bytes, scale.middle_log_bytes, scale.large_log_bytes), strict=True))
     looks: list[Look] = []
     for name, size in sizes.items():
         topic, requests = f"log-{name}", size // 16_500
