@@ -423,25 +423,24 @@ class Client:
         pause = self.options.retry_backoff_ms / 1000
         soon = _SOON_S
         while True:
-            problem: Exception
             try:
                 return attempt(until)
             except Untrusted:
                 raise
-            except BrokerAway as error:
-                problem = error
-            except KafkaError as error:
-                if not error.code.retriable or (error.code in _UNKNOWN and monotonic() - began > _UNKNOWN_TOPIC_PATIENCE_S):
+            except (BrokerAway, KafkaError) as error:  # kept nowhere else: it holds the frames of those who wait for the answer
+                code = error.code if isinstance(error, KafkaError) else None
+                if code is not None and (
+                    not code.retriable or (code in _UNKNOWN and monotonic() - began > _UNKNOWN_TOPIC_PATIENCE_S)
+                ):
                     raise
-                problem = error
-            if isinstance(problem, KafkaError) and problem.code == ErrorCode.CONCURRENT_TRANSACTIONS:
-                # The transaction before is being completed: a matter of milliseconds.
-                wait, soon = soon, min(soon * 2, _SOON_MAX_S)
-            else:
-                renew()
-                wait, pause = pause, min(pause * 2, self.options.retry_backoff_max_ms / 1000)
-            if monotonic() + wait >= until:
-                raise problem
+                if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                    # The transaction before is being completed: a matter of milliseconds.
+                    wait, soon = soon, min(soon * 2, _SOON_MAX_S)
+                else:
+                    renew()
+                    wait, pause = pause, min(pause * 2, self.options.retry_backoff_max_ms / 1000)
+                if monotonic() + wait >= until:
+                    raise
             sleep(wait)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
 import subprocess
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -280,6 +282,28 @@ def test_concurrent_transactions_are_waited_out_without_a_new_look_up(broker: Sc
     broker.script["end_txn"] = [busy, busy, EndTxnResponse()]
     client.call_coordinator("id", "transaction", EndTxnRequest())
     assert broker.names() == ["find_coordinator", "end_txn", "end_txn", "end_txn"]
+
+
+def test_a_failure_that_was_overcome_is_forgotten_at_once(client: Client) -> None:
+    """It holds the frames of all who waited, and whatever clients they hold: those would live until garbage is collected."""
+    failures: list[weakref.ref[BrokerAway]] = []
+
+    def failure() -> BrokerAway:
+        made = BrokerAway("for a moment")
+        failures.append(weakref.ref(made))
+        return made
+
+    def attempt(until: float) -> str:
+        if not failures:
+            raise failure()
+        return "answered"
+
+    gc.disable()
+    try:
+        assert client.persist(attempt, 30) == "answered"
+        assert [each() for each in failures] == [None]
+    finally:
+        gc.enable()
 
 
 def test_offsets_of_partitions_whose_leader_is_missing_for_a_moment(broker: ScriptedBroker, client: Client) -> None:
