@@ -236,6 +236,22 @@ def test_w06_records_deleted_while_a_time_is_looked_for_are_not_the_answer(play:
     play(case)
 
 
+@pytest.mark.parametrize("size", [1, 2 * MIB])
+def test_w06_the_largest_timestamp_may_be_that_of_a_record_deleted_in_front_of_others(play: Any, size: int) -> None:
+    """As Kafka has it: the record is still in its segment. In a large batch the search for it went round and round."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        one = await stage.connect()
+        batch = build_batch([(b"key", bytes(size), [], timestamp) for timestamp in (1_000, 4_000, 2_000)], codec=GZIP)
+        assert (await stage.produce(one, batch)).error_code == 0
+        [partition] = stage.broker.partitions
+        assert partition.delete_records(2) == 2
+        assert await asyncio.wait_for(look_up(one, -3), 30) == [(0, 1, 4_000)]
+
+    play(case)
+
+
 def test_r08_who_leads_is_asked_again_once_a_large_batch_was_looked_into(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()

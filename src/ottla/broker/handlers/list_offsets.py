@@ -132,15 +132,13 @@ class _Looked(NamedTuple):
 
 
 def _search(partition: Partition, timestamp: int, looked: _Looked | None) -> OffsetByTime | None:
-    start_offset = 0
-    if looked is not None:
-        if looked.found is not None and looked.found.offset >= partition.log.log_start_offset:
-            return looked.found
-        if looked.found is None:
-            start_offset = looked.next_offset
+    found = looked.found if looked is not None else None
     if timestamp == MAX_TIMESTAMP:
-        return partition.offset_of_max_timestamp()
-    return partition.offset_for_timestamp(timestamp, start_offset)
+        # Also if it was deleted in front of others, as with Kafka: it would be found again, and again.
+        return found if found is not None else partition.offset_of_max_timestamp()
+    if found is not None and found.offset >= partition.log.log_start_offset:
+        return found
+    return partition.offset_for_timestamp(timestamp, looked.next_offset if looked is not None and found is None else 0)
 
 
 def _check_timestamp(timestamp: int, version: int) -> None:
