@@ -29,6 +29,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.runtime.loop import real_world, run
+from ottla.storage import retention
 from ottla.storage.reservation import BEGIN_BYTES
 
 
@@ -356,6 +357,31 @@ def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> Non
         await broker.stop()
 
     ground.play(main)
+
+
+def test_f11_a_log_that_fails_in_retention_does_not_keep_it_from_others(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        broker = ground.broker(log_retention_check_interval_ms="20")
+        await broker.start()
+        await make_topic(broker, partitions=2, segment_bytes="1000", retention_bytes="2000")
+        client = await ground.client(broker)
+        beyond_size = retention.beyond_size
+
+        def fails_if_empty(size_bytes: int, retention_bytes: int) -> retention.Rule:
+            if not size_bytes:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no record batch")
+            return beyond_size(size_bytes, retention_bytes)
+
+        monkeypatch.setattr(retention, "beyond_size", fails_if_empty)
+        _, second = broker.partitions
+        for _ in range(20):
+            assert await produce(client, partition=1, size=400) == 0
+        await until(lambda: second.log.log_start_offset > 0)
+
+    ground.play(main)
+    assert "retention of t-0 failed; that of the others goes on" in caplog.text
 
 
 def test_a_log_that_is_not_written_to_keeps_no_room_for_more(ground: Ground) -> None:

@@ -98,6 +98,9 @@ class Housekeeping:
             except OSError as error:
                 self._broker.partitions.directory_failed(partition.data_dir, error)
                 continue
+            except Exception:
+                logger.exception("retention of %s failed; that of the others goes on", partition.topic_partition)
+                continue
             if removed:
                 logger.info(
                     "%s: retention removed %d segments, the log starts at %d now",

@@ -588,14 +588,20 @@ class Segment:
         return self._offset_of_max
 
     def _find_max_timestamp(self) -> int:
-        """The time index's last entry, unless a batch behind it is newer: then the index was cut short, and is built again."""
+        """The time index's last entry, unless a batch behind it is newer: then the index was cut short, and is built again.
+
+        A batch that is broken ends the look: who asks wants to append, or to know whether the segment is too old.
+        """
         last = self.time_index.last()
         largest, offset = last.timestamp_ms, last.offset
         newer = False
-        for info, _ in self.batches(self.index.position_of(last.offset)):
-            if info.max_timestamp > largest and info.record_count:  # an empty one was left by compaction
-                largest, offset = info.max_timestamp, info.last_offset
-                newer = True
+        try:
+            for info, _ in self.batches(self.index.position_of(last.offset)):
+                if info.max_timestamp > largest and info.record_count:  # an empty one was left by compaction
+                    largest, offset = info.max_timestamp, info.last_offset
+                    newer = True
+        except KafkaError:
+            newer = False
         self._max_timestamp, self._offset_of_max = largest, offset
         if newer and not self.active:
             self.rebuild_indexes()
@@ -604,10 +610,11 @@ class Segment:
     def age_base(self) -> int:
         """The timestamp from which `segment.ms` counts; NO_TIMESTAMP: count from the creation."""
         if self.first_timestamp is None:
-            self.first_timestamp = NO_TIMESTAMP
-            for info, _ in self.batches(0):
-                self.first_timestamp = info.max_timestamp
-                break
+            try:
+                first = next(self.batches(0), None)
+            except KafkaError:
+                first = None  # it is broken
+            self.first_timestamp = NO_TIMESTAMP if first is None else first[0].max_timestamp
         return self.first_timestamp
 
     # --- changing what is there

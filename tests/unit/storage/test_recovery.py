@@ -463,3 +463,47 @@ def test_a_broken_batch_hides_no_others_and_is_looked_for_once() -> None:
         if abs(offset - broken.base_offset) > 3:
             assert read(offset) == [offset]
     assert disk.content(path(0, ".index")) == index
+
+
+def with_broken_batch(disk: MemoryDisk, base: int, number: int) -> None:
+    data = bytearray(disk.content(path(base)))
+    data[scan_batches(data)[0][number].position + 16] ^= 1
+    disk.put(path(base), bytes(data))
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_segment_with_a_broken_batch_goes_when_its_time_comes(number: int) -> None:
+    """Found by reading: its age could not be told, so it stayed for ever; and retention ended with it, for all other logs."""
+    config = LogConfig(segment_bytes=700, retention_ms=1000)
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, config)
+    for timestamp in [NOW_MS, *[NOW_MS - 500] * 12]:  # the time index has the first batch, and nothing behind it
+        append(log, timestamp)
+    bases = log.segment_bases
+    data_dir.close()
+    with_broken_batch(disk, 0, number)
+    _, log = reopen(disk, config)
+    log.high_watermark = log.log_end_offset
+    assert log.apply_retention(NOW_MS + 1000) == []
+    assert log.apply_retention(NOW_MS + 1001) == bases
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_broken_batch_in_the_active_segment_is_no_reason_to_refuse_records(number: int) -> None:
+    """Found by reading: after a clean stop the first append was written, and refused for what stands before it."""
+    config = LogConfig(index_interval_bytes=100)
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, config)
+    for timestamp in [NOW_MS, *[NOW_MS - 500] * 6]:
+        append(log, timestamp)
+    data_dir.close()
+    with_broken_batch(disk, 0, number)
+    _, log = reopen(disk, config)
+    assert append(log, NOW_MS - 500) == 7
+    assert append(log, NOW_MS + 500) == 8
+    assert log.active.max_timestamp == NOW_MS + 500
+    assert all_offsets_from(log, 5) == [5, 6, 7, 8]
+
+
+def all_offsets_from(log: Log, start: int) -> list[int]:
+    return [record.offset for record in records_of(read_batches(log, start))]
