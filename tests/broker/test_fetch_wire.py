@@ -16,7 +16,8 @@ from ottla.broker.connection import COPY_BYTES_MAX
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from ottla.records.batch import scan_batches
+from ottla.records.batch import MAGIC_AT, RECORDS_AT, scan_batches
+from ottla.storage.names import LOG
 
 
 def offsets_of(records: Any) -> list[tuple[int, int]]:
@@ -412,5 +413,30 @@ def test_a_session_may_begin_without_partitions(play: Any, version: int) -> None
         answer = await connection.call("fetch", version, request)
         assert (answer.error_code, answer.session_id) == (ErrorCode.NONE, begun.session_id)
         assert offsets_of(answer.responses[0].partitions[0].records) == [(0, 2)]
+
+    play(case)
+
+
+def spoil(log: Any, position: int) -> None:
+    with Path(log.active.path(LOG)).open("r+b") as file:
+        file.seek(position)
+        file.write(b"\xff")
+
+
+@pytest.mark.parametrize("size", [2 * RECORDS_AT, 2 * RECORDS_AT + 1])
+def test_a_broken_batch_is_sent_as_it_is_whatever_its_size(play: Any, size: int) -> None:
+    """The consumer sees what is wrong. Found by reading: bytes that could be headers without records were looked at more closely,
+    and what is no batch closed the consumer's connection, again and again."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        connection = await stage.connect()
+        batch = stage.batch(bytes(size - len(stage.batch(b""))))
+        assert len(batch) == size
+        assert (await stage.produce(connection, batch)).error_code == 0
+        [partition] = stage.broker.partitions
+        spoil(partition.log, MAGIC_AT)
+        data = await stage.fetch(connection, 0)
+        assert (data.error_code, len(data.records)) == (0, size)
 
     play(case)

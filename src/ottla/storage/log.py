@@ -510,7 +510,10 @@ class Log:
         """
         while info.size and info.size % RECORDS_AT == 0 and info.size <= _EMPTY_BATCHES_MAX * RECORDS_AT:
             read = info.ranges[0]
-            batches, _ = scan_batches(read.file.read(read.position, read.size))
+            try:
+                batches, _ = scan_batches(read.file.read(read.position, read.size))
+            except MalformedInput:
+                break  # it is broken, which its reader will find
             if any(batch.record_count for batch in batches):
                 break
             further = self.read(info.records_end_offset, max_bytes, end_offset, min_one_batch)
