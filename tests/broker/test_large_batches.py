@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -21,6 +22,7 @@ from ottla.protocol.messages.produce import PartitionProduceData
 from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header, scan_batches, write_header
 from ottla.records.compression import GZIP, LZ4, SNAPPY, ZSTD
 from ottla.records.record import build_batch, read_records
+from ottla.storage.names import LOG
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -248,6 +250,29 @@ def test_w06_the_largest_timestamp_may_be_that_of_a_record_deleted_in_front_of_o
         [partition] = stage.broker.partitions
         assert partition.delete_records(2) == 2
         assert await asyncio.wait_for(look_up(one, -3), 30) == [(0, 1, 4_000)]
+
+    play(case)
+
+
+def spoil(log: Any, position: int) -> None:
+    with Path(log.active.path(LOG)).open("r+b") as file:
+        file.seek(position)
+        file.write(b"\xff")
+
+
+@pytest.mark.parametrize("size", [1, 2 * MIB])
+@pytest.mark.parametrize("timestamp", [1_500, -3])
+def test_w06_a_batch_that_cannot_be_unpacked_is_told_to_who_looks_into_it(play: Any, timestamp: int, size: int) -> None:
+    """Found by reading: it closed the asker's connection, as if that had sent it."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic()
+        one = await stage.connect()
+        batch = build_batch([(b"key", bytes(size), [], timestamp) for timestamp in (1_000, 3_000, 2_000)], codec=GZIP)
+        assert (await stage.produce(one, batch)).error_code == 0
+        [partition] = stage.broker.partitions
+        spoil(partition.log, RECORDS_AT)
+        assert await look_up(one, timestamp) == [(ErrorCode.CORRUPT_MESSAGE, -1, -1)]
 
     play(case)
 

@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.records.batch import BatchInfo, read_batch_header
 from ottla.records.compression import TooLarge
 from ottla.records.record import offset_of_max_timestamp, offset_of_timestamp
 from ottla.storage.results import OffsetByTime
 from ottla.storage.segment import Segment
+from ottla.types import TimestampAndOffset
 
 LetOthersRun = Callable[[], None]
 Look = Callable[[LetOthersRun], OffsetByTime | None]
+Find = Callable[..., TimestampAndOffset | None]
+"""In the bytes of a batch, with its header: `offset_of_timestamp`, `offset_of_max_timestamp`."""
 
 
 class Unfinished(Exception):
@@ -45,6 +49,7 @@ def first_at_or_after(
 
 def _search(segment: Segment, start_offset: int, timestamp_ms: int, here_bytes_max: int | None) -> OffsetByTime | None:
     begun = -1
+    find = partial(offset_of_timestamp, target_ms=timestamp_ms, start_offset=start_offset)
     for batch, read in segment.batches(
         segment.index.position_of(max(segment.time_index.offset_before(timestamp_ms), start_offset))
     ):
@@ -56,7 +61,7 @@ def _search(segment: Segment, start_offset: int, timestamp_ms: int, here_bytes_m
             raise Unfinished(batch.base_offset, None)
         if batch.max_timestamp < timestamp_ms:
             continue
-        found = _look_here(batch, partial(_look_for, read, timestamp_ms, start_offset), here_bytes_max)
+        found = _look_here(batch, partial(_look_into, read, find), here_bytes_max)
         if found is not None:
             return found
     return None
@@ -68,7 +73,7 @@ def first_of_largest(segments: Sequence[Segment], here_bytes_max: int | None = N
         return None
     for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
         if batch.max_timestamp == latest.max_timestamp:
-            return _look_here(batch, partial(_look_for_largest, read), here_bytes_max)
+            return _look_here(batch, partial(_look_into, read, offset_of_max_timestamp), here_bytes_max)
     return None
 
 
@@ -85,21 +90,13 @@ def _look_here(
     raise Unfinished(batch.next_offset, partial(look, None))
 
 
-def _look_for(
-    read: Callable[[], bytes],
-    timestamp_ms: int,
-    start_offset: int,
-    here_bytes_max: int | None,
-    let_others_run: LetOthersRun | None,
+def _look_into(
+    read: Callable[[], bytes], find: Find, here_bytes_max: int | None, let_others_run: LetOthersRun | None
 ) -> OffsetByTime | None:
     data = read()
-    batch = read_batch_header(data, 0)
-    found = offset_of_timestamp(data, batch, timestamp_ms, start_offset, here_bytes_max, let_others_run)
+    try:
+        batch = read_batch_header(data, 0)
+        found = find(data, batch, here_bytes_max=here_bytes_max, let_others_run=let_others_run)
+    except MalformedInput as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch) if found is not None else None
-
-
-def _look_for_largest(read: Callable[[], bytes], here_bytes_max: int | None, let_others_run: LetOthersRun | None) -> OffsetByTime:
-    data = read()
-    batch = read_batch_header(data, 0)
-    found = offset_of_max_timestamp(data, batch, here_bytes_max, let_others_run)
-    return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch)

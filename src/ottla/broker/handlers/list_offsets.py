@@ -18,7 +18,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.context import RequestContext
-from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -105,13 +105,13 @@ async def _finish(
         log = broker.partitions.get(key).log
         cuts = log.truncations
         looked: _Looked | None = _Looked(search.next_offset, None)
-        error: OSError | MalformedInput | None = None
+        error: OSError | KafkaError | None = None
         try:
             if search.look is not None:
                 looked = _Looked(search.next_offset, await broker.large_batches.look(search.look))
             else:
                 await asyncio.sleep(0)
-        except (OSError, MalformedInput) as failure:
+        except (OSError, KafkaError) as failure:
             error = failure
         partition = broker.partitions.get(key)
         if partition.log is not log or log.truncations != cuts:
