@@ -10,6 +10,7 @@ import shutil
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTop
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
-from ottla.runtime.loop import real_world, run
+from ottla.runtime.loop import ThreadWorkers, real_world, run
 from ottla.storage import retention
+from ottla.storage.checkpoint import write_offsets
 from ottla.storage.reservation import BEGIN_BYTES
 
 
@@ -423,6 +425,54 @@ def test_f14_flush_ms_and_the_checkpoints(ground: Ground) -> None:
         await until(lambda: written("replication-offset-checkpoint"))
         client.close()
         await broker.stop()
+
+    ground.play(main)
+
+
+@pytest.mark.parametrize("dirs", ["data", "other,data"])
+def test_no_checkpoint_speaks_of_a_log_deleted_while_another_was_written(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, dirs: str
+) -> None:
+    """Found by reading: what is believed of the former log after a crash, its start and how much of it was flushed, was written
+    down after the next one of its name had been made."""
+    held, let = asyncio.Event(), asyncio.Event()
+    original = ThreadWorkers.run
+
+    async def run_held(workers: ThreadWorkers, work: Callable[[], Any]) -> Any:
+        if isinstance(work, partial) and work.func is write_offsets:
+            held.set()
+            await let.wait()
+        return await original(workers, work)
+
+    async def main() -> None:
+        never = {f"{name}_checkpoint_interval_ms": "1000000" for name in ("log_flush_offset", "log_flush_start_offset")}
+        broker = ground.broker(dirs, log_initial_task_delay_ms="1000000", **never)
+        await broker.start()
+        await make_topic(broker, partitions=len(dirs.split(",")))
+        client = await ground.client(broker)
+        for partition in broker.partitions:
+            assert await produce(client, partition.topic_partition.partition, count=2) == 0
+            assert await produce(client, partition.topic_partition.partition, count=2) == 0
+            await broker.housekeeping.flush(partition)
+            assert partition.delete_records(3) == partition.log.recovery_point - 1 == 3
+        monkeypatch.setattr(ThreadWorkers, "run", run_held)
+        for round_of_them in (broker.housekeeping._log_starts, broker.housekeeping._recovery_points):
+            held.clear()
+            let.clear()
+            for partition in broker.partitions:
+                if partition.log.log_end_offset == 0:
+                    assert await produce(client, partition.topic_partition.partition, count=4) == 0
+                    await broker.housekeeping.flush(partition)
+                    assert partition.delete_records(3) == 3
+            writing = asyncio.ensure_future(round_of_them())
+            await held.wait()
+            await broker.controller.delete_topics(["t"])
+            await make_topic(broker, partitions=len(dirs.split(",")))
+            let.set()
+            await writing
+            for path in ground.path.glob("*/*-offset-checkpoint"):
+                offsets = [int(line.split()[2]) for line in path.read_text().splitlines()[2:]]
+                assert not any(offsets), f"{path.name}: {path.read_text()!r}"
 
     ground.play(main)
 

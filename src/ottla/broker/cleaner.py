@@ -23,7 +23,6 @@ from ottla.records.clean_batches import Uncleanable
 from ottla.storage.compaction import Abandoned, Compaction, Limits, Progress
 from ottla.storage.compaction_plan import Dirt, filthiest, find_dirt
 from ottla.storage.names import CLEANED_OFFSETS
-from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -44,7 +43,7 @@ TURN_PARTITIONS: Final = 100
 LOOK_PARTITIONS: Final = 2000
 """The same, where nothing is asked but whether they are compacted."""
 
-WriteCheckpoint = Callable[["DataDir", str, dict[TopicPartition, int]], Awaitable[None]]
+WriteCheckpoint = Callable[["DataDir", str], Awaitable[None]]
 
 
 class Cleaner:
@@ -54,7 +53,6 @@ class Cleaner:
         self._choosing: asyncio.Task[None] | None = None
         self._passes: dict[Partition, asyncio.Task[None]] = {}
         self._uncleanable: set[Log] = set()
-        self._checkpointing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._io_free_at = 0.0
         """When the bytes taken so far are paid for."""
@@ -159,7 +157,7 @@ class Cleaner:
             self._set_aside(partition, error)
         else:
             self._tell(partition, compaction, dirt, world.clock.monotonic() - began_s)
-            await self._checkpoint(partition.data_dir)
+            await self._write_checkpoint(partition.data_dir, CLEANED_OFFSETS)
             return
         if partition.data_dir.online:
             try:
@@ -261,12 +259,3 @@ class Cleaner:
         )
         if account.keyless:
             logger.warning("%s: %d records without a key were dropped", partition.topic_partition, account.keyless)
-
-    async def _checkpoint(self, data_dir: DataDir) -> None:
-        """How far each log of a directory is clean."""
-        async with self._checkpointing:
-            if not data_dir.online:
-                return
-            logs = [partition.log for partition in self._broker.partitions.online() if partition.data_dir is data_dir]
-            offsets = {log.topic_partition: log.cleaned_offset for log in logs if log.cleaned_offset is not None}
-            await self._write_checkpoint(data_dir, CLEANED_OFFSETS, offsets)

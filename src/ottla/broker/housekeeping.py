@@ -5,6 +5,7 @@ Owns the rhythm of this work. What blocks (fsync, removing files) runs in the wo
 1. An OSError takes the directory it came from offline, and no other work stops for it.
 2. A recovery point is written down only after the flush it vouches for has returned.
 3. Checkpoints that did not change are not written again: an idle broker leaves its disk alone.
+4. What a checkpoint says is looked up when it is its turn to be written: no log may have been deleted and made again in between.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ottla.broker.cleaner import Cleaner
 from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import INT64_MAX
+from ottla.storage.data_dir import OFFSETS_OF
 from ottla.storage.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from ottla.types import TopicPartition
 
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
     from ottla.storage.data_dir import DataDir
-    from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -171,52 +172,37 @@ class Housekeeping:
             log.flushed(plan, self._broker.world.clock.now_ms())
 
     async def _recovery_points(self) -> None:
-        for data_dir, partitions in self._broker.partitions.by_data_dir():
-            # Some may have been deleted while the checkpoints of another directory were written.
-            logs = [partition.log for partition in partitions if not partition.is_offline]
-            points = {log.topic_partition: log.recovery_point for log in logs}
-            # A recovery point moves with the log start, over records that were never flushed: the start must be durable before.
-            await self._write_log_starts(data_dir, logs)
-            await self._write(data_dir, RECOVERY_POINTS, points)
+        for data_dir in self._broker.partitions.online_dirs():
+            await self._write(data_dir, RECOVERY_POINTS)
 
     async def write_checkpoints(self, data_dir: DataDir) -> None:
         """All of one directory, now, whatever was written before."""
         for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
             self._written.pop(f"{data_dir.path}/{name}", None)
-        logs = [partition.log for partition in self._broker.partitions.online() if partition.data_dir is data_dir]
-        points = {log.topic_partition: log.recovery_point for log in logs}
-        marks = {log.topic_partition: log.high_watermark for log in logs}
-        await self._write_log_starts(data_dir, logs)
-        await self._write(data_dir, RECOVERY_POINTS, points)
-        await self._write(data_dir, HIGH_WATERMARKS, marks)
+            await self._write(data_dir, name)
 
     async def _log_starts(self) -> None:
-        for data_dir, partitions in self._broker.partitions.by_data_dir():
-            await self._write_log_starts(data_dir, [partition.log for partition in partitions])
-
-    async def _write_log_starts(self, data_dir: DataDir, logs: list[Log]) -> None:
-        starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
-        await self._write(data_dir, LOG_STARTS, starts)
+        for data_dir in self._broker.partitions.online_dirs():
+            await self._write(data_dir, LOG_STARTS)
 
     async def _high_watermarks(self) -> None:
-        for data_dir, partitions in self._broker.partitions.by_data_dir():
-            marks = {partition.topic_partition: partition.log.high_watermark for partition in partitions}
-            await self._write(data_dir, HIGH_WATERMARKS, marks)
+        for data_dir in self._broker.partitions.online_dirs():
+            await self._write(data_dir, HIGH_WATERMARKS)
 
-    async def _write(self, data_dir: DataDir, name: str, offsets: dict[TopicPartition, int]) -> None:
+    async def _write(self, data_dir: DataDir, name: str) -> None:
+        """What a checkpoint says now. If a log is deleted while a worker writes, and perhaps made again, it is written once more:
+        no checkpoint may speak for the new one."""
         path = f"{data_dir.path}/{name}"
-        deletions = len(data_dir.deleted)
         async with self._writing.setdefault(path, asyncio.Lock()):
-            while True:
-                # Deleted while this waited or the worker wrote, perhaps made again: no checkpoint may speak for the new log.
-                gone = set(data_dir.deleted[deletions:])
+            deletions = -1
+            while data_dir.online and deletions != len(data_dir.deleted):
                 deletions = len(data_dir.deleted)
-                offsets = {key: offset for key, offset in offsets.items() if key not in gone}
+                logs = [partition.log for partition in self._broker.partitions.online() if partition.data_dir is data_dir]
+                offsets = OFFSETS_OF[name](logs)
                 if self._written.get(path, {}) == offsets:
                     return
-                if not await self._try(data_dir, partial(write_offsets, self._broker.world.disk, path, offsets)):
-                    return
-                self._written[path] = offsets
+                if await self._try(data_dir, partial(write_offsets, self._broker.world.disk, path, offsets)):
+                    self._written[path] = offsets
 
     async def _try(self, data_dir: DataDir, work: Callable[[], object]) -> bool:
         """Run in a worker; an OSError takes the directory offline."""

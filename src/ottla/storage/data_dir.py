@@ -53,6 +53,16 @@ from ottla.storage.recovery import Found, open_log
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
+OFFSETS_OF: dict[str, Callable[[Iterable[Log]], dict[TopicPartition, int]]] = {
+    RECOVERY_POINTS: lambda logs: {log.topic_partition: log.recovery_point for log in logs},
+    LOG_STARTS: lambda logs: {
+        log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset
+    },
+    HIGH_WATERMARKS: lambda logs: {log.topic_partition: log.high_watermark for log in logs},
+    CLEANED_OFFSETS: lambda logs: {log.topic_partition: log.cleaned_offset for log in logs if log.cleaned_offset is not None},
+}
+"""What each checkpoint of a directory says of its logs."""
+
 
 class DataDirRefused(Exception):
     """A directory that belongs to another broker or cluster, or that cannot be understood. The sentence is for the user."""
@@ -266,7 +276,8 @@ class DataDir:
         ]
         if lacking:
             # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
-            self._write_recovery_points(list(self.logs.values()))
+            for name in (LOG_STARTS, RECOVERY_POINTS):
+                self._write_checkpoint(name, self.logs.values())
         return list(self.logs.values())
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
@@ -380,17 +391,14 @@ class DataDir:
         alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
         for log in alive:
             log.write_metadata()
-        cleaned = {log.topic_partition: log.cleaned_offset for log in alive if log.cleaned_offset is not None}
-        if cleaned:
+        if any(log.cleaned_offset is not None for log in alive):
             # After a truncation it must not reach beyond the cut: gaps before it are taken for compaction's.
-            write_offsets(self._disk, f"{self.path}/{CLEANED_OFFSETS}", cleaned)
-        self._write_recovery_points(alive)
-        write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", {log.topic_partition: log.high_watermark for log in alive})
+            self._write_checkpoint(CLEANED_OFFSETS, alive)
+        for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
+            self._write_checkpoint(name, alive)
 
-    def _write_recovery_points(self, logs: list[Log]) -> None:
-        starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_base_offset}
-        write_offsets(self._disk, f"{self.path}/{LOG_STARTS}", starts)
-        write_offsets(self._disk, f"{self.path}/{RECOVERY_POINTS}", {log.topic_partition: log.recovery_point for log in logs})
+    def _write_checkpoint(self, name: str, logs: Iterable[Log]) -> None:
+        write_offsets(self._disk, f"{self.path}/{name}", OFFSETS_OF[name](logs))
 
     # --- failing and ending
 
@@ -416,11 +424,10 @@ class DataDir:
                 for log in every_log:
                     log.take_snapshot()
                 self._flush_last(every_log)
-                marks = {log.topic_partition: log.high_watermark for log in logs}
                 for log in every_log:
                     log.close()
-                self._write_recovery_points(logs)
-                write_offsets(self._disk, f"{self.path}/{HIGH_WATERMARKS}", marks)
+                for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
+                    self._write_checkpoint(name, logs)
                 write_clean_shutdown(self._disk, f"{self.path}/{CLEAN_SHUTDOWN}", broker_epoch)
         finally:
             self._lock.close()
