@@ -44,6 +44,7 @@ from ottla.storage.names import (
     REPLICA_SWAP,
     STRAY_DIR,
     future_dir,
+    is_deleted_dir,
     parse_future_dir,
     parse_partition_dir,
     partition_dir,
@@ -215,7 +216,7 @@ class DataDir:
         found: list[tuple[TopicPartition, bool, Opener]] = []
         for name in self._disk.list(self.path):
             path = f"{self.path}/{name}"
-            if name.endswith(DELETE_DIR) and self._disk.is_dir(path):
+            if is_deleted_dir(name) and self._disk.is_dir(path):
                 self._disk.remove_tree(path)
                 continue
             future = parse_future_dir(name)

@@ -40,6 +40,7 @@ LOCK: Final = ".lock"
 _NAME_LENGTH_MAX = 255
 _PARTITION_DIR = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<partition>[0-9]{1,10})")
 _FUTURE_DIR = re.compile(_PARTITION_DIR.pattern + r"\.[0-9a-f]{32}" + FUTURE_DIR)
+_DELETED_DIR = re.compile(r".+-[0-9]{1,10}\.[0-9a-f]{32}" + DELETE_DIR)
 _OFFSET_FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\..+)")
 
 
@@ -69,6 +70,11 @@ def retired_dir(partition: TopicPartition, unique: bytes, suffix: str) -> str:
     """The name of a log out of service (`-delete`, `-stray`); the topic is shortened where the file system needs it."""
     tail = f"-{partition.partition}.{unique.hex()}{suffix}"
     return partition.topic[: _NAME_LENGTH_MAX - len(tail)] + tail
+
+
+def is_deleted_dir(name: str) -> bool:
+    """Whether a log was taken out of service under this name, to be removed."""
+    return _DELETED_DIR.fullmatch(name) is not None
 
 
 def future_dir(partition: TopicPartition, unique: bytes) -> str:

@@ -112,6 +112,17 @@ def test_what_is_no_partition_is_left_alone_and_deleted_ones_go() -> None:
     assert all(disk.content(f"{path}/{0:020d}.log") == b"x" for path in kept)
 
 
+@pytest.mark.parametrize("name", ["to-delete", "orders-0-delete", "orders-0.mine-delete"])
+def test_what_somebody_called_so_is_not_deleted(name: str) -> None:
+    """Found by reading: every directory below a data directory was removed whose name ended like that of a deleted log."""
+    disk = MemoryDisk()
+    disk.make_dirs("/data")
+    disk.make_dirs(f"/data/{name}")
+    disk.put(f"/data/{name}/thesis.tex", b"years of work")
+    open_dir(disk).load(settings, NOW_MS)
+    assert disk.exists(f"/data/{name}/thesis.tex")
+
+
 def test_creating_what_is_there_returns_it_unless_it_is_another_topic_s() -> None:
     data_dir, log = new_log(MemoryDisk())
     assert data_dir.create_log(TP, TOPIC_ID, LogConfig(), NOW_MS) is log
