@@ -229,6 +229,23 @@ def test_a_damaged_log_is_set_aside_and_serves_on(play: Any, caplog: Any) -> Non
     play(case, **QUICK)
 
 
+def test_l06_a_log_whose_aborted_transactions_cannot_be_read_fails_with_its_directory(play: Any) -> None:
+    """Found by reading: its pass ended before it began, unheard, and the next one began at once, for ever."""
+
+    async def case(stage: Any) -> None:
+        await stage.topic(**COMPACT)
+        connection = await stage.connect()
+        log = log_of(stage)
+        log.active.has_aborted = True  # and there is no file
+        log._find_aborted()
+        for number in range(30):
+            await put(stage, connection, [(b"k%d" % (number % 20), bytes(200))])
+        await stage.broker.stop_asked()
+        assert "00000.txnindex" in stage.broker.failure
+
+    play(case, **QUICK)
+
+
 def test_the_cleaner_can_be_turned_off(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic(**COMPACT)

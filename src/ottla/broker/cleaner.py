@@ -145,7 +145,13 @@ class Cleaner:
     async def _clean(self, partition: Partition, dirt: Dirt) -> None:
         world = self._broker.world
         began_s = world.clock.monotonic()
-        compaction = Compaction(world.disk, dirt, self._limits(), self._broker.clock_watch.now_ms())
+        if dirt.log.closed:
+            return
+        try:
+            compaction = Compaction(world.disk, dirt, self._limits(), self._broker.clock_watch.now_ms())
+        except OSError as error:
+            self._broker.partitions.directory_failed(partition.data_dir, error)
+            return
         try:
             await self._work(partition, compaction)
         except Abandoned as reason:
