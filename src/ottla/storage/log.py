@@ -901,7 +901,7 @@ class Log:
         if self.log_end_offset < former.log_end_offset:  # offsets that were given and taken back by a truncation
             self.log_end_offset = self.active.end_offset = former.log_end_offset
         self.epochs.restore(former.epochs.entries())
-        self.producers.adopt(former.producers)
+        self.producers = former.producers
         self.high_watermark = former.high_watermark
         self.cleaned_offset = former.cleaned_offset
         self.last_flush_ms = former.last_flush_ms

@@ -422,10 +422,3 @@ class ProducerStates:
         open_ones.sort(key=lambda producer: producer.txn_first_offset)
         self._ongoing = {producer.txn_first_offset: producer.producer_id for producer in open_ones}
         self._find_first_unstable()
-
-    def adopt(self, other: ProducerStates) -> None:
-        """What another log of the same records knows."""
-        self._producers = other._producers
-        self._ongoing = other._ongoing
-        self._unreplicated = other._unreplicated
-        self.first_unstable_offset = other.first_unstable_offset

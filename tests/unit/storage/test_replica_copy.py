@@ -14,12 +14,14 @@ from storage_kit import (
     all_offsets,
     append,
     batch,
+    checked,
     new_log,
     open_dir,
     read_batches,
     seeded_random,
 )
 
+from ottla.errors import KafkaError
 from ottla.sim.disk import SimDisk
 from ottla.sim.process import Process, ProcessDied
 from ottla.storage.config import LogConfig
@@ -72,6 +74,18 @@ def test_a_copy_has_the_same_batches_and_epochs_and_follows_what_is_appended() -
     assert not copy.flushed_enough or source.recovery_point == 0
     copy.settle()
     assert copy.flushed_enough
+
+
+def test_t10_where_a_transaction_wanted_to_begin_is_known_to_the_copy() -> None:
+    _, _, source, future, disk = two_dirs()
+    append(source, 1)
+    source.producers.attempt(7, 0, 4)
+    copy = ReplicaCopy(disk, source, future)
+    copy_all(copy)
+    copy.take_over()
+    behind = checked(1, producer_id=7, producer_epoch=0, base_sequence=6, transactional=True)
+    with pytest.raises(KafkaError, match="is at sequence 4"):
+        future.append(behind, 0, NOW_MS, verified=True)
 
 
 def test_a_log_that_starts_in_the_middle_of_a_batch() -> None:
