@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from ottla.records.batch import MAGIC_AT, RECORDS_AT, scan_batches
-from ottla.storage.names import LOG
+from ottla.runtime.loop import ThreadWorkers
+from ottla.storage.names import LOG, OFFSET_INDEX
+from ottla.storage.segment import _build_indexes
 
 
 def offsets_of(records: Any) -> list[tuple[int, int]]:
@@ -417,8 +420,8 @@ def test_a_session_may_begin_without_partitions(play: Any, version: int) -> None
     play(case)
 
 
-def spoil(log: Any, position: int) -> None:
-    with Path(log.active.path(LOG)).open("r+b") as file:
+def with_damage(path: str, position: int) -> None:
+    with Path(path).open("r+b") as file:
         file.seek(position)
         file.write(b"\xff")
 
@@ -435,8 +438,113 @@ def test_a_broken_batch_is_sent_as_it_is_whatever_its_size(play: Any, size: int)
         assert len(batch) == size
         assert (await stage.produce(connection, batch)).error_code == 0
         [partition] = stage.broker.partitions
-        spoil(partition.log, MAGIC_AT)
+        with_damage(partition.log.active.path(LOG), MAGIC_AT)
         data = await stage.fetch(connection, 0)
         assert (data.error_code, len(data.records)) == (0, size)
+
+    play(case)
+
+
+class HeldBuilding:
+    """The building of lost indexes begins when it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = 0
+        self.begun = asyncio.Event()
+        self.let = asyncio.Event()
+        original = ThreadWorkers.run
+
+        async def run(workers: ThreadWorkers, work: Any) -> Any:
+            if getattr(work, "func", None) is _build_indexes:
+                self.asked += 1
+                self.begun.set()
+                await self.let.wait()
+            return await original(workers, work)
+
+        monkeypatch.setattr(ThreadWorkers, "run", run)
+
+
+async def fill_segments(stage: Any) -> tuple[Any, Any]:
+    """Ten batches in a segment, an index entry for each but the first; a connection, and the first segment."""
+    await stage.topic(segment_bytes="4000", index_interval_bytes="100")
+    connection = await stage.connect()
+    for _ in range(25):
+        assert (await stage.produce(connection, stage.batch(b"x" * 320))).error_code == 0
+    [partition] = stage.broker.partitions
+    segment = partition.log.segments[0]
+    assert (segment.end_offset, len(segment.index)) == (10, 9)
+    return connection, segment
+
+
+def lose_index(segment: Any, shift: int | None = None) -> None:
+    """Its file is gone; or all it says is wrong by some bytes."""
+    path = Path(segment.path(OFFSET_INDEX))
+    entries = [(offset, position + (shift or 0)) for offset, position in struct.iter_unpack(">ii", path.read_bytes())]
+    path.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    if shift is None:
+        path.unlink()
+    segment.let_go()
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+@pytest.mark.parametrize("shift", [None, -1])
+def test_f15_while_a_lost_index_is_built_the_fetch_waits_and_others_do_not(
+    play: Any, monkeypatch: pytest.MonkeyPatch, shift: int | None, offset: int
+) -> None:
+    async def case(stage: Any) -> None:
+        connection, segment = await fill_segments(stage)
+        lose_index(segment, shift)
+        building = HeldBuilding(monkeypatch)
+        limits = {"max_wait_ms": 60_000, "partition_max_bytes": 1000}
+        waiting = connection.send("fetch", 12, stage.fetch_request(offset, **limits))
+        await building.begun.wait()
+        other = await stage.connect()
+        data = await stage.fetch(other, offset, partition_max_bytes=1000)
+        assert (data.error_code, data.high_watermark, data.records) == (0, 25, b"")
+        assert (await stage.produce(other, stage.batch(b"other"))).base_offset == 25
+        assert offsets_of((await stage.fetch(other, 24)).records) == [(24, 24), (25, 25)]
+        assert not waiting.done()
+        building.let.set()
+        data = (await waiting).responses[0].partitions[0]
+        assert offsets_of(data.records) == [(offset, offset), (offset + 1, offset + 1)]
+        assert building.asked == 1
+        segment.let_go()
+        assert offsets_of((await stage.fetch(other, 3, partition_max_bytes=1)).records) == [(3, 3)], "the file is right again"
+
+    play(case)
+
+
+@pytest.mark.parametrize("shift", [None, -1])
+def test_f15_where_no_index_helps_the_damage_is_told_and_looked_for_once(
+    play: Any, monkeypatch: pytest.MonkeyPatch, shift: int | None
+) -> None:
+    async def case(stage: Any) -> None:
+        connection, segment = await fill_segments(stage)
+        lose_index(segment, shift)
+        with_damage(segment.path(LOG), 5 * (segment.size // 10) + MAGIC_AT)
+        building = HeldBuilding(monkeypatch)
+        building.let.set()
+        limits = {"max_wait_ms": 60_000, "partition_max_bytes": 1}
+        for _ in range(3):
+            assert (await stage.fetch(connection, 7, **limits)).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert building.asked == (2 if shift is None else 1)
+        assert offsets_of((await stage.fetch(connection, 12, **limits)).records) == [(12, 12)]
+
+    play(case)
+
+
+def test_a_topic_deleted_while_a_lost_index_is_built_is_not_there(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(stage: Any) -> None:
+        connection, segment = await fill_segments(stage)
+        lose_index(segment)
+        building = HeldBuilding(monkeypatch)
+        waiting = connection.send("fetch", 12, stage.fetch_request(5, max_wait_ms=60_000))
+        await building.begun.wait()
+        await stage.broker.controller.delete_topics(["t"])
+        assert (await waiting).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        building.let.set()
+        while stage.broker.housekeeping._building:
+            await asyncio.sleep(0.01)
+        assert stage.broker.partitions.offline_paths() == []
 
     play(case)

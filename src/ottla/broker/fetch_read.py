@@ -8,7 +8,9 @@ session's (`replication.fetch_session`); how it is written, the handlers' (`fetc
    will be written comes behind it.
 3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset; followers see all.
 4. A consumer is not given empty batches alone while there are records behind them: not every client gets past them (kafka-go).
-5. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
+5. A partition whose records cannot be found before an index is built again gives none until a worker has done so, and then wakes
+   whoever waits: others do not wait for it (F15).
+6. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
    one and its position is on this log (R08, R10).
 """
 
@@ -22,6 +24,7 @@ from ottla.ports import FileRange
 from ottla.records.batch import RECORDS_AT
 from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
+from ottla.storage.segment import IndexLost
 from ottla.types import OffsetAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
@@ -234,7 +237,7 @@ class FetchRead:
                 max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
                 if max_bytes < 0:
                     max_bytes = 0
-                info = partition.read(wanted.fetch_offset, max_bytes, end_offset, total == 0)
+                info = partition.read(wanted.fetch_offset, max_bytes, end_offset, total == 0, False)
                 if info.size % RECORDS_AT == 0 and info.size and not is_follower:
                     info = partition.read_past_empty(info, max_bytes, end_offset, total == 0)
                 data = Found(wanted, high_watermark, stable_offset, log_start_offset)
@@ -249,6 +252,10 @@ class FetchRead:
                     if committed:
                         data.aborted = partition.aborted(wanted.fetch_offset, info.records_end_offset)
                 found.append(data)
+            except IndexLost as lost:
+                assert partition is not None
+                self._broker.housekeeping.build_index(partition, lost)
+                found.append(Found(wanted, high_watermark, stable_offset, log_start_offset))
             except KafkaError as error:
                 must_answer = True
                 data = Found(wanted, -1, -1, -1)

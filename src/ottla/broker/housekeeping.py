@@ -1,4 +1,5 @@
-"""Everything that happens without a request: retention, flushing, checkpoints, removal of files, idle connections.
+"""Everything that happens without a request: retention, flushing, checkpoints, removal of files, idle connections; and what those
+who ask for something wait for, while others go on: records that are to be flushed first, indexes that were lost.
 
 Owns the rhythm of this work. What blocks (fsync, removing files) runs in the workers; what changes a log runs on the loop.
 
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.cleaner import Cleaner
 from ottla.ports import Disk
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.partition import Partition
     from ottla.storage.data_dir import DataDir
+    from ottla.storage.log import Log
+    from ottla.storage.segment import IndexLost, Segment
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,10 @@ class Housekeeping:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
-        self._flushing: set[asyncio.Task[None]] = set()
+        self._asked_for: set[asyncio.Task[None]] = set()
+        """Work that somebody waits for."""
+        self._building: set[Segment] = set()
+        """Segments whose indexes are being built again."""
         self.cleaner = Cleaner(broker, self._write)
         self._written: dict[str, dict[TopicPartition, int]] = {}
         """The checkpoints as they stand on disk, by path."""
@@ -65,7 +71,7 @@ class Housekeeping:
 
     async def stop(self) -> None:
         await self.cleaner.stop()
-        tasks = [*self._tasks, *self._flushing]
+        tasks = [*self._tasks, *self._asked_for]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -149,9 +155,12 @@ class Housekeeping:
 
     def flush_now(self, partition: Partition) -> None:
         """Producers wait for it, and nobody else does."""
-        task = asyncio.get_running_loop().create_task(self._flush_held(partition))
-        self._flushing.add(task)
-        task.add_done_callback(self._flushing.discard)
+        self._begin(self._flush_held(partition))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._asked_for.add(task)
+        task.add_done_callback(self._asked_for.discard)
 
     async def _flush_held(self, partition: Partition) -> None:
         await self.flush(partition)
@@ -170,6 +179,25 @@ class Housekeeping:
             return
         if plan is not None and await self._try(partition.data_dir, plan.run):
             log.flushed(plan, self._broker.world.clock.now_ms())
+
+    def build_index(self, partition: Partition, lost: IndexLost) -> None:
+        """Somebody fetches, and cannot before it is done."""
+        if lost.segment not in self._building:
+            self._building.add(lost.segment)
+            self._begin(self._build_index(partition, partition.log, lost))
+
+    async def _build_index(self, partition: Partition, log: Log, lost: IndexLost) -> None:
+        segment = lost.segment
+        try:
+            built = await self._broker.world.workers.run(lost.build)
+            if not log.closed and not segment.active and segment in log.segments:
+                segment.built_elsewhere(built, lost)
+        except OSError as error:
+            self._broker.partitions.directory_failed(partition.data_dir, error)
+        finally:
+            self._building.discard(segment)
+        self._broker.purgatory.wake(partition.topic_partition)
+        self._broker.purgatory.wake(partition)
 
     async def _recovery_points(self) -> None:
         for data_dir in self._broker.partitions.online_dirs():

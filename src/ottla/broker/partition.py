@@ -612,9 +612,9 @@ class Partition:
         """Up to where every transaction is decided. Without transactions that is all that may be read."""
         return self.log.last_stable_offset
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, here: bool = True) -> ReadInfo:
         try:
-            return self.log.read(offset, max_bytes, end_offset, min_one_batch)
+            return self.log.read(offset, max_bytes, end_offset, min_one_batch, here)
         except OSError as error:
             raise self.failed(error) from error
         except KafkaError as error:

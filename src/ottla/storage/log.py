@@ -460,11 +460,11 @@ class Log:
 
     # --- read
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
+    def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, here: bool = True) -> ReadInfo:
         """Whole batches from the one that holds `offset` up to `end_offset` (exclusive) or `max_bytes`, within one segment.
 
         With `min_one_batch` the first batch comes also if it is larger than `max_bytes`. A batch that reaches beyond
-        `end_offset` is not visible yet.
+        `end_offset` is not visible yet. Not `here`: where a lost index has to be built again, that is IndexLost.
         """
         log_end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= log_end_offset:
@@ -474,20 +474,20 @@ class Log:
             )
         if offset >= end_offset or offset == log_end_offset:
             return ReadInfo([], 0, offset)
-        segment, start, first_end, first_last = self._locate(offset)
+        segment, start, first_end, first_last = self._locate(offset, here)
         if end_offset >= segment.end_offset:
             limit, limit_offset = segment.size, segment.end_offset
         else:
             place = self._places.get(end_offset)
             if place is None or place[0] is not segment:
-                limit = segment.find(end_offset)
+                limit = segment.find(end_offset, here)
                 self._remember(end_offset, segment, limit)
             else:
                 limit = place[1]
             limit_offset = end_offset
         if limit - start > max_bytes:
             if first_end - start <= max_bytes:
-                cut, cut_offset = segment.cut(start, start + max_bytes, min_one_batch)
+                cut, cut_offset = segment.cut(start, start + max_bytes, min_one_batch, here)
             elif min_one_batch:
                 cut, cut_offset = first_end, first_last + 1
             else:
@@ -522,7 +522,7 @@ class Log:
             info = further
         return info
 
-    def _locate(self, offset: int) -> tuple[Segment, int, int, int]:
+    def _locate(self, offset: int, here: bool) -> tuple[Segment, int, int, int]:
         """The batch of an offset below the log end, or the first behind it: its segment and position; and where it had to be
         looked for, its end and last offset (else -1)."""
         place = self._places.get(offset)
@@ -536,7 +536,7 @@ class Log:
             if offset <= segment.base_offset:
                 position, end, last = 0, -1, -1
             else:
-                position, end, last = segment.find_batch(offset)
+                position, end, last = segment.find_batch(offset, here)
             if position < segment.size or segment is self.active:
                 return segment, position, end, last
             slot += 1  # the rest of the segment was compacted away

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
@@ -38,6 +39,20 @@ HEADER_BYTES: Final = 61
 LENGTH_MIN: Final = HEADER_BYTES - 12
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+class IndexLost(Exception):
+    """The indexes of a sealed segment have to be built again, and whoever came for them has no time for it: others wait.
+
+    Any thread may `build` them, for that touches a file and nothing else; what comes of it is for `Segment.built_elsewhere`.
+    """
+
+    def __init__(self, segment: Segment, broken: str, build: Callable[[], IndexBuilder]) -> None:
+        super().__init__(f"{segment.path(OFFSET_INDEX)} has to be built again")
+        self.segment = segment
+        self.broken = broken
+        """Where an index led to bytes that are no batch, if there was one."""
+        self.build = build
 
 
 class SegmentCache:
@@ -246,18 +261,31 @@ class Segment:
 
     def _load_index(self) -> OffsetIndex:
         """Read the index file; build both again from the log where it cannot be right or is not there."""
+        index = self._read_index()
+        if index is None:
+            self.rebuild_indexes()
+            index = self._index
+            assert index is not None
+        return index
+
+    def _read_index(self) -> OffsetIndex | None:
+        """None: the file cannot be right, or is not there."""
         try:
             data = self._read_file(OFFSET_INDEX)
             index = OffsetIndex.parse(self.base_offset, data, self.size, check=not self._index_checked)
         except (CorruptIndex, FileNotFoundError):
-            self.rebuild_indexes()
-            assert self._index is not None
-            return self._index
+            return None
         self._index, self._index_checked = index, True
         self._drop_padding(OFFSET_INDEX, index.persisted * OFFSET_ENTRY_BYTES, len(data))
         if not self.active:
             self._cache.loaded(self)
         return index
+
+    def _index_for(self, here: bool) -> OffsetIndex:
+        """For a reader. Not `here`: if it has to be built that is IndexLost, except of the active segment, which is written."""
+        if self._index is None and not here and not self.active and self._read_index() is None:
+            raise self._index_lost("")
+        return self.index
 
     def _load_time_index(self) -> TimeIndex:
         try:
@@ -495,14 +523,17 @@ class Segment:
 
     # --- reading
 
-    def find(self, offset: int) -> int:
+    def find(self, offset: int, here: bool = True) -> int:
         """The position of the first batch that ends at or behind an offset; `size` if there is none."""
-        return self.find_batch(offset)[0]
+        return self.find_batch(offset, here)[0]
 
-    def find_batch(self, offset: int) -> tuple[int, int, int]:
-        """The first batch that ends at or behind an offset: position, end, last offset; position `size` if there is none."""
+    def find_batch(self, offset: int, here: bool = True) -> tuple[int, int, int]:
+        """The first batch that ends at or behind an offset: position, end, last offset; position `size` if there is none.
+
+        Not `here`: an index that has to be built for it is IndexLost.
+        """
         for attempt in (0, 1):
-            start, following = self.index.around(offset)
+            start, following = self._index_for(here).around(offset)
             try:
                 if following - start > SEEK_BYTES:
                     # Batches this large have an entry each: the offset is mostly in the one that the next entry points to.
@@ -516,23 +547,23 @@ class Segment:
                 )
                 return found, end, last
             except MalformedInput as error:
-                self._mistrust_index(attempt, error)
+                self._mistrust_index(attempt, error, here)
         raise AssertionError
 
-    def cut(self, start: int, limit: int, min_one_batch: bool) -> tuple[int, int]:
+    def cut(self, start: int, limit: int, min_one_batch: bool, here: bool = True) -> tuple[int, int]:
         """The last boundary between batches in [start, limit], and the offset behind it.
 
-        With `min_one_batch` it is behind the batch at `start` also if that reaches beyond the limit.
+        With `min_one_batch` it is behind the batch at `start` also if that reaches beyond the limit. `here`: as above.
         """
         for attempt in (0, 1):
-            before, following = self.index.around_position(limit)
+            before, following = self._index_for(here).around_position(limit)
             position = max(start, before)
             try:
                 found, base, last, end = seek(
                     self.file, self.size, position, self.base_offset, INT64_MAX, limit, _bytes_until(position, following)
                 )
             except MalformedInput as error:
-                self._mistrust_index(attempt, error)
+                self._mistrust_index(attempt, error, here)
                 continue
             if found == self.size:
                 return found, self.end_offset
@@ -544,14 +575,18 @@ class Segment:
         last = seek(self.file, self.size, self.index.last_position(), self.base_offset, INT64_MAX, INT64_MAX)[2]
         return last + 1
 
-    def _mistrust_index(self, attempt: int, error: MalformedInput) -> None:
+    def _mistrust_index(self, attempt: int, error: MalformedInput, here: bool) -> None:
         """An index led to bytes that are no batch. Build it again, once; if that does not help, the log itself is broken.
 
         The index is kept then, for it may lead beyond the broken place; and whoever asks for that again costs no other look.
         """
-        if attempt or str(error) == self._broken or self.rebuild_indexes(only_whole=True) < self.size:
-            self._broken = str(error)
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self._broken) from error
+        if not attempt and str(error) != self._broken:
+            if not here and not self.active:
+                raise self._index_lost(str(error)) from error
+            if self.rebuild_indexes(only_whole=True) == self.size:
+                return
+        self._broken = str(error)
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self._broken) from error
 
     def batches(self, position: int) -> Iterator[tuple[BatchInfo, Callable[[], bytes]]]:
         """Batch by batch from a position: its header, and a way to get its bytes (then at position 0 of them)."""
@@ -705,18 +740,31 @@ class Segment:
             good = index_file(self.file, self.size, self.base_offset, built)
         else:
             good = scan_file(self.file, self.size, self.base_offset, offset_limit, check_crc, account)
-        if only_whole and good < self.size:
-            return good
+        if not only_whole or good == self.size:
+            self._take_indexes(built)
+        return good
+
+    def _index_lost(self, broken: str) -> IndexLost:
+        build = partial(_build_indexes, self.file, self.size, self.base_offset, self.index_interval_bytes)
+        return IndexLost(self, broken, build)
+
+    def built_elsewhere(self, built: IndexBuilder, lost: IndexLost) -> None:
+        """The index that was lost is here again; or the log itself is broken, see `_mistrust_index`."""
+        if lost.broken and built.position < self.size:
+            self._broken = lost.broken
+        else:
+            self._take_indexes(built)
+
+    def _take_indexes(self, built: IndexBuilder) -> None:
         index, time_index = built.index, built.time_index
         time_index.append(built.max_timestamp, built.offset_of_max)
         self._index, self._time_index, self._index_checked = index, time_index, True
         self._max_timestamp, self._offset_of_max = built.max_timestamp, built.offset_of_max
-        self.bytes_since_entry = good - built.entry_at
+        self.bytes_since_entry = built.position - built.entry_at
         self._replace_index_file(OFFSET_INDEX, index)
         self._replace_index_file(TIME_INDEX, time_index)
         if not self.active:
             self._cache.loaded(self)
-        return good
 
     def _replace_index_file(self, suffix: str, index: OffsetIndex | TimeIndex) -> None:
         """Give a file the entries of an index that was built anew.
@@ -739,6 +787,12 @@ class Segment:
                 file.write(len(old), [new[len(old) :]])
         finally:
             file.close()
+
+
+def _build_indexes(file: File, size: int, base_offset: int, interval_bytes: int) -> IndexBuilder:
+    built = IndexBuilder(base_offset, interval_bytes)
+    index_file(file, size, base_offset, built)
+    return built
 
 
 def _bytes_until(position: int, following: int) -> int:
