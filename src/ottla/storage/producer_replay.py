@@ -34,11 +34,15 @@ def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> 
     if info.record_count == 0:
         return None  # compaction: the transaction is gone with all its records
     data = read()
-    record = read_records(data, read_batch_header(data, 0))[0]
-    kind = control_type(record)
-    if kind not in (ABORT, COMMIT):
-        return None
-    return feed_marker(states, info, kind == COMMIT, coordinator_epoch_of(record))
+    try:
+        record = read_records(data, read_batch_header(data, 0))[0]
+        kind = control_type(record)
+        if kind not in (ABORT, COMMIT):
+            return None
+        coordinator_epoch = coordinator_epoch_of(record)
+    except MalformedInput:
+        return None  # it is broken: what it ended goes on, as if it had been lost
+    return feed_marker(states, info, kind == COMMIT, coordinator_epoch)
 
 
 def feed_marker(states: ProducerStates, info: BatchInfo, commit: bool, coordinator_epoch: int) -> AbortedTxn | None:

@@ -15,7 +15,7 @@ from producer_kit import refused
 from storage_kit import NOW_MS, RULES, TP, MemoryDisk, PowerLoss, new_log, reopen
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import SEQUENCE_MAX
+from ottla.records.batch import RECORDS_AT, SEQUENCE_MAX, scan_batches
 from ottla.records.record import build_batch
 from ottla.records.validate import check
 from ottla.storage.config import LogConfig
@@ -279,6 +279,28 @@ def test_a_damaged_transaction_index_is_mended_after_a_clean_stop_too(damage: st
     else:
         disk.put(f"{DIR}/{names[1]}", disk.content(f"{DIR}/{names[1]}")[:-1] if damage == "short" else b"")
     assert crashed(disk).aborted(0, 1000) == aborted
+
+
+def test_a_marker_that_cannot_be_read_does_not_keep_a_log_from_being_opened() -> None:
+    """Found by reading: with the indexes gone too, a broker did not start for one marker in one partition."""
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, SMALL)
+    for sequence in range(12):
+        send(log, 1, 0, sequence, transactional=True)
+        end_txn(log, 1, 0, commit=False)
+    aborted = log.aborted(0, log.log_end_offset)
+    data_dir.close()
+    data = bytearray(disk.content(f"{DIR}/{0:020d}.log"))
+    marker = scan_batches(data)[0][1]
+    assert (marker.is_control, marker.base_offset) == (True, 1)
+    data[marker.position + RECORDS_AT] ^= 0xFF
+    disk.put(f"{DIR}/{0:020d}.log", bytes(data))
+    for name in disk.list(DIR):
+        if name.endswith("index"):
+            disk.remove(f"{DIR}/{name}")
+    found = crashed(disk).aborted(0, 1000)
+    assert found[1:] == aborted[2:]
+    assert found[0]._replace(first_offset=2) == aborted[1], "what the lost marker ended goes on to the next"
 
 
 def test_a_segment_whose_records_are_lost_names_no_aborted_transaction() -> None:
