@@ -293,6 +293,26 @@ def test_f6_a_move_back_ends_the_move(play: Callable[[Case], None]) -> None:
     play(case)
 
 
+def test_f6_a_move_whose_turn_has_not_come_ends_at_once(play: Callable[[Case], None]) -> None:
+    """Found by reading: whoever called it back waited until other moves were over."""
+
+    async def case(ground: Ground) -> None:
+        broker = await ground.start()
+        await ground.topic(file_delete_delay_ms="0")
+        await ground.produce(0, 20)
+        async with broker.moves._slots, broker.moves._slots:
+            assert await ground.alter(ground.two) == 0
+            assert await ground.places() == [("one", 0, False), ("two", 20, True)]
+            async with asyncio.timeout(20):
+                assert await ground.alter(ground.one) == 0
+            assert await ground.places() == [("one", 0, False)]
+            assert await ground.alter(ground.two) == 0
+        await ground.moved("two")
+        assert await ground.numbers() == list(range(20))
+
+    play(case)
+
+
 def test_f6_a_topic_deleted_in_the_middle_takes_its_copy_along(play: Callable[[Case], None]) -> None:
     async def case(ground: Ground) -> None:
         broker = await ground.start()

@@ -41,6 +41,8 @@ class Move:
     target: DataDir
     task: asyncio.Task[None] | None = None
     copy: ReplicaCopy | None = None
+    waits: bool = False
+    """For its turn."""
     abandoned: bool = False
 
 
@@ -128,6 +130,8 @@ class ReplicaMoves:
         move = self._moves.get(key)
         if move is not None and move.task is not None:
             move.abandoned = True
+            if move.waits:
+                move.task.cancel()
             await asyncio.wait([move.task])
 
     async def stop(self) -> None:
@@ -143,14 +147,18 @@ class ReplicaMoves:
     async def _run(self, move: Move) -> None:
         key = move.partition.topic_partition
         try:
-            async with self._slots:
-                await self._copy(move)
+            if self._goes_on(move):
+                move.waits = True
+                async with self._slots:
+                    move.waits = False
+                    await self._copy(move)
         except SourceFailed as failure:
             self._broker.partitions.directory_failed(move.partition.data_dir, failure.error)
         except OSError as error:
             self._broker.partitions.directory_failed(move.target, error)
         except asyncio.CancelledError:
-            raise
+            if not move.abandoned:
+                raise
         except Exception:
             logger.exception("%s cannot be moved to %s", key, move.target.path)
             move.abandoned = True
