@@ -199,8 +199,9 @@ def active_segment_indexed() -> list[Patch]:
 @bug("a cleaned segment takes the place of others before it is flushed", world="broker", seeds_max=300)
 def cleaned_not_flushed() -> list[Patch]:
     def finish(self: CleanedSegment, aborted: Any = ()) -> None:
-        self._time_index.append(self._max_timestamp, self._offset_of_max)
-        for suffix, data in ((".index", self._index.pending_bytes()), (".timeindex", self._time_index.pending_bytes())):
+        built = self._built
+        built.time_index.append(built.max_timestamp, built.offset_of_max)
+        for suffix, data in ((".index", built.index.pending_bytes()), (".timeindex", built.time_index.pending_bytes())):
             file = self._disk.open(f"{self.segment.path(suffix)}.cleaned", create=True)
             file.truncate(0)
             file.write(0, [data])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.errors import MalformedInput
 from ottla.ports import File
-from ottla.records.batch import BatchInfo, batch_crc_ok, read_batch_header
+from ottla.records.batch import RECORDS_AT, BatchInfo, batch_crc_ok, read_batch_header
 from ottla.storage.offset_index import INT32_MAX, OffsetIndex
 from ottla.storage.time_index import TimeIndex
 from ottla.types import NO_TIMESTAMP
@@ -21,7 +21,6 @@ from ottla.types import NO_TIMESTAMP
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-HEADER_BYTES: Final = 61
 CHUNK_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = 1 << 13
 """After a batch of that size only the header of the next is read."""
@@ -44,12 +43,12 @@ def scan_file(
     next_offset = base_offset  # behind all that were handed over
     good = 0  # bytes handed over
     position = 0
-    while size - position >= HEADER_BYTES:
+    while size - position >= RECORDS_AT:
         count = min(CHUNK_BYTES, size - position)
         chunk = file.read(position, count)
         at = 0
         broken = len(chunk) < count
-        while len(chunk) - at >= HEADER_BYTES:
+        while len(chunk) - at >= RECORDS_AT:
             batch_bytes = 12 + int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True)
             if batch_bytes > len(chunk) - at:
                 if at or batch_bytes > size - position:
@@ -136,12 +135,12 @@ def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> 
     position: i64 = 0
     batch_bytes: i64 = 0
     broken = False
-    while not broken and size - position >= HEADER_BYTES:
-        count: i64 = CHUNK_BYTES if batch_bytes < LARGE_BYTES else HEADER_BYTES
+    while not broken and size - position >= RECORDS_AT:
+        count: i64 = CHUNK_BYTES if batch_bytes < LARGE_BYTES else RECORDS_AT
         chunk = file.read(position, min(count, size - position))
         have: i64 = len(chunk)
         at: i64 = 0
-        while have - at >= HEADER_BYTES:
+        while have - at >= RECORDS_AT:
             # A sign bit in one of the three is wrong in any case, and would leave the range of int64 here.
             if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
                 broken = True
@@ -150,7 +149,7 @@ def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> 
             base: i64 = _int32(chunk, at) << 32 | _int32(chunk, at + 4)
             last: i64 = base + _int32(chunk, at + 23)
             if (
-                batch_bytes < HEADER_BYTES
+                batch_bytes < RECORDS_AT
                 or position + at + batch_bytes > size
                 or base < next_offset
                 or last < base
@@ -197,7 +196,7 @@ def seek(
         count = SEEK_BYTES
         have: i64 = len(chunk)
         at: i64 = 0
-        while at + HEADER_BYTES <= have:
+        while at + RECORDS_AT <= have:
             # A sign bit in one of the three is as wrong as another magic, and would leave the range of int64 here.
             if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
                 raise MalformedInput(f"no record batch at position {position + at} of {file.path}")
@@ -205,7 +204,7 @@ def seek(
             length: i64 = _int32(chunk, at + 8)
             last = base + _int32(chunk, at + 23)
             end = position + at + 12 + length
-            if length < HEADER_BYTES - 12 or end > size or base < offset_min:
+            if length < RECORDS_AT - 12 or end > size or base < offset_min:
                 raise MalformedInput(f"no record batch at position {position + at} of {file.path}")
             if last >= offset or end > limit:
                 return position + at, base, last, end

@@ -13,15 +13,13 @@ Invariants
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Disk, File
-from ottla.records.batch import BatchInfo
+from ottla.records.batch import MAGIC_V2, RECORDS_AT, BatchInfo, header_at
 from ottla.storage.checkpoint import flush_file
 from ottla.storage.config import INT64_MAX
 from ottla.storage.names import DELETED, LOG, OFFSET_INDEX, SEGMENT_SUFFIXES, TIME_INDEX, TXN_INDEX, offset_file
@@ -34,11 +32,6 @@ from ottla.storage.time_index import TimeIndex
 from ottla.storage.txn_index import ENTRY_BYTES as TXN_ENTRY_BYTES
 from ottla.storage.txn_index import AbortedTxn, TxnIndex
 from ottla.types import NO_TIMESTAMP
-
-HEADER_BYTES: Final = 61
-LENGTH_MIN: Final = HEADER_BYTES - 12
-_OFFSET_AND_LENGTH = struct.Struct(">qi")
-_HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class IndexLost(Exception):
@@ -538,7 +531,7 @@ class Segment:
                 if following - start > SEEK_BYTES:
                     # Batches this large have an entry each: the offset is mostly in the one that the next entry points to.
                     found, base, last, end = seek(
-                        self.file, self.size, following, self.base_offset, offset, INT64_MAX, HEADER_BYTES
+                        self.file, self.size, following, self.base_offset, offset, INT64_MAX, RECORDS_AT
                     )
                     if found == following and base <= offset:
                         return found, end, last
@@ -595,15 +588,15 @@ class Segment:
         while position < size:
             chunk = file.read(position, min(SEEK_BYTES, size - position))
             at = 0
-            while at + HEADER_BYTES <= len(chunk):
-                length = _OFFSET_AND_LENGTH.unpack_from(chunk, at)[1]
-                if length < LENGTH_MIN or position + at + 12 + length > size or chunk[at + 16] != 2:
+            while at + RECORDS_AT <= len(chunk):
+                info = header_at(chunk, at)
+                info.position = position + at
+                if info.magic != MAGIC_V2 or info.size < RECORDS_AT or info.end > size:
                     raise KafkaError(
-                        ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {position + at} of {self.path(LOG)}"
+                        ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {info.position} of {self.path(LOG)}"
                     )
-                info = _header(chunk, at, position + at, 12 + length)
                 yield info, lambda info=info: file.read(info.position, info.size)  # type: ignore[misc]
-                at += 12 + length
+                at += info.size
             if at == 0:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no record batch at position {position} of {self.path(LOG)}")
             position += at
@@ -799,12 +792,5 @@ def _bytes_until(position: int, following: int) -> int:
     """How much to read for the headers from a position up to the next known batch, whose header may be needed too."""
     distance = following - position
     if distance > SEEK_BYTES:
-        return HEADER_BYTES  # one batch, most likely
-    return distance + HEADER_BYTES if distance > 0 else SEEK_BYTES
-
-
-def _header(chunk: bytes, at: int, position: int, size: int) -> BatchInfo:
-    """A batch's header, though the chunk may end before the batch does."""
-    fields = _HEADER.unpack_from(chunk, at)
-    base_offset, _, leader_epoch, magic, crc, *rest = fields
-    return BatchInfo(position, size, base_offset, leader_epoch, magic, crc, *rest)
+        return RECORDS_AT  # one batch, most likely
+    return distance + RECORDS_AT if distance > 0 else SEEK_BYTES
