@@ -261,6 +261,9 @@ def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) ->
         (["produce", "{topic}", "-X", "nope=1", "x"], "", 2, "nope"),
         (["consume", "{topic}", "--isolation", "x"], "", 2, "read_committed"),
         (["consume", "{topic}", "--format", "xml"], "", 2, "xml"),
+        (["consume", "{topic}", "-g", "\udcff"], "", 2, "'\\udcff' is no text in UTF-8"),
+        (["topic", "create", "{topic}", "-c", "retention.ms=\udcff"], "", 2, "is no text in UTF-8"),
+        (["group", "describe", "\udcff"], "", 2, "is no text in UTF-8"),
     ],
 )
 def test_what_cannot_be(ottla: Ottla, topic: str, words: list[str], stdin: str, code: int, says: str) -> None:

@@ -15,7 +15,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 EXIT_FAILED = 1
@@ -25,6 +25,9 @@ EXIT_BROKEN_PIPE = 141
 
 _OUTPUT_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a write to a file may end in. (A file that was opened by name says it in its error.)"""
+
+_MAY_BE_BYTES = frozenset({"values", "key", "header", "key_separator", "null", "template"})
+"""Parameters of commands that stand for bytes of records. All others are names, and names are text."""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -127,6 +130,7 @@ def guarded(command: C) -> C:
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
+            _check_text(kwargs)
             result = command(*args, **kwargs)
             sys.stdout.flush()
             return result
@@ -158,6 +162,21 @@ def guarded(command: C) -> C:
             _leave(EXIT_FAILED)
 
     return run  # type: ignore[return-value]
+
+
+def is_text(word: str) -> bool:
+    """Whether it can be written in UTF-8: what a shell hands over may be any bytes."""
+    return not any("\ud800" <= character <= "\udfff" for character in word)
+
+
+def _check_text(parameters: Mapping[str, Any]) -> None:
+    """The client's library ends the whole process over a name that is no text."""
+    for name, value in parameters.items():
+        if name in _MAY_BE_BYTES:
+            continue
+        for word in value if isinstance(value, list) else [value]:
+            if isinstance(word, str) and not is_text(word):
+                raise Failure(f"{word!a} is no text in UTF-8", exit_code=EXIT_USAGE)
 
 
 def _flush_quietly() -> None:

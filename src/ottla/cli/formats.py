@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.failure import EXIT_USAGE, Failure, is_text
 from ottla.cli.positions import TIME_MS_MAX, parse_time_ms
 
 Headers = list[tuple[str, bytes | None]]
@@ -70,7 +70,7 @@ class Reading:
             return _from_json(line, number)
         key: bytes | None = None
         if self.key_separator is not None:
-            head, separator, tail = line.partition(self.key_separator.encode())
+            head, separator, tail = line.partition(word_bytes(self.key_separator))
             if not separator:
                 raise Failure(
                     f"line {number} has no key separator {self.key_separator!r}: {_excerpt(line)}",
@@ -80,9 +80,14 @@ class Reading:
         return Outgoing(key, self._field(line, self.format, number))
 
     def _field(self, data: bytes, form: Format, number: int) -> bytes | None:
-        if self.null is not None and data == self.null.encode():
+        if self.null is not None and data == word_bytes(self.null):
             return None
         return decode_bytes(data, form, f"line {number}")
+
+
+def word_bytes(word: str) -> bytes:
+    """A word of the command line as it was typed, also where that is no UTF-8."""
+    return word.encode("utf-8", "surrogateescape")
 
 
 def decode_bytes(data: bytes, form: Format, where: str) -> bytes:
@@ -101,7 +106,9 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
     name, equals, value = text.partition("=")
     if not name:
         raise Failure(f"header {text!r} has no name", "write it as name=value")
-    return name, value.encode() if equals else None
+    if not is_text(name):
+        raise Failure(f"the header's name {name!a} is no text in UTF-8", exit_code=EXIT_USAGE)
+    return name, word_bytes(value) if equals else None
 
 
 _JSON_FIELDS = {"key", "key_base64", "value", "value_base64", "headers", "partition", "timestamp"}
@@ -111,7 +118,7 @@ _JSON_IGNORED = {"topic", "offset", "timestamp_type", "time"}
 def _from_json(line: bytes, number: int) -> Outgoing:
     try:
         document = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Failure(f"line {number} is not JSON ({error}): {_excerpt(line)}") from None
     if not isinstance(document, dict):
         raise Failure(f"line {number} is not a JSON object: {_excerpt(line)}", 'write {"key": …, "value": …}')
@@ -149,11 +156,13 @@ def _json_headers(value: Any, number: int) -> Headers:
     if value is None:
         return []
     if isinstance(value, dict):
-        return [(name, _json_bytes({"value": item}, "value", number)) for name, item in value.items()]
+        value = [{"name": name, "value": item} for name, item in value.items()]
     headers: Headers = []
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise Failure(f"line {number}: headers must be an object or a list of {{name, value}}")
+        if not is_text(item["name"]):
+            raise Failure(f"line {number}: the header's name {item['name']!a} is no text")
         headers.append((item["name"], _json_bytes(item, "value", number)))
     return headers
 
@@ -238,12 +247,12 @@ class Writing:
         if self.template is not None:
             return self._templated(record, value) + b"\n"
         if self.keys:
-            return self._field(record.key, self.key_format) + self.key_separator.encode() + value + b"\n"
+            return self._field(record.key, self.key_format) + word_bytes(self.key_separator) + value + b"\n"
         return value + b"\n"
 
     def _field(self, data: bytes | None, form: Format) -> bytes:
         if data is None:
-            return self.null.encode()
+            return word_bytes(self.null)
         if form is Format.HEX:
             return data.hex().encode()
         if form is Format.BASE64:

@@ -13,7 +13,7 @@ import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
-from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape
+from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape, word_bytes
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_line
 
@@ -149,7 +149,7 @@ def produce(
         raise Failure("--key-separator is empty", "name what stands between key and value, as in -K :", exit_code=EXIT_USAGE)
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     reading = Reading(format_, key_form, None if key_separator is None else unescape(key_separator), null)
-    constant_key = None if key is None else decode_bytes(key.encode("utf-8", "surrogateescape"), key_form, "--key")
+    constant_key = None if key is None else decode_bytes(word_bytes(key), key_form, "--key")
     constant_headers: Headers = [parse_header(text) for text in header or []]
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     partitions = ensure_topic(connection, topic, create=create)
@@ -194,7 +194,7 @@ def _check_partition(topic: str, partition: int | None, partitions: int) -> None
 
 def _source(values: list[str] | None, file: Path | None, stack: ExitStack) -> Iterator[bytes]:
     if values:
-        return iter([value.encode("utf-8", "surrogateescape") for value in values])
+        return iter([word_bytes(value) for value in values])
     if file is not None and str(file) != "-":
         try:
             return _lines(stack.enter_context(file.open("rb")))

@@ -69,6 +69,8 @@ def test_json_in_takes_everything_a_record_has() -> None:
         (b'{"timestamp": "soon"}', "timestamp 'soon'"),
         (b'{"timestamp": 9223372036854775808}', "timestamp 9223372036854775808"),
         (b'{"headers": [1]}', "headers must be"),
+        (b'{"headers": {"\\ud800": "x"}}', "name .* is no text"),
+        (b"[" * 100_000, "line 2 is not JSON"),
         (b'{"value_base64": "*"}', "value_base64 is not base64"),
     ],
 )
@@ -118,10 +120,18 @@ def test_json_out_marks_bytes_that_are_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "header"), [("a=b", ("a", b"b")), ("a=b=c", ("a", b"b=c")), ("a=", ("a", b"")), ("a", ("a", None))]
+    ("text", "header"),
+    [("a=b", ("a", b"b")), ("a=b=c", ("a", b"b=c")), ("a=", ("a", b"")), ("a", ("a", None)), ("a=\udcff", ("a", b"\xff"))],
 )
 def test_header_words(text: str, header: tuple[str, bytes | None]) -> None:
     assert parse_header(text) == header
+
+
+def test_words_that_are_no_text_are_the_bytes_typed() -> None:
+    assert Reading(key_separator="\udcff", null="\udcfe").record(b"k\xff\xfe", 1) == Outgoing(b"k", None)
+    assert Writing(keys=True, key_separator="\udcff", null="\udcfe").line(incoming(value=None)) == b"k\xff\xfe\n"
+    with pytest.raises(Failure, match="no text"):
+        parse_header("\udcff=x")
 
 
 def test_header_without_name() -> None:
