@@ -181,6 +181,19 @@ def test_follow_ends_after_max_messages(ottla: Ottla, topic: str) -> None:
     assert ottla.ok("consume", topic, "-f", "-n", "2") == "a\nb\n"
 
 
+def test_follow_until_an_offset_to_come(ottla: Ottla, topic: str) -> None:
+    ottla.ok("produce", topic, "-p", "0", "one")
+    with subprocess.Popen(
+        ottla.command("consume", topic, "-p", "0", "-f", "--until", "2"), stdout=subprocess.PIPE, env=ottla.environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        ottla.ok("produce", topic, "-p", "0", "two", "three")
+        assert process.stdout.read() == b"two\n"
+        assert process.wait(TIMEOUT_S) == 0
+    assert "a time to come" in ottla.fails("consume", topic, "-f", "--until", "2999-01-01", code=2)
+
+
 def test_the_reader_goes_away(ottla: Ottla, topic: str) -> None:
     """`ottla consume | head` ends without a word."""
     ottla.ok("produce", topic, "-p", "0", stdin=("x" * 500 + "\n") * 2000)

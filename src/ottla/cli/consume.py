@@ -82,7 +82,10 @@ def find_bounds(
                 raise Failure(f"topic {name} has no partition {partition}", f"it has 0 to {len(topic.partitions) - 1}")
         extent = partition_bounds(connection, name, sorted(partitions or topic.partitions), isolation)
         starts = resolve(connection, name, extent, start)
-        ends = resolve(connection, name, extent, until, clamp=not follow) if until is not None else None
+        if until is not None and until.kind == "offset" and follow:
+            ends: dict[int, int] | None = dict.fromkeys(extent, until.value)  # it may be still to come
+        else:
+            ends = resolve(connection, name, extent, until, clamp=True) if until is not None else None
         for partition, (_, end) in extent.items():
             bounds.start[name, partition] = starts[partition]
             bounds.end[name, partition] = ends[partition] if ends is not None else None if follow else end
@@ -131,6 +134,12 @@ def consume(
         raise Failure(f"--isolation {isolation!r} is neither read_committed nor read_uncommitted", exit_code=EXIT_USAGE)
     now_ms = int(time.time() * 1000)
     first, last = parse_position(start, now_ms), None if until is None else parse_position(until, now_ms)
+    if follow and last is not None and last.kind == "time" and last.value > now_ms:
+        raise Failure(
+            "--follow cannot tell when a time to come has come: a partition may stay silent",
+            "let `timeout` end it, or follow --until an offset",
+            exit_code=EXIT_USAGE,
+        )
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     writing = Writing(format_, key_form, keys, unescape(key_separator), null, None if template is None else unescape(template))
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))

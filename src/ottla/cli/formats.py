@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure, is_text
-from ottla.cli.positions import TIME_MS_MAX, parse_time_ms
+from ottla.cli.positions import TIME_MS_MAX, iso_time_ms
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -172,7 +172,7 @@ def _json_timestamp(value: Any, number: int) -> int | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool) and -TIME_MS_MAX <= value <= TIME_MS_MAX:
         return value
-    time_ms = parse_time_ms(value, 0) if isinstance(value, str) and "-" in value[1:] else None
+    time_ms = iso_time_ms(value) if isinstance(value, str) else None
     if time_ms is None:
         raise Failure(f"line {number}: timestamp {value!r} is neither milliseconds nor an ISO time")
     return time_ms

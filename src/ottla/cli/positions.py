@@ -42,8 +42,14 @@ def parse_time_ms(text: str, now_ms: int) -> int | None:
         return now_ms - ago_ms
     if text.startswith("@"):
         return int(text[1:]) if text[1:].isdecimal() and int(text[1:]) <= TIME_MS_MAX else None
-    if "-" not in text[1:]:
-        return None
+    return iso_time_ms(text)
+
+
+def iso_time_ms(text: str) -> int | None:
+    """Any form of ISO 8601 that names a day: 2024-05-01T10:00Z, 2024-05-01 10:00:00.5+02:00, 20240501T1000, 2024-W18-3."""
+    text = text.upper()
+    if "-" not in text[1:] and "T" not in text:
+        return None  # 20240501 is an offset, or a number of milliseconds
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
@@ -60,11 +66,12 @@ def parse_position(text: str, now_ms: int) -> Position:
         return Position("offset", int(word))
     if word.startswith("-") and word[1:].isdecimal():
         return Position("back", int(word[1:]))
-    time_ms = parse_time_ms(word.upper() if "t" in word and "-" in word[1:] else word, now_ms)
+    time_ms = parse_time_ms(word, now_ms)
     if time_ms is not None:
         return Position("time", max(time_ms, 0))
     raise Failure(
         f"{text!r} is no place in a log",
-        "use beginning, end, an offset (120), the last n records (-5), a time ago (10m, 1h30m) or a time (2024-05-01T10:00)",
+        "use beginning, end, an offset (120), the last n records (-5), a time ago (10m, 1h30m), a time (2024-05-01T10:00)"
+        " or one in milliseconds (@1714557600000)",
         exit_code=EXIT_USAGE,
     )
