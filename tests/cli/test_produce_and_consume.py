@@ -285,7 +285,8 @@ def test_what_cannot_be(ottla: Ottla, topic: str, words: list[str], stdin: str, 
 
 
 def test_what_stood_before_a_bad_line_is_sent(ottla: Ottla, topic: str) -> None:
-    ottla.fails("produce", topic, "-K", ":", stdin="a:b\nbroken\nc:d\n")
+    error = ottla.fails("produce", topic, "-K", ":", stdin="a:b\nbroken\nc:d\n")
+    assert f"line 2 has no key separator ':': broken (1 record before it went to {topic})" in error
     assert ottla.ok("consume", topic) == "b\n"
 
 
@@ -295,4 +296,6 @@ def test_too_large_a_record_is_refused_with_advice(ottla: Ottla, topic: str) -> 
     error = ottla.fails("produce", topic, "-p", "0", stdin="x" * 5000)
     assert "1 of 1 records were not written" in error
     assert "max.message.bytes" in error
-    assert ottla.ok("consume", topic) == ""
+    error = ottla.fails("produce", topic, "-X", "message.max.bytes=1000", stdin=b"x\n" + b"x" * 5000)
+    assert f"line 2: message size too large (1 record before it went to {topic})" in error
+    assert ottla.ok("consume", topic) == "x\n"

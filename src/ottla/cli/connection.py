@@ -123,7 +123,7 @@ class Connection:
         try:
             return kind(self._config(**overrides))  # type: ignore[call-arg]
         except KafkaException as exception:
-            raise Failure(f"client property refused: {exception.args[0].str()}", exit_code=EXIT_USAGE) from None
+            raise Failure(f"client property refused: {exception.args[0].str().strip()}", exit_code=EXIT_USAGE) from None
 
     @cached_property
     def admin(self) -> AdminClient:

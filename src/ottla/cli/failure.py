@@ -96,7 +96,7 @@ def code_name(error: Any) -> str:
 def explain(error: Any, subject: str | None = None) -> Failure:
     """A `confluent_kafka.KafkaError` as a Failure; `subject` is what was being worked on ("topic orders")."""
     name = code_name(error)
-    text = error.str().removeprefix("Local: ").removeprefix("Broker: ").strip()
+    text = error.str().removeprefix("Unable to produce message: ").removeprefix("Local: ").removeprefix("Broker: ").strip()
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
     text = text.rstrip(".")
     # Ottla's brokers name the subject themselves: the topic orders exists already.

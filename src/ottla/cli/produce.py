@@ -93,7 +93,9 @@ def _lines(source: IO[bytes]) -> Iterator[bytes]:
         yield line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
 
 
-def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery) -> None:
+def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery, number: int) -> None:
+    from ottla.cli.client import KafkaException
+
     arguments: dict[str, Any] = {}
     if record.partition is not None:
         arguments["partition"] = record.partition
@@ -107,6 +109,8 @@ def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery) 
             return
         except BufferError:
             producer.poll(0.1)  # the client's queue is full: wait for acknowledgements
+        except KafkaException as exception:
+            raise explain(exception.args[0], f"line {number}") from None
 
 
 @guarded
@@ -167,10 +171,15 @@ def produce(
                 record.headers = constant_headers + record.headers
                 record.partition = partition if record.partition is None else record.partition
                 _check_partition(topic, record.partition, partitions)
-                _send(producer, topic, record, delivery)
+                _send(producer, topic, record, delivery, number)
                 producer.poll(0)
                 if delivery.failed and delivery.first_error.fatal():
                     break
+        except Failure as bad_line:
+            producer.flush(timeout_s + 1)
+            if delivery.records:
+                bad_line.message += f" ({counted(delivery.records, 'record')} before it went to {topic})"
+            raise
         finally:
             # Also after Ctrl-C or a bad line: what was read before it is sent.
             producer.flush(timeout_s + 1)
