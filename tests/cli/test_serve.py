@@ -41,6 +41,8 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("ottla serve: ")]
     assert str(port) in line
     assert "port" in line
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert "broker 1001 of cluster" in broker.log
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:

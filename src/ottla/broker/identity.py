@@ -72,7 +72,10 @@ async def resolve_identity(
         broker_id = stored_broker_id
     if problems:
         raise SettingsError(problems)
-    if broker_id < 0:
+    if broker_id < 0 and connect is None:
+        # Nobody else takes numbers here. One that is not kept yet, because a start before this one failed, is no loss.
+        broker_id = settings.int("reserved.broker.max.id") + 1
+    elif broker_id < 0:
         broker_id = await _generate_broker_id(store, settings)
     return Identity(broker_id, cluster_id)
 
