@@ -52,6 +52,8 @@ def _known(
 
 # fmt: off
 UNUSED_BROKER_SETTINGS: Final = table_of((
+    _known("allow.everyone.if.no.acl.found", BOOLEAN, False, internal=True,
+        doc="Read by Kafka's authorizer: whether what has no ACL is open to everyone."),
     _known("alter.config.policy.class.name", CLASS, None,
         doc="Java class that may veto a change of settings."),
     _known("alter.config.policy.kraft.compatibility.enable", BOOLEAN, False,
@@ -552,6 +554,8 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Password of the trust store."),
     _known("ssl.truststore.type", STRING, "JKS", mode=PER_BROKER,
         doc="Format of the trust store."),
+    _known("super.users", STRING, "", internal=True,
+        doc="Read by Kafka's authorizer: users who may do everything."),
     _known("telemetry.max.bytes", INT, 1048576, valid=at_least(1),
         doc="Largest metrics report of a client."),
     _known("transaction.two.phase.commit.enable", BOOLEAN, False,

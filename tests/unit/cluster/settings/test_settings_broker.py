@@ -154,6 +154,12 @@ def test_known_but_unused_settings_are_accepted_with_a_warning() -> None:
     assert "unknown setting listener.name.internal.nonsense" in problems_of({"listener.name.internal.nonsense": "1"})[0]
 
 
+def test_what_kafkas_authorizer_reads_is_known() -> None:
+    """No part of Kafka's own table, but of every server.properties with ACLs."""
+    given = {"super.users": "User:admin;User:ops", "allow.everyone.if.no.acl.found": "true"}
+    assert all("Kafka's authorizer" in warning for warning in BrokerSettings.parse(given).warnings)
+
+
 def test_a_password_is_never_shown() -> None:
     settings = BrokerSettings.parse({"ssl.key.password": "hunter2"})
     assert "hunter2" not in str(settings.warnings)
