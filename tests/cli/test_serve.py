@@ -84,6 +84,16 @@ def test_bad_settings_one_line_each(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_zookeeper_that_is_away(tmp_path: Path) -> None:
+    pytest.importorskip("kazoo")
+    zookeeper = ("--set", "zookeeper.connect=127.0.0.1:1/x", "--set", "zookeeper.connection.timeout.ms=100")
+    done = serve("--data-dir", str(tmp_path / "data"), *ANY_PORT, *zookeeper)
+    assert done.returncode == 1
+    waits, ends = done.stderr.splitlines()
+    assert waits.endswith("connecting to ZooKeeper at 127.0.0.1:1/x")
+    assert ends.startswith("ottla serve: ZooKeeper cannot be reached at zookeeper.connect=127.0.0.1:1/x within 100 ms: ")
+
+
 def test_bad_variables_and_options(tmp_path: Path) -> None:
     assert "OTTLA_NUM_PARTITONS" in serve(cwd=tmp_path, OTTLA_NUM_PARTITONS="3").stderr
     told = serve(cwd=tmp_path, OTTLA_NUM_PARTITIONS="none", OTTLA_LOG_ROLL_HOURS="3").stderr

@@ -440,6 +440,8 @@ class Broker:
 
         session_ms = self.settings.int("zookeeper.session.timeout.ms")
         connection_ms = self.settings.value("zookeeper.connection.timeout.ms")
+        # What follows may take as long as that: in Kafka's own server.properties 18 s.
+        logger.info("connecting to ZooKeeper at %s", connect)
         try:
             return await ZooKeeperStore.open(
                 connect,
