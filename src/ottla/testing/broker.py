@@ -203,13 +203,20 @@ class Broker:
         admin = AdminClient(self._client())
         admin.create_topics([topic], operation_timeout=30)[name].result(30)
 
-    def delete_topic(self, name: str) -> None:
+    def delete_topic(self, name: str, *, if_exists: bool = False) -> None:
+        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient(self._client())
-        admin.delete_topics([name], operation_timeout=30)[name].result(30)
+        try:
+            admin.delete_topics([name], operation_timeout=30)[name].result(30)
+        except KafkaException as exception:
+            if not if_exists or exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
 
     def _client(self) -> dict[str, str | int | float | bool]:
+        if not self.running:
+            raise BrokerFailed(f"the broker is not running; it logged:\n{self.log}".rstrip())
         return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
 
     def __enter__(self) -> Broker:

@@ -43,10 +43,11 @@ def ottla_broker(ottla_broker_settings: Mapping[str, Any]) -> Iterator[Broker]:
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a topic with one partition that exists for this test only."""
     name = topic_name(request.node.name)
-    ottla_broker.create_topic(name)
+    # A test before this one may have stopped or killed the broker.
+    ottla_broker.start().create_topic(name)
     yield name
     if ottla_broker.running:
-        ottla_broker.delete_topic(name)
+        ottla_broker.delete_topic(name, if_exists=True)
 
 
 def topic_name(test: str) -> str:

@@ -93,6 +93,13 @@ def test_given_listeners_keep_their_ports_over_a_restart() -> None:
         broker.create_topic("t")
 
 
+def test_a_broker_that_does_not_run_is_asked_for_nothing() -> None:
+    with Broker() as broker:
+        broker.kill()
+        with pytest.raises(BrokerFailed, match="not running; it logged"):
+            broker.create_topic("orders")
+
+
 def test_a_given_directory_stays(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data"):
         pass

@@ -36,13 +36,19 @@ def test_settings(ottla_broker):
 
 def test_killed(ottla_broker, ottla_topic):
     ottla_broker.kill()
+
+def test_after_it(ottla_broker, ottla_topic):
+    assert ottla_broker.running
+
+def test_deletes_its_topic(ottla_broker, ottla_topic):
+    ottla_broker.delete_topic(ottla_topic)
 """
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PROJECT)
     result = pytester.runpytest_subprocess("-q")
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=6)
 
 
 def test_plugin_is_light(pytester: pytest.Pytester) -> None:
