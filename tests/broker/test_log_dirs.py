@@ -257,6 +257,27 @@ def test_f6_what_cannot_be_moved(play: Callable[[Case], None], version: int) -> 
     play(case)
 
 
+def test_f6_directories_are_named_absolutely_wherever_the_broker_was_started(
+    play: Callable[[Case], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def case(ground: Ground) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "file").write_text("no directory")
+        ground.path = Path()
+        broker = await ground.start("one,two,file")
+        assert broker.settings.log_dirs() == ("one", "two", "file")
+        assert ground.client is not None
+        reply = await ground.client.call("describe_log_dirs", 4, DescribeLogDirsRequest(topics=None))
+        named = {result.log_dir: result.error_code for result in reply.results}
+        assert named == {ground.one: 0, ground.two: 0, str(tmp_path / "file"): ErrorCode.KAFKA_STORAGE_ERROR}
+        await ground.topic()
+        assert await ground.alter(str(tmp_path / "file")) == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await ground.alter(ground.two) == 0
+        await ground.moved("two")
+
+    play(case)
+
+
 def test_f6_a_wish_for_a_partition_that_is_not_there_yet(play: Callable[[Case], None]) -> None:
     async def case(ground: Ground) -> None:
         broker = await ground.start()

@@ -73,7 +73,7 @@ def _directory(path: str, partitions: Partitions) -> DataDir:
     for data_dir in partitions.online_dirs():
         if path in (data_dir.path, abspath(data_dir.path)):
             return data_dir
-    if path in partitions.offline_paths():
+    if any(path in (offline, abspath(offline)) for offline in partitions.offline_paths()):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {path} is offline")
     raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
 

@@ -2,9 +2,13 @@
 
 A directory that is offline is listed with KAFKA_STORAGE_ERROR and nothing in it. A replica on its way to another directory is
 listed in both: in the one it comes to as a future replica, with the records it still lacks as its lag.
+
+Whoever asks does not know where the broker was started: a directory is named by its absolute path, however `log.dirs` names it.
 """
 
 from __future__ import annotations
+
+from posixpath import abspath
 
 from ottla.broker.context import RequestContext
 from ottla.errors import ErrorCode
@@ -26,7 +30,7 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results: list[DescribeLogDirsResult] = []
     for path in broker.partitions.offline_paths():
-        results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path))
+        results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=abspath(path)))
     for data_dir, partitions in broker.partitions.by_data_dir():
         found = [
             (each.topic_partition, each.log.size_bytes, max(each.log.high_watermark - each.log.log_end_offset, 0), False)
@@ -48,7 +52,10 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
             total_bytes = usable_bytes = -1
         results.append(
             DescribeLogDirsResult(
-                log_dir=data_dir.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes
+                log_dir=abspath(data_dir.path),
+                topics=list(topics.values()),
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
             )
         )
     return DescribeLogDirsResponse(results=results)
