@@ -10,6 +10,8 @@ import pytest
 from ottla.broker.handlers import HANDLERS
 from ottla.coordinator.shard import CancelTimer, Decision, Now, SetTimer
 from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -159,6 +161,24 @@ def test_without_the_topic_of_offsets_nobody_coordinates(play: Any) -> None:
 
 
 # Membership
+
+
+@pytest.mark.parametrize("protocols", ["classic,consumer", "classic"])
+def test_what_is_wrong_with_a_heartbeat_is_told_before_who_coordinates(play: Any, protocols: str) -> None:
+    async def case(stage: Any) -> None:
+        connection = await stage.connect()
+        joins = {"member_id": "m", "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
+        codes = []
+        for request in (ConsumerGroupHeartbeatRequest(group_id="g", **joins), ConsumerGroupHeartbeatRequest(group_id="g")):
+            codes.append((await connection.call("consumer_group_heartbeat", 1, request)).error_code)
+        described = await connection.call("consumer_group_describe", 1, ConsumerGroupDescribeRequest(group_ids=["g"]))
+        codes.append(described.groups[0].error_code)
+        if protocols == "classic":
+            assert codes == [ErrorCode.UNSUPPORTED_VERSION] * 3
+        else:
+            assert codes == [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST, ErrorCode.NOT_COORDINATOR]
+
+    play(case, group_coordinator_rebalance_protocols=protocols)
 
 
 @pytest.mark.parametrize("version", versions_of("join_group"))

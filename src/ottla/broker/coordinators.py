@@ -33,7 +33,8 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 class Coordinators(ShardHost["GroupShard"]):
     def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(broker, loop, OFFSETS_TOPIC)
-        self._config = group_config(broker.settings)
+        self.config = group_config(broker.settings)
+        """What the broker's settings say of groups, but for those of single groups."""
         self.compression = broker.settings.int("offsets.topic.compression.codec")
         """The codec of what groups write."""
         self._group_configs: Mapping[str, Mapping[str, str]] = {}
@@ -63,7 +64,7 @@ class Coordinators(ShardHost["GroupShard"]):
 
     def _shard_config(self) -> GroupConfig:
         limit = self._broker.partitions.topic_settings(OFFSETS_TOPIC).int("max.message.bytes")
-        return replace(self._config, record_bytes_max=limit)
+        return replace(self.config, record_bytes_max=limit)
 
     def _new_topic(self) -> NewTopic:
         broker, settings = self._broker, self._broker.settings
@@ -131,7 +132,7 @@ class Coordinators(ShardHost["GroupShard"]):
                 self.perform(hosted, hosted.shard.topics_changed(image, now))
 
     def settings_changed(self, settings: BrokerSettings) -> None:
-        self._config = group_config(settings)
+        self.config = group_config(settings)
         self.compression = settings.int("offsets.topic.compression.codec")
         self._configure()
 

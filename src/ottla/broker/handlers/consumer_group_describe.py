@@ -18,6 +18,7 @@ def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> Co
     described: list[DescribedGroup] = []
     for group_id in request.group_ids:
         try:
+            context.broker.coordinators.config.require_consumer_protocol()
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
             _, shard = context.broker.coordinators.shard_for(group_id)

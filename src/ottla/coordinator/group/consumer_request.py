@@ -24,10 +24,7 @@ _MEMBER_ID_FROM: Final = 1
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> None:
     """That it says what it must, whatever the group is. KafkaError if not."""
-    if "consumer" not in config.rebalance_protocols:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not have the protocol `consumer`"
-        )
+    config.require_consumer_protocol()
     epoch = request.member_epoch
     if version >= _MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         _not_blank(request.member_id, "member id")

@@ -49,6 +49,13 @@ class GroupConfig:
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_assignment_interval_ms: int = 1_000
 
+    def require_consumer_protocol(self) -> None:
+        """KafkaError where groups of the new protocol are not offered."""
+        if "consumer" not in self.rebalance_protocols:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not have the protocol `consumer`"
+            )
+
 
 @dataclass(slots=True)
 class Caller:
