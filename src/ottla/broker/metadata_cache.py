@@ -59,6 +59,11 @@ class MetadataCache:
             config = self._topic_configs.setdefault(name, config)
         return config
 
+    def with_present_config(self, topic: TopicImage) -> TopicImage:
+        """Its settings may have changed since they were read."""
+        config = self._topic_configs.get(topic.name, topic.config)
+        return topic if config is topic.config else replace(topic, config=config)
+
     def forget_config(self, name: str) -> None:
         """Of a topic that is gone: one of the same name may have others."""
         self._topic_configs.pop(name, None)

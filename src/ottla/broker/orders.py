@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.context import CloseConnection
@@ -168,6 +169,7 @@ class ControllerOrders:
         partitions, fetchers = broker.partitions, broker.fetchers
         fetchers.stop([role.topic_partition for role in roles])
         await partitions.prepare_roles(roles, broker.world.workers, may_be_elsewhere=not is_new)
+        roles = [replace(role, topic=self._cache.with_present_config(role.topic)) for role in roles]
         for role, partition in zip(roles, partitions.take_roles(roles, may_be_elsewhere=not is_new), strict=True):
             key = role.topic_partition
             if partition is None:

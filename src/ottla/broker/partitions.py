@@ -81,7 +81,7 @@ class Partitions:
         self._missing: set[TopicPartition] = set()
         """Replicas that must lie in a directory that is offline."""
         self._wishes: dict[TopicPartition, DataDir] = {}
-        self._resolved: dict[bytes, tuple[LogConfig, Rules, int, Throttled]] = {}
+        self._resolved: dict[str, tuple[LogConfig, Rules, int, Throttled]] = {}
         """By topic id, during one `prepare` or `apply`."""
         self.flush_requested: dict[Partition, None] = {}
         """Partitions with a freshly sealed segment, to be flushed soon."""
@@ -235,11 +235,11 @@ class Partitions:
 
     def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int, Throttled]:
         """What a topic's settings mean for its logs, worked out once for all its partitions."""
-        found = self._resolved.get(topic.topic_id)
+        found = self._resolved.get(topic.name)
         if found is None:
             settings = TopicSettings.resolve(self._settings, topic.config)
             found = (log_config_of(settings), rules_of(settings), settings.int("min.insync.replicas"), _throttled(settings))
-            self._resolved[topic.topic_id] = found
+            self._resolved[topic.name] = found
         return found
 
     def _create(self, role: Role, *, first: bool) -> Partition | None:
@@ -346,15 +346,16 @@ class Partitions:
             self.directory_failed(data_dir, error)
 
     def _configure(self, name: str) -> None:
-        settings = self.topic_settings(name)
-        config, rules = log_config_of(settings), rules_of(settings)
         topic = self._image.topics.get(name) if self._image is not None else None
-        for index in range(len(topic.partitions) if topic is not None else 0):
-            partition = self.by_key.get((name, index))
-            if partition is not None:
+        if topic is None:
+            return
+        here = [partition for index in range(len(topic.partitions)) if (partition := self.by_key.get((name, index))) is not None]
+        if here:
+            config, rules, min_insync_replicas, throttled = self._resolve(topic)
+            for partition in here:
                 partition.log.config = config
-                partition.configure(rules, settings.int("min.insync.replicas"))
-                self._throttle(partition, _throttled(settings))
+                partition.configure(rules, min_insync_replicas)
+                self._throttle(partition, throttled)
 
     def let_go(self, key: TopicPartition) -> Partition | None:
         """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""

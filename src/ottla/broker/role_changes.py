@@ -26,7 +26,7 @@ class RoleChanges:
     """Comes first: a topic that was deleted and made again is another topic."""
     taken: list[Role] = field(default_factory=list)
     reconfigured: list[TopicImage] = field(default_factory=list)
-    """Known topics whose settings changed."""
+    """Topics whose settings changed, or were not known: in a cluster a replica may be older than what is told of its topic."""
     settings_changed: bool = False
     """The broker's own dynamic settings changed, on which all topics may depend."""
 
@@ -49,7 +49,7 @@ def role_changes(before: ClusterImage | None, after: ClusterImage, broker_id: in
         for index, partition in _hosted(topic, broker_id).items():
             if former is None or index >= len(former.partitions) or former.partitions[index] != partition:
                 changes.taken.append(Role(topic, TopicPartition(name, index), partition))
-        if former is not None and former.config != topic.config:
+        if former is None or former.config != topic.config:
             changes.reconfigured.append(topic)
     if before is None:
         changes.settings_changed = any(after.dynamic_config(broker_id))

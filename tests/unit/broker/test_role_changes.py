@@ -29,6 +29,7 @@ def test_the_first_image_gives_all_roles_of_this_broker() -> None:
     changes = role_changes(None, image(topic("a", partition(), partition(2, replicas=(2, 3)))), ME)
     assert keys(changes.taken) == ["a-0"]
     assert changes.removed == []
+    assert [told.name for told in changes.reconfigured] == ["a"]
 
 
 def test_what_did_not_change_is_left_alone() -> None:
