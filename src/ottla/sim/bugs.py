@@ -324,7 +324,7 @@ def index_lookup_late() -> list[Patch]:
 
 @bug("a lookup by time gives the last record of the batch, not the first", world="log", seeds_max=40)
 def time_lookup_last() -> list[Patch]:
-    def offset_of_timestamp(buffer: Any, info: Any, target_ms: int, *limits: Any) -> TimestampAndOffset | None:
+    def offset_of_timestamp(buffer: Any, info: Any, target_ms: int, **limits: Any) -> TimestampAndOffset | None:
         late = [record for record in read_records(buffer, info) if record.timestamp >= target_ms]
         return TimestampAndOffset(late[-1].timestamp, late[-1].offset) if late else None
 
