@@ -5,20 +5,18 @@ The table is what ApiVersions advertises, so what is advertised is what exists. 
     VERSIONS = (min, max)                       what is served, the same as in the table
     def handle(request, context)                -> response, or an awaitable of one, or None for no reply
     def refuse(request, error) -> response      only where the response has no error code of its own at the top
-    def quick(frame, position, correlation_id, context) -> bytes | None
-                                                only where a short cut is worth it: the reply to the undecoded request, None for
-                                                what shall go through `handle`
+    def quick(frame, position, correlation_id, context)
+                                                only where a short cut is worth it: the reply to the undecoded request, as bytes,
+                                                parts or a future of these; None for what shall go through `handle`
 
 and is imported when its API is first asked for: a broker is up before it has seen most of its handlers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 from ottla.protocol.registry import API_BY_NAME, Api
 
@@ -34,11 +32,6 @@ class Handler:
     @property
     def module(self) -> ModuleType:
         return import_module(f"{__name__}.{self.api.name}")
-
-    @property
-    def handle(self) -> Callable[[Any, Any], Any]:
-        found: Callable[[Any, Any], Any] = self.module.handle
-        return found
 
 
 _SERVED = (
