@@ -1,6 +1,7 @@
 """Numbers of variable length: seven bits a byte, lowest first; signed ones are zig-zag folded.
 
-Owns: reading them at a position of a buffer, writing them to a bytearray, and their sizes. Compiled by mypyc, runs as it is too.
+Owns: writing them to a bytearray, and reading those of messages at a position of a buffer; those of records are read in
+`records.walk`. Compiled by mypyc, runs as it is too.
 
 Invariants:
 1. A read returns (value, position after it) or raises MalformedInput; it never looks beyond the buffer.
@@ -31,35 +32,6 @@ def read_unsigned_varint(buf: Buffer, position: int) -> tuple[int, int]:
     raise MalformedInput("a varint is cut short")
 
 
-def read_unsigned_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned number of 64 bits."""
-    end = len(buf)
-    value = 0
-    shift = 0
-    while position < end:
-        byte = buf[position]
-        position += 1
-        if shift == 63 and byte > 0x01:
-            raise MalformedInput("a varlong does not fit 64 bits")
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise MalformedInput("a varlong is cut short")
-
-
-def read_varint(buf: Buffer, position: int) -> tuple[int, int]:
-    """A signed number of 32 bits, zig-zag folded: sizes inside a record."""
-    folded, position = read_unsigned_varint(buf, position)
-    return (folded >> 1) ^ -(folded & 1), position
-
-
-def read_varlong(buf: Buffer, position: int) -> tuple[int, int]:
-    """A signed number of 64 bits, zig-zag folded: timestamps inside a record."""
-    folded, position = read_unsigned_varlong(buf, position)
-    return (folded >> 1) ^ -(folded & 1), position
-
-
 def write_unsigned_varint(out: bytearray, value: int) -> None:
     if value < 0 or value > 0xFFFFFFFF:
         raise ValueError(f"{value} is no unsigned number of 32 bits")
@@ -88,17 +60,3 @@ def write_varlong(out: bytearray, value: int) -> None:
     if value < -0x8000000000000000 or value > 0x7FFFFFFFFFFFFFFF:
         raise ValueError(f"{value} is no signed number of 64 bits")
     write_unsigned_varlong(out, (value << 1) ^ (value >> 63))
-
-
-def unsigned_varint_size(value: int) -> int:
-    """Bytes that an unsigned number takes, of 32 or 64 bits."""
-    size = 1
-    while value > 0x7F:
-        value >>= 7
-        size += 1
-    return size
-
-
-def varint_size(value: int) -> int:
-    """Bytes that a zig-zag folded number takes, of 32 or 64 bits."""
-    return unsigned_varint_size(value << 1 if value >= 0 else (-value << 1) - 1)
