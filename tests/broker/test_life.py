@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -61,8 +62,10 @@ class FailingDisk:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.broken_under: str | None = None
+        self.before_open: Callable[[str], None] = lambda path: None
 
     def open(self, path: str, *, create: bool = False) -> Any:
+        self.before_open(path)
         broken = lambda path: self.broken_under is not None and path.startswith(self.broken_under)  # noqa: E731
         if create and broken(path):
             raise OSError(errno.EIO, "Input/output error")
@@ -473,6 +476,37 @@ def test_no_checkpoint_speaks_of_a_log_deleted_while_another_was_written(
             for path in ground.path.glob("*/*-offset-checkpoint"):
                 offsets = [int(line.split()[2]) for line in path.read_text().splitlines()[2:]]
                 assert not any(offsets), f"{path.name}: {path.read_text()!r}"
+
+    ground.play(main)
+
+
+def test_what_a_worker_writes_is_waited_for_before_the_last_word_is_written(ground: Ground) -> None:
+    """Found by reading: a checkpoint begun before the stop could be the last to get its name, and deleted records came back."""
+    held, let = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        broker = ground.broker(log_flush_start_offset_checkpoint_interval_ms="10")
+        assert ground.disk is not None
+        await broker.start()
+        await make_topic(broker)
+        client = await ground.client(broker)
+        assert await produce(client, count=4) == 0
+        [partition] = broker.partitions
+
+        def before_open(path: str) -> None:
+            if "log-start-offset" in path and threading.current_thread() is not threading.main_thread():
+                held.set()
+                assert let.wait(60)
+
+        ground.disk.before_open = before_open
+        assert partition.delete_records(2) == 2
+        await until(held.is_set)
+        assert partition.delete_records(3) == 3
+        client.close()
+        asyncio.get_running_loop().call_later(0.3, let.set)
+        await broker.stop()
+        await asyncio.sleep(0.6)
+        assert (ground.path / "data" / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
 
     ground.play(main)
 

@@ -1,7 +1,8 @@
 """Everything that happens without a request: retention, flushing, checkpoints, removal of files, idle connections; and what those
 who ask for something wait for, while others go on: records that are to be flushed first, indexes that were lost.
 
-Owns the rhythm of this work. What blocks (fsync, removing files) runs in the workers; what changes a log runs on the loop.
+Owns the rhythm of this work. What blocks (fsync, removing files) runs in the workers; what changes a log runs on the loop. What a
+worker has begun is waited for when the broker stops: nobody writes in a directory that is being closed.
 
 1. An OSError takes the directory it came from offline, and no other work stops for it.
 2. A recovery point is written down only after the flush it vouches for has returned.
@@ -18,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.cleaner import Cleaner
+from ottla.broker.whole_work import run_whole
 from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import INT64_MAX
@@ -137,7 +139,7 @@ class Housekeeping:
                 await self._try(partition.data_dir, partial(_remove_files, disk, paths))
         for path in broker.partitions.take_doomed(now_ms):
             try:
-                await broker.world.workers.run(partial(disk.remove_tree, path))
+                await run_whole(broker.world.workers, partial(disk.remove_tree, path))
             except OSError as error:
                 logger.warning("%s could not be removed: %s", path, error)
 
@@ -189,7 +191,7 @@ class Housekeeping:
     async def _build_index(self, partition: Partition, log: Log, lost: IndexLost) -> None:
         segment = lost.segment
         try:
-            built = await self._broker.world.workers.run(lost.build)
+            built = await run_whole(self._broker.world.workers, lost.build)
             if not log.closed and not segment.active and segment in log.segments:
                 segment.built_elsewhere(built, lost)
         except OSError as error:
@@ -235,7 +237,7 @@ class Housekeeping:
     async def _try(self, data_dir: DataDir, work: Callable[[], object]) -> bool:
         """Run in a worker; an OSError takes the directory offline."""
         try:
-            await self._broker.world.workers.run(work)
+            await run_whole(self._broker.world.workers, work)
         except OSError as error:
             self._broker.partitions.directory_failed(data_dir, error)
             return False

@@ -9,17 +9,15 @@ memory of two, and a bounded amount of what was sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
+from ottla.broker.whole_work import run_whole
 from ottla.ports import World
 from ottla.records.validate import Checked, Rules, check
 from ottla.storage.results import OffsetByTime
 from ottla.storage.time_lookup import Look
 from ottla.types import Buffer
-
-T = TypeVar("T")
 
 WAITING_BYTES_MAX: Final = 64 << 20
 """As they were sent. What comes then is to be sent again."""
@@ -47,20 +45,10 @@ class LargeBatches:
         workers = self._world.workers
         async with self._turn:
             now_ms = self._world.clock.now_ms()
-            return await self._run(partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
+            return await run_whole(workers, partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
 
     async def look(self, look: Look) -> OffsetByTime | None:
         """What a search by time left to be done (`storage.time_lookup.Unfinished`)."""
+        workers = self._world.workers
         async with self._turn_to_look:
-            return await self._run(partial(look, self._world.workers.let_others_run))
-
-    async def _run(self, work: Callable[[], T]) -> T:
-        working = asyncio.ensure_future(self._world.workers.run(work))
-        try:
-            return await asyncio.shield(working)
-        except asyncio.CancelledError:
-            # Whoever asked is gone; its turn lasts as long as its thread is busy.
-            await asyncio.wait([working])
-            if not working.cancelled():
-                working.exception()  # nobody else will look at it
-            raise
+            return await run_whole(workers, partial(look, workers.let_others_run))

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.whole_work import run_whole
 from ottla.storage.replica_copy import CopyStep, ReplicaCopy, SourceFailed, forget_swap
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -182,18 +183,18 @@ class ReplicaMoves:
     async def _copy(self, move: Move) -> None:
         broker, copy = self._broker, move.copy
         assert copy is not None
-        clock = broker.world.clock
+        clock, workers = broker.world.clock, broker.world.workers
         begun = settled = False
         attempts = 0
         while self._goes_on(move):
             step = copy.plan(LAST_BYTES << min(attempts, PATIENCE))
             if not begun or not step.reaches_end or step.restart_at is not None:
                 begun = True
-                await self._slice(partial(copy.perform, step, clock.now_ms()))
+                await run_whole(workers, partial(copy.perform, step, clock.now_ms()))
                 attempts += settled
                 await self._throttle(step.size)
             elif not settled or not (copy.flushed_enough or attempts > PATIENCE):
-                await self._slice(partial(_settle, copy, step, clock.now_ms()))
+                await run_whole(workers, partial(_settle, copy, step, clock.now_ms()))
                 attempts += settled
                 settled = True
             else:
@@ -202,15 +203,6 @@ class ReplicaMoves:
                     copy.copy.flush()  # flush.messages: every append is
                 self._swap(move, copy)
                 return
-
-    async def _slice(self, work: Callable[[], None]) -> None:
-        """In a worker. If we are stopped meanwhile, it still ends before anybody closes the files."""
-        job = asyncio.ensure_future(self._broker.world.workers.run(work))
-        try:
-            await asyncio.shield(job)
-        except asyncio.CancelledError:
-            await asyncio.wait([job])
-            raise
 
     async def _throttle(self, size: int) -> None:
         bytes_per_second = self._broker.settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
@@ -243,7 +235,7 @@ class ReplicaMoves:
         if self._broker.partitions.offline_paths() or partition.is_offline or partition.data_dir is not target:
             return
         try:
-            await self._broker.world.workers.run(partial(forget_swap, self._broker.world.disk, partition.log))
+            await run_whole(self._broker.world.workers, partial(forget_swap, self._broker.world.disk, partition.log))
         except OSError as error:
             self._broker.partitions.directory_failed(target, error)
         else:
