@@ -779,7 +779,8 @@ class Log:
     # --- cutting at the end
 
     def truncate_to(self, offset: int, now_ms: int | None = None) -> bool:
-        """Forget all from `offset` on, whole batches: the log ends there. False if it did not reach so far.
+        """Forget all from `offset` on, whole batches: the log ends there. False if it did not reach so far; CORRUPT_MESSAGE if
+        the batch to be cut off cannot be found.
 
         The recovery point goes back too; the caller writes the checkpoints before it appends again, or a crash would trust
         bytes that were never flushed.
@@ -791,9 +792,10 @@ class Log:
         if offset < self._bases[0]:
             self.truncate_fully_and_start_at(offset, now_ms)
             return True
+        keep = max(bisect_right(self._bases, offset), 1)
+        self._segments[keep - 1].find(offset)  # if it is broken there, nothing has been changed yet
         self._truncations += 1
         self._places.clear()
-        keep = max(bisect_right(self._bases, offset), 1)
         while keep < len(self._segments):
             # From the last on, and durably before the cut: a crash in between must leave no gap.
             self._drop_segments(len(self._segments) - 1, len(self._segments))

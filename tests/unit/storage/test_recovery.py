@@ -507,3 +507,21 @@ def test_a_broken_batch_in_the_active_segment_is_no_reason_to_refuse_records(num
 
 def all_offsets_from(log: Log, start: int) -> list[int]:
     return [record.offset for record in records_of(read_batches(log, start))]
+
+
+def test_a_log_that_cannot_be_cut_at_a_broken_batch_stays_as_it_was() -> None:
+    """Found by reading: the segments behind it were gone, and the log believed that it still ended behind them."""
+    config = LogConfig(segment_bytes=700)
+    disk = MemoryDisk()
+    _, log = new_log(disk, config)
+    for number in range(20):
+        append(log, 1000 + number)
+    bases, size = log.segment_bases, log.size_bytes
+    with_broken_batch(disk, bases[1], 1)
+    with pytest.raises(KafkaError, match="no record batch at position"):
+        log.truncate_to(bases[1] + 3)
+    assert (log.segment_bases, log.size_bytes, log.log_end_offset) == (bases, size, 20)
+    assert append(log, 2000) == 20
+    assert all_offsets_from(log, bases[2]) == list(range(bases[2], 21))
+    assert log.truncate_to(bases[1])
+    assert (log.segment_bases, log.log_end_offset) == (bases[:2], bases[1])
