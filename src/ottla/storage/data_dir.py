@@ -250,7 +250,8 @@ class DataDir:
             self.swapped.add(partition)
             log_start = max(log_start, swapped)
         recovery_point = checkpoints.recovery_points.get(partition, 0)
-        found = Found(self.was_clean, recovery_point, log_start, checkpoints.cleaned.get(partition))
+        cleaned_offset, has_checkpoints = checkpoints.cleaned.get(partition), partition in checkpoints.recovery_points
+        found = Found(self.was_clean, recovery_point, log_start, cleaned_offset, has_checkpoints)
         log = open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log.high_watermark = checkpoints.high_watermarks.get(partition, 0)
         return log

@@ -8,7 +8,7 @@ that is wrong; indexes that are missing or cannot be right are built again; the 
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -52,6 +52,8 @@ class Found:
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int | None = None
+    has_checkpoints: bool = False
+    """It was in service here: if it had been compacted, `cleaned_offset` would be known."""
 
 
 def open_log(
@@ -77,10 +79,12 @@ def open_log(
     snapshots = Snapshots(disk, dir)
 
     if found.clean and not _ends_whole(segments, damaged):
-        found = Found(False, 0, found.log_start_offset, found.cleaned_offset)
+        found = replace(found, clean=False, recovery_point=0)
     if not found.clean:
-        gaps = config.compacted or topic_partition.topic.startswith("__")  # internal topics are compacted
-        cleaned_offset = INT64_MAX if gaps and found.cleaned_offset is None else found.cleaned_offset
+        cleaned_offset = found.cleaned_offset
+        if cleaned_offset is None and not found.has_checkpoints:
+            # Who knows where it comes from. (Internal topics are compacted.)
+            cleaned_offset = INT64_MAX if config.compacted or topic_partition.topic.startswith("__") else None
         states = _States(producers, snapshots, found.log_start_offset)
         notices = [] if notices is None else notices
         segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states, damaged, notices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -109,6 +110,26 @@ def test_l01_power_loss_keeps_what_was_flushed_and_all_before_the_first_gap() ->
     assert log.log_end_offset >= 12
     assert all_offsets(log) == list(range(log.log_end_offset))
     assert log.recovery_point <= log.log_end_offset
+
+
+@pytest.mark.parametrize(("in_service", "end_offset"), [(True, 6), (False, 12)])
+def test_a_compacted_log_that_was_never_compacted_ends_where_a_crash_took_records(in_service: bool, end_offset: int) -> None:
+    """Readers would skip them, and a follower would never fetch them again. Where no checkpoint names the log, nobody knows
+    whether it was compacted, and nothing is cut."""
+    config = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    disk = MemoryDisk()
+    data_dir, log = new_log(disk, config)
+    if in_service:
+        data_dir.write_checkpoints()
+    for number in range(12):
+        append(log, number)
+    base = log.segment_bases[0]
+    batches, _ = scan_batches(disk.content(path(base)))
+    assert batches[-1].base_offset == 6
+    disk.put(path(base), disk.content(path(base))[: batches[-1].position])
+    log = crashed(disk, config)
+    assert log.log_end_offset == end_offset
+    assert all_offsets(log) == [offset for offset in range(end_offset) if offset != 6]
 
 
 def test_l02_any_flipped_bit_behind_the_recovery_point_ends_the_log_before_it() -> None:
