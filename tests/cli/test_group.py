@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from ottla_command import Ottla
+from ottla_command import TIMEOUT_S, Ottla
 
 from ottla.testing import Broker
 
@@ -243,6 +244,19 @@ def test_consume_as_a_member_goes_on_where_the_group_stopped(ottla: Ottla, fille
     assert ottla.ok("consume", filled, "--group", group) == ""
     ottla.ok("produce", filled, "later", "-p", "2")
     assert ottla.ok("consume", filled, "-g", group, "-X", "group.protocol=consumer") == "later\n"
+
+
+def test_a_member_that_is_terminated_leaves(ottla: Ottla, filled: str, group: str) -> None:
+    """`timeout 60 ottla consume -g …`: the next member need not wait until the session has run out."""
+    with subprocess.Popen(
+        ottla.command("consume", filled, "-f", "-g", group), stdout=subprocess.PIPE, env=ottla.environment
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.terminate()
+        process.stdout.read()
+        assert process.wait(TIMEOUT_S) == 143
+    assert described(ottla, group)["state"] == "Empty"
 
 
 def test_consume_as_a_member_of_a_group_that_is_held_up(

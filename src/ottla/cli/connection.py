@@ -70,6 +70,7 @@ class Connection:
         # A file of client properties may name the servers; the command line's default must not override it.
         self.bootstrap_servers = str(self._properties.pop("bootstrap.servers", None) or bootstrap_servers)
         self._last_error: Any = None
+        self._went_down = False
         self._reached = False
 
     def reach(self) -> None:
@@ -103,8 +104,12 @@ class Connection:
             raise Failure(f"this can only be asked over a plain connection, not over {protocol}", f"use {tool} instead")
 
     def _config(self, **overrides: Any) -> dict[str, Any]:
+        from ottla.cli.client import KafkaError
+
         def on_error(error: Any) -> None:
             self._last_error = error
+            # Said once; each attempt to connect to one of them is another error after it.
+            self._went_down = self._went_down or error.code() == KafkaError._ALL_BROKERS_DOWN
 
         config: dict[str, Any] = {
             "client.id": "ottla-cli",
@@ -183,6 +188,11 @@ class Connection:
 
     def topic(self, name: str) -> TopicMetadata:
         return self.topics([name])[0]
+
+    def went_down(self) -> bool:
+        """Whether all brokers went away since this was asked last."""
+        went_down, self._went_down = self._went_down, False
+        return went_down
 
     @property
     def last_error(self) -> Any:

@@ -190,7 +190,6 @@ def _copy(
     out = sys.stdout.buffer
     left = count
     silent_since = time.monotonic()
-    warned = False
     while wanted:
         for message in next_messages(consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS)):
             error = message.error()
@@ -198,7 +197,6 @@ def _copy(
             end = bounds.end.get(key)
             if error is None:
                 silent_since = time.monotonic()
-                warned = False
                 offset = message.offset()
                 assert offset is not None
                 if key not in wanted:
@@ -225,9 +223,13 @@ def _copy(
                 out.flush()
                 raise explain(error, f"{key[0]}-{key[1]}")
         out.flush()
-        if time.monotonic() - silent_since > _SILENCE_S and connection.last_error is not None:
-            if not follow:
-                raise Failure(f"the broker at {connection.bootstrap_servers} went away before the end", code="BROKER_AWAY")
-            if not warned and connection.last_error.code() == KafkaError._ALL_BROKERS_DOWN:
-                note(f"waiting for {connection.bootstrap_servers} to come back…")
-                warned = True
+        if follow:
+            note_if_away(connection)
+        elif time.monotonic() - silent_since > _SILENCE_S and connection.last_error is not None:
+            raise Failure(f"the broker at {connection.bootstrap_servers} went away before the end", code="BROKER_AWAY")
+
+
+def note_if_away(connection: Connection) -> None:
+    """To somebody who follows: silence is not always that nothing was written."""
+    if connection.went_down():
+        note(f"waiting for {connection.bootstrap_servers} to come back…")

@@ -2,17 +2,22 @@
 
 An offset is committed after its line has been handed to stdout and flushed: after a crash lines may come twice, none is lost.
 Without --follow it ends when every partition it was given is read to its end.
+
+Nothing here waits inside the library for a broker: a commit that waits there, and a close that waits for a commit, end when the
+broker comes back, and Ctrl-C does not reach them.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connection import Connection
-from ottla.cli.consume import incoming, next_messages, reader_properties
+from ottla.cli.consume import incoming, next_messages, note_if_away, reader_properties
 from ottla.cli.failure import Failure, explain
 from ottla.cli.formats import Writing
 from ottla.cli.output import note
@@ -25,6 +30,7 @@ _BATCH_RECORDS = 500
 _SILENCE_S = 15.0
 _JOIN_S = 60.0
 """Longer than a member that died without a word holds up the others."""
+_CLOSE_S = 5.0
 
 TopicIndex = tuple[str, int]
 
@@ -41,17 +47,25 @@ def consume_as_member(
     isolation: str,
 ) -> None:
     connection.topics(topics)
+    membership: _Membership
     consumer = connection.consumer(
         **{
             **reader_properties(isolation),
             "group.id": group,
             "auto.offset.reset": "earliest" if start.kind == "beginning" else "latest",
+            "on_commit": lambda error, _: membership.committed(error),
         }
     )
+    membership = _Membership(connection, consumer, group, follow)
+    # SIGTERM, which is how `timeout` ends it, is no reason to let the others wait until the session has run out.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        _Membership(connection, consumer, group, follow).run(list(topics), writing, count)
+        membership.run(list(topics), writing, count)
     finally:
-        consumer.close()
+        closing = threading.Thread(target=consumer.close, daemon=True)
+        closing.start()
+        closing.join(_CLOSE_S)
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Membership:
@@ -63,12 +77,17 @@ class _Membership:
         self._unfinished: set[TopicIndex] = set()
         """Partitions assigned to us that may hold more before their end."""
         self._assigned = False
+        self._commits = 0
+        """On their way."""
+        self._not_committed: Any = None
 
     def run(self, topics: list[str], writing: Writing, count: int | None) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
         left = count
         silent_since = started = time.monotonic()
-        while self._follow or not self._assigned or self._unfinished:
+        while self._follow or not self._assigned or self._unfinished or self._commits:
+            if left == 0 and not self._commits:
+                return
             # The library says nothing at all where the broker does not know the group's protocol.
             if not self._assigned and not self._follow and time.monotonic() - started > _JOIN_S:
                 raise Failure(
@@ -77,18 +96,21 @@ class _Membership:
                     " with group.protocol=consumer the broker must be 4.0 or newer",
                     code="_TIMED_OUT",
                 )
-            messages = next_messages(self._consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS))
-            written = [message for message in messages if message.error() is None]
+            # At the end of what was asked for only commits are waited for; a record that comes meanwhile is not committed.
+            messages = next_messages(self._consumer, min(_BATCH_RECORDS, left or 1) if left is not None else _BATCH_RECORDS)
+            written = [message for message in messages if message.error() is None and left != 0]
             if written:
                 for message in written:
                     sys.stdout.buffer.write(writing.line(incoming(message)))
                 sys.stdout.buffer.flush()
                 self._commit(written)
                 left = None if left is None else left - len(written)
-                if left is not None and left <= 0:
-                    return
             for message in messages:
                 self._on_event(message)
+            if self._not_committed is not None:
+                raise explain(self._not_committed, f"group {self._group}")
+            if self._follow:
+                note_if_away(self._connection)
             if messages:
                 silent_since = time.monotonic()
             elif not self._follow and time.monotonic() - silent_since > _SILENCE_S and self._connection.last_error is not None:
@@ -116,14 +138,21 @@ class _Membership:
             raise explain(error, f"group {self._group}")
 
     def _commit(self, messages: list[Message]) -> None:
-        from ottla.cli.client import KafkaException, TopicPartition
+        from ottla.cli.client import TopicPartition
 
         ends = {(str(message.topic()), int(message.partition() or 0)): int(message.offset() or 0) + 1 for message in messages}
-        try:
-            self._consumer.commit(offsets=[TopicPartition(*key, end) for key, end in ends.items()], asynchronous=False)
-        except KafkaException as exception:
-            error = exception.args[0]
-            # Taken from us in this moment: the next owner reads these records again.
-            if error.name() not in ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"):
-                raise explain(error, f"group {self._group}") from None
+        self._commits += 1
+        self._consumer.commit(offsets=[TopicPartition(*key, end) for key, end in ends.items()], asynchronous=True)
+
+    def committed(self, error: Any) -> None:
+        """What became of a commit; told while the consumer is polled."""
+        self._commits -= 1
+        if error is None:
+            return
+        # Taken from us in this moment: the next owner reads these records again.
+        if error.name() in ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"):
             note(f"group {self._group} rebalances; records may come again")
+        elif self._follow and (error.retriable() or error.name().startswith("_")):
+            note(f"group {self._group}: an offset was not committed, records may come again ({error.str()})")
+        else:
+            self._not_committed = self._not_committed or error
