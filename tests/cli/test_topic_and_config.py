@@ -186,8 +186,8 @@ def test_somebody_else_there(ottla: Ottla) -> None:
 
 def test_command_config(ottla: Ottla, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text(f"bootstrap.servers={ottla.bootstrap_servers}\n")
-    ottla.ok("topic", "list", "-b", "127.0.0.1:1", "--command-config", str(file))
+    file.write_text("bootstrap.servers=127.0.0.1:1\n")
+    ottla.ok("topic", "list", "-b", ottla.bootstrap_servers, "--command-config", str(file))
     file.write_text("no.such.property=1\n")
     assert "no.such.property" in ottla.fails("topic", "list", "--command-config", str(file), code=2)
     assert "cannot read" in ottla.fails("topic", "list", "--command-config", str(tmp_path / "nope"), code=2)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli.failure import EXIT_USAGE, Failure, code_name, did_you_mean, explain
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS
 
 if TYPE_CHECKING:
     from ottla.cli.client import AdminClient, ClusterMetadata, Consumer, Producer, TopicMetadata
@@ -66,8 +67,11 @@ class Connection:
         self._properties: dict[str, Any] = {}
         if command_config is not None:
             self._properties.update(read_client_properties(command_config))
+        in_file = self._properties.pop("bootstrap.servers", None)
         self._properties.update(properties or {})
-        # A file of client properties may name the servers; the command line's default must not override it.
+        # A file of client properties may name the servers: that is stronger than the default, and weaker than what was asked for.
+        if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS and in_file:
+            bootstrap_servers = in_file
         self.bootstrap_servers = str(self._properties.pop("bootstrap.servers", None) or bootstrap_servers)
         self._last_error: Any = None
         self._went_down = False

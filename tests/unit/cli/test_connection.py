@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli.connection import Connection, read_client_properties, split_servers, unknown_topic
 from ottla.cli.failure import Failure
-from ottla.cli.options import parse_pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, parse_pairs
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,12 @@ def test_nobody_there_is_told_at_once() -> None:
     assert "ottla serve" in str(caught.value.hint)
 
 
-def test_servers_of_the_property_file_count(tmp_path: Path) -> None:
+def test_servers_of_the_property_file_count_unless_others_are_named(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("bootstrap.servers=elsewhere:1\nkey.serializer=x\nsasl.mechanism=PLAIN\n")
-    assert Connection("here:1", file).bootstrap_servers == "elsewhere:1"
+    assert Connection(DEFAULT_BOOTSTRAP_SERVERS, file).bootstrap_servers == "elsewhere:1"
+    assert Connection("here:1", file).bootstrap_servers == "here:1"
+    assert Connection("here:1", file, {"bootstrap.servers": "there:1"}).bootstrap_servers == "there:1"
     assert read_client_properties(file) == {"bootstrap.servers": "elsewhere:1", "sasl.mechanism": "PLAIN"}
 
 
