@@ -138,8 +138,6 @@ class ControllerHost:
     def _show(self, image: ClusterImage) -> None:
         if image.broker_configs != self.image.broker_configs:
             self.settings = self.settings.with_dynamic(*image.dynamic_config(self._broker_id))
-            for warning in self.settings.warnings:
-                logger.warning("%s", warning)
         self.image = image
         self._on_image(image)
 

@@ -97,7 +97,7 @@ class BrokerSettings(SettingValues):
                 problems.append(str(error))
                 continue
             if not setting.used:
-                warnings.append(f"{name} has no effect: Kafka knows it, Ottla does not use it ({setting.doc.rstrip('.')})")
+                warnings.append(_no_effect(setting))
         problems += _check_together(values)
         listeners = parse_listeners(lambda name: _given_or_default(values, name), problems, warnings)
         warnings += _of_no_listener(values, listeners)
@@ -125,6 +125,9 @@ class BrokerSettings(SettingValues):
                     values[name] = setting.parse(text)
                 except ValueError as error:
                     warnings.append(f"the dynamic setting is skipped: {error}")
+                    continue
+                if not setting.used:
+                    warnings.append(_no_effect(setting))
         return BrokerSettings(self.static, dict(default), dict(broker), values, self._listeners, warnings)
 
     def value(self, name: str) -> Value:
@@ -189,6 +192,10 @@ def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
                 return value * factor if value >= 0 else -1
             return value
     return None
+
+
+def _no_effect(setting: Setting) -> str:
+    return f"{setting.name} has no effect: Kafka knows it, Ottla does not use it ({setting.doc.rstrip('.')})"
 
 
 def setting_of(name: str) -> Setting | None:

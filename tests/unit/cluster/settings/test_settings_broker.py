@@ -184,6 +184,11 @@ def test_a_bad_stored_dynamic_value_is_skipped_with_a_warning() -> None:
     assert len(settings.warnings) == 1
 
 
+def test_a_dynamic_setting_without_effect_is_told_too() -> None:
+    (warning,) = BrokerSettings.parse({}).with_dynamic({"num.io.threads": "9"}).warnings
+    assert warning.startswith("num.io.threads has no effect")
+
+
 def test_which_dynamic_values_are_refused() -> None:
     assert dynamic_problems({"message.max.bytes": "5"}, per_broker=False) == []
     assert "cannot be changed while the broker runs" in dynamic_problems({"broker.id": "5"}, per_broker=True)[0]
