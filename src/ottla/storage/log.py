@@ -533,10 +533,12 @@ class Log:
             slot = bisect_right(self._bases, offset) - 1
             segment = self._segments[slot]
         while True:
-            if offset <= segment.base_offset:
-                position, end, last = 0, -1, -1
-            else:
+            if offset > segment.base_offset:
                 position, end, last = segment.find_batch(offset, here)
+            elif segment.size:
+                position, end, last = segment.first_batch()
+            else:
+                position, end, last = 0, -1, -1
             if position < segment.size or segment is self.active:
                 return segment, position, end, last
             slot += 1  # the rest of the segment was compacted away

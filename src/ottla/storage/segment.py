@@ -543,6 +543,15 @@ class Segment:
                 self._mistrust_index(attempt, error, here)
         raise AssertionError
 
+    def first_batch(self) -> tuple[int, int, int]:
+        """The same of the first batch, for which no index is needed. CORRUPT_MESSAGE where the file does not begin with one: what
+        a client is sent begins with a batch, or is not sent."""
+        try:
+            found, _, last, end = seek(self.file, self.size, 0, self.base_offset, self.base_offset, INT64_MAX, RECORDS_AT)
+        except MalformedInput as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        return found, end, last
+
     def cut(self, start: int, limit: int, min_one_batch: bool, here: bool = True) -> tuple[int, int]:
         """The last boundary between batches in [start, limit], and the offset behind it.
 

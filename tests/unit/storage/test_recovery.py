@@ -546,3 +546,22 @@ def test_a_log_that_cannot_be_cut_at_a_broken_batch_stays_as_it_was() -> None:
     assert all_offsets_from(log, bases[2]) == list(range(bases[2], 21))
     assert log.truncate_to(bases[1])
     assert (log.segment_bases, log.log_end_offset) == (bases[:2], bases[1])
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_segment_that_does_not_begin_with_a_batch_is_not_sent(slot: int) -> None:
+    """Found with Kafka's own test of DeleteRecords on a damaged segment: its bytes went out as they were."""
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100)
+    disk = MemoryDisk()
+    _, log = new_log(disk, config)
+    for number in range(120):
+        append(log, 1000 + number)
+    log.high_watermark = log.log_end_offset
+    base, end_offset = log.segment_bases[slot : slot + 2]
+    file = log.read(base + 1, 1, end_offset, True).ranges[0].file
+    file.write(0, [bytes(12)])  # no offset, no length
+    for max_bytes in (1, 1 << 20):
+        with pytest.raises(KafkaError, match="no record batch at position 0") as caught:
+            log.read(base, max_bytes, end_offset, True)
+        assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert log.read(end_offset, 1 << 20, log.log_end_offset, True).size
