@@ -704,17 +704,22 @@ def test_r19_a_consumer_is_sent_to_the_follower_of_its_rack_and_served_what_is_c
     play(tmp_path, case, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
 
 
-def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Path, batch_size: int) -> None:
+    """Also in the middle of a batch. Found with Kafka's own test of replicas after DeleteRecords: it was refused for ever."""
+
     async def case(cluster: Cluster) -> None:
         await cluster.order(T0, State(1, [1, 2]), to=[1, 2], is_new=True)
-        for number in range(5):
-            await cluster.produce(1, b"%d" % number)
+        for first in range(0, 5, batch_size):
+            await cluster.produce(1, *(b"%d" % number for number in range(first, first + batch_size)))
         await cluster.until_equal(1, 2)
         cluster.partition(1).delete_records(3)
         await cluster.order(T0, State(1, [1, 2], 1, 1), is_new=True)
         await cluster.until(lambda: 3 in cluster.states[T0].isr)
         log = cluster.partition(3).log
         assert (log.log_start_offset, log.log_end_offset) == (3, 5)
+        await cluster.produce(1, b"more")
+        await cluster.until(lambda: log.log_end_offset == 6)
 
     play(tmp_path, case)
 

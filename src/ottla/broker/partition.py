@@ -30,7 +30,7 @@ from ottla.records.own import own_batch
 from ottla.records.validate import CREATE_TIME, PRODUCER, UNPACKED_BYTES_HERE, Checked, Rules, check
 from ottla.replication.leader import IsrProposal, Leadership
 from ottla.storage.config import INT64_MAX
-from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
+from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo, UnexpectedOffset
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -542,12 +542,21 @@ class Partition:
     def append_as_follower(
         self, records: Buffer, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
     ) -> AppendInfo | None:
-        """Append what the leader sent, and know what the leader knows. KafkaError: nothing of it was kept."""
+        """Append what the leader sent, and know what the leader knows. KafkaError, UnexpectedOffset: nothing of it was kept."""
         log = self.log
         info: AppendInfo | None = None
         try:
             if len(records):
-                info = log.append_as_follower(records, now_ms)
+                try:
+                    info = log.append_as_follower(records, now_ms)
+                except UnexpectedOffset as error:
+                    is_empty = log.log_start_offset == log.log_end_offset
+                    if not is_empty or not error.first_offset < log.log_end_offset <= error.last_offset:
+                        raise
+                    # The leader's log starts inside of a batch (DeleteRecords), which is the first that is sent. Batches stay
+                    # whole: begin with it. The start of the log is set right below.
+                    log.truncate_fully_and_start_at(error.first_offset, now_ms)
+                    info = log.append_as_follower(records, now_ms)
                 self._after_append(info, now_ms)
                 if self.follower_throttled:
                     self._replication.follower_quota.record(len(records), self._replication.monotonic_ms())

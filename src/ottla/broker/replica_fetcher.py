@@ -329,7 +329,10 @@ class _Fetcher:
         followed.leader_high_watermark = data.high_watermark
         records = data.records if data.records is not None else b""
         assert not isinstance(records, (FileRange, list))
+        vouched = log.recovery_point
         partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+        if log.recovery_point < vouched:
+            self._unsound.add(partition.data_dir)
 
     def _cut(self, followed: _Followed, offset: int) -> None:
         partition = followed.partition
