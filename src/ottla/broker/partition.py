@@ -549,13 +549,13 @@ class Partition:
             if len(records):
                 try:
                     info = log.append_as_follower(records, now_ms)
-                except UnexpectedOffset as error:
+                except UnexpectedOffset as found:  # another name than below: where it is compiled, a name has one type
                     is_empty = log.log_start_offset == log.log_end_offset
-                    if not is_empty or not error.first_offset < log.log_end_offset <= error.last_offset:
+                    if not is_empty or not found.first_offset < log.log_end_offset <= found.last_offset:
                         raise
                     # The leader's log starts inside of a batch (DeleteRecords), which is the first that is sent. Batches stay
                     # whole: begin with it. The start of the log is set right below.
-                    log.truncate_fully_and_start_at(error.first_offset, now_ms)
+                    log.truncate_fully_and_start_at(found.first_offset, now_ms)
                     info = log.append_as_follower(records, now_ms)
                 self._after_append(info, now_ms)
                 if self.follower_throttled:
