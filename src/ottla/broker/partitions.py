@@ -82,7 +82,7 @@ class Partitions:
         """Replicas that must lie in a directory that is offline."""
         self._wishes: dict[TopicPartition, DataDir] = {}
         self._resolved: dict[str, tuple[LogConfig, Rules, int, Throttled]] = {}
-        """By topic id, during one `prepare` or `apply`."""
+        """By topic, until the next image or the next roles."""
         self.flush_requested: dict[Partition, None] = {}
         """Partitions with a freshly sealed segment, to be flushed soon."""
 

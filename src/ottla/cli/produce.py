@@ -162,9 +162,10 @@ def produce(
         **{"acks": acks, "compression.type": compression, "message.timeout.ms": int(timeout_s * 1000)},
     )
     delivery = Delivery(topic, each=verbose, as_json=json_output)
-    with ExitStack() as stack:
-        source = _source(values, file, stack)
-        try:
+    try:
+        with ExitStack() as stack:
+            source = _source(values, file, stack)
+            stack.callback(producer.flush, timeout_s + 1)  # also after Ctrl-C or a bad line: what was read before it is sent
             for number, line in enumerate(source, 1):
                 record = reading.record(line, number)
                 record.key = constant_key if record.key is None else record.key
@@ -175,14 +176,10 @@ def produce(
                 producer.poll(0)
                 if delivery.failed and delivery.first_error.fatal():
                     break
-        except Failure as bad_line:
-            producer.flush(timeout_s + 1)
-            if delivery.records:
-                bad_line.message += f" ({counted(delivery.records, 'record')} before it went to {topic})"
-            raise
-        finally:
-            # Also after Ctrl-C or a bad line: what was read before it is sent.
-            producer.flush(timeout_s + 1)
+    except Failure as bad_line:
+        if delivery.records:
+            bad_line.message += f" ({counted(delivery.records, 'record')} before it went to {topic})"
+        raise
     if delivery.failed:
         failure = explain(
             delivery.first_error, f"{delivery.failed} of {delivery.failed + delivery.records} records were not written"
