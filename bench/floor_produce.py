@@ -23,7 +23,7 @@ from pathlib import Path
 from peers import kcat
 
 from bench.measure import PARTITIONS, lines_file, touch_memory
-from ottla.broker.request_memory import new_buffer
+from ottla.broker.network.request_memory import new_buffer
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

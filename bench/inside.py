@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.app import Broker
-from ottla.broker.connection import Connection
-from ottla.broker.request_memory import HEAD_ROOM
-from ottla.broker.socket_server import ListenerUse
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.request_memory import HEAD_ROOM
+from ottla.broker.network.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.metrics import Counters

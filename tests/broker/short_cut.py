@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.app import Broker
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import PendingReply, Usual
-from ottla.broker.shard_host import Reply
-from ottla.broker.socket_server import ListenerUse
+from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.dispatch import PendingReply, Usual
+from ottla.broker.network.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import Caller

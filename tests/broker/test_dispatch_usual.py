@@ -6,9 +6,9 @@ import random
 
 from short_cut import started
 
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import PendingReply
-from ottla.broker.socket_server import ListenerUse
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.dispatch import PendingReply
+from ottla.broker.network.socket_server import ListenerUse
 from ottla.errors import MalformedInput
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

@@ -11,9 +11,9 @@ import pytest
 from short_cut import NOW_MS, Asked, started
 
 from ottla.broker.app import Broker
-from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import fetch_quick
-from ottla.broker.partition import Transaction
+from ottla.broker.network.dispatch import PendingReply
+from ottla.broker.replicas.partition import Transaction
 from ottla.cluster.requests import NewTopic
 from ottla.ports import FileRange
 from ottla.protocol.headers import decode_response, encode_request

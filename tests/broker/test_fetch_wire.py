@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.connection import COPY_BYTES_MAX
+from ottla.broker.network.connection import COPY_BYTES_MAX
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from short_cut import Asked, started
 
-from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.dispatch import PendingReply
+from ottla.broker.coordinators.groups import OFFSETS_TOPIC
 from ottla.broker.handlers import heartbeat_quick
+from ottla.broker.network.dispatch import PendingReply
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.registry import API_BY_NAME

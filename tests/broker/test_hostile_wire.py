@@ -289,7 +289,7 @@ def test_a_thousand_idle_connections_cost_little(play: Any) -> None:
 
 
 def test_a_bug_in_a_handler_is_logged_once_and_answered(play: Any, caplog: Any, monkeypatch: Any) -> None:
-    from ottla.broker.partitions import Partitions
+    from ottla.broker.replicas.partitions import Partitions
 
     def broken(self: Partitions, key: object) -> None:
         raise ZeroDivisionError("a planted bug")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from ottla.broker import large_batches
+from ottla.broker.replicas import large_batches
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.end_txn import EndTxnRequest

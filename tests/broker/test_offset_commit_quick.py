@@ -9,9 +9,9 @@ from pathlib import Path
 
 from short_cut import Asked, StoppedClock, started
 
-from ottla.broker.coordinators import OFFSETS_TOPIC
-from ottla.broker.dispatch import PendingReply
+from ottla.broker.coordinators.groups import OFFSETS_TOPIC
 from ottla.broker.handlers import offset_commit_quick
+from ottla.broker.network.dispatch import PendingReply
 from ottla.cluster.requests import NewTopic
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.offset_commit import (

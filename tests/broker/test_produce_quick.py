@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from short_cut import NOW_MS, Asked, StoppedClock, started
 
-from ottla.broker.dispatch import PendingReply
 from ottla.broker.handlers import produce_quick
+from ottla.broker.network.dispatch import PendingReply
 from ottla.cluster.requests import NewTopic
 from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.app import Broker
-from ottla.broker.context import CloseConnection
-from ottla.broker.inter_broker import PeerUnavailable
-from ottla.broker.partition import Partition
+from ottla.broker.network.context import CloseConnection
+from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.broker.replicas.partition import Partition
 from ottla.client.connection import ClientConnection
 from ottla.cluster.node_tree import NodeTree
 from ottla.cluster.settings import BrokerSettings

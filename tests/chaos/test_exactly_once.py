@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from copier import GIVEN_UP
 
-from ottla.sim.history import Commit, Committed, End, Event, Exhausted, Outcome, Poll, Seek, Send, anomalies
+from ottla.sim.models.history import Commit, Committed, End, Event, Exhausted, Outcome, Poll, Seek, Send, anomalies
 from ottla.testing import Broker
 
 SOURCE, SINK, GROUP = "source", "sink", "copiers"

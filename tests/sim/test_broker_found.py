@@ -12,13 +12,13 @@ from ottla.broker.app import Broker
 from ottla.cluster.requests import NewPartitions, NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.records.record import build_batch
-from ottla.sim.checkers import stored_batches
-from ottla.sim.disk import Fault, SimDisk
-from ottla.sim.loop import new_loop
-from ottla.sim.machine import Machine
-from ottla.sim.metadata import MetadataTree
-from ottla.sim.network import SimNetwork
-from ottla.sim.process import Process
+from ottla.sim.kernel.disk import Fault, SimDisk
+from ottla.sim.kernel.loop import new_loop
+from ottla.sim.kernel.machine import Machine
+from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.network import SimNetwork
+from ottla.sim.kernel.process import Process
+from ottla.sim.models.checkers import stored_batches
 from ottla.types import TopicPartition
 
 

@@ -17,9 +17,9 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
-from ottla.sim.checkers import stored_batches
-from ottla.sim.cluster_world import ClusterWorld
-from ottla.sim.machine import START_MS
+from ottla.sim.kernel.machine import START_MS
+from ottla.sim.models.checkers import stored_batches
+from ottla.sim.worlds.cluster_world import ClusterWorld
 
 
 class Stage(ClusterWorld):

@@ -21,20 +21,20 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
-from ottla.broker.controller_host import ControllerHost
-from ottla.broker.coordinators import Coordinators
-from ottla.broker.dispatch import Dispatcher
-from ottla.broker.housekeeping import Housekeeping
-from ottla.broker.identity import check_addresses, resolve_identity
-from ottla.broker.large_batches import LargeBatches
-from ottla.broker.partitions import Partitions
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.replica_moves import ReplicaMoves
-from ottla.broker.replication import ALONE
-from ottla.broker.socket_server import ConnectionLimits, SocketServer
-from ottla.broker.topic_config import log_config_of
-from ottla.broker.transactions import Transactions
-from ottla.broker.tree import load_brokers, patiently, stored_configs
+from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.coordinators.groups import Coordinators
+from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.metadata.identity import check_addresses, resolve_identity
+from ottla.broker.metadata.tree import load_brokers, patiently, stored_configs
+from ottla.broker.network.dispatch import Dispatcher
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.network.socket_server import ConnectionLimits, SocketServer
+from ottla.broker.replicas.housekeeping import Housekeeping
+from ottla.broker.replicas.large_batches import LargeBatches
+from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_moves import ReplicaMoves
+from ottla.broker.replicas.replication_context import ALONE
+from ottla.broker.replicas.topic_config import log_config_of
 from ottla.cluster.client_entities import connection_rate_of
 from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.requests import FoundTopic
@@ -53,9 +53,9 @@ from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.cluster_member import ClusterMember
-    from ottla.broker.inter_broker import InterBroker
-    from ottla.broker.metadata_cache import MetadataCache
-    from ottla.broker.replica_fetcher import ReplicaFetchers
+    from ottla.broker.metadata.metadata_cache import MetadataCache
+    from ottla.broker.network.inter_broker import InterBroker
+    from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 
 logger = logging.getLogger(__name__)
 
@@ -320,7 +320,7 @@ class Broker:
         connect = self.settings.optional_str("zookeeper.connect")
         if connect is not None:
             return await self._open_zookeeper(connect)
-        from ottla.broker.metadata_place import metadata_place
+        from ottla.broker.metadata.metadata_place import metadata_place
         from ottla.runtime.embedded_store import FILE_NAME, EmbeddedStore
 
         settings = self.settings
@@ -452,7 +452,7 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def _join_cluster(self) -> None:
-        from ottla.broker.cluster_host import ClusterHost
+        from ottla.broker.controller.cluster_host import ClusterHost
         from ottla.cluster.orders import UpdateMetadataEncodings
         from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.inter_broker import InterBroker, PeerUnavailable
-from ottla.broker.isr_changes import IsrChanges
-from ottla.broker.metadata_cache import MetadataCache
-from ottla.broker.orders import ControllerOrders
-from ottla.broker.replica_fetcher import ReplicaFetchers
-from ottla.broker.replication import Replication
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.metadata.metadata_cache import MetadataCache
+from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
+from ottla.broker.replicas.control_requests import ControllerOrders
+from ottla.broker.replicas.isr_changes import IsrChanges
+from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
+from ottla.broker.replicas.replication_context import Replication
 from ottla.cluster.endpoint import Endpoint
 from ottla.errors import ErrorCode
 from ottla.ports import SessionEvent, StoreError

@@ -18,21 +18,21 @@ from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
-import ottla.sim.cluster_bugs
-import ottla.sim.controller_bugs
-import ottla.sim.group_bugs
-import ottla.sim.replica_bugs
-import ottla.sim.txn_bugs  # noqa: F401  # their bugs join those of `bugs`
-from ottla.sim.bugs import BUGS, IS_COMPILED, planted
-from ottla.sim.checkers import Violation
-from ottla.sim.cluster_world import ClusterWorld
-from ottla.sim.late_world import LateWorld
-from ottla.sim.log_world import LogWorld
-from ottla.sim.loop import TooManySteps
-from ottla.sim.story_world import StoryWorld
-from ottla.sim.trace import Trace
-from ottla.sim.txn_world import TransactionWorld
-from ottla.sim.world import BrokerWorld
+import ottla.sim.bugs.cluster
+import ottla.sim.bugs.controller
+import ottla.sim.bugs.groups
+import ottla.sim.bugs.replicas
+import ottla.sim.bugs.transactions  # noqa: F401  # their bugs join those of `bugs`
+from ottla.sim.bugs.catalog import BUGS, IS_COMPILED, planted
+from ottla.sim.kernel.loop import TooManySteps
+from ottla.sim.kernel.trace import Trace
+from ottla.sim.models.checkers import Violation
+from ottla.sim.worlds.broker_world import BrokerWorld
+from ottla.sim.worlds.cluster_world import ClusterWorld
+from ottla.sim.worlds.late_world import LateWorld
+from ottla.sim.worlds.log_world import LogWorld
+from ottla.sim.worlds.story_world import StoryWorld
+from ottla.sim.worlds.txn_world import TransactionWorld
 
 SEEDS_DEFAULT: Final = "1-200"
 CLUSTER_EVERY: Final = 4

@@ -18,7 +18,7 @@ from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.config import LogConfig

@@ -12,7 +12,7 @@ import pytest
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.types import TopicPartition

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.config import LogConfig

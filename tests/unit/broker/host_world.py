@@ -8,17 +8,17 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.inter_broker import PeerUnavailable
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.image import BrokerImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Change
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.clock import SystemClock
-from ottla.sim.machine import SeededRandom
-from ottla.sim.metadata import MetadataTree
-from ottla.sim.process import Process
+from ottla.sim.kernel.machine import SeededRandom
+from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.process import Process
 
 
 class World:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from host_world import Member, World, all_here, in_world, make, until
 
-from ottla.broker.broker_requests import alter_partitions, controlled_shutdown
-from ottla.broker.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
+from ottla.broker.controller.broker_requests import alter_partitions, controlled_shutdown
+from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.isr_changes import IsrWish
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewPartitions, NewTopic, ResourceType

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.connection import GATHERED_MAX, Connection
-from ottla.broker.dispatch import Dispatcher, PendingReply, Route
-from ottla.broker.request_memory import PEEK_BYTES, SPARE_BYTES
-from ottla.broker.socket_server import ConnectionLimits, ListenerUse, SocketServer
+from ottla.broker.network.connection import GATHERED_MAX, Connection
+from ottla.broker.network.dispatch import Dispatcher, PendingReply, Route
+from ottla.broker.network.request_memory import PEEK_BYTES, SPARE_BYTES
+from ottla.broker.network.socket_server import ConnectionLimits, ListenerUse, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import Network, Part
 from ottla.protocol.registry import API_BY_KEY

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.connection import Connection
-from ottla.broker.connection_rates import ConnectionRate
-from ottla.broker.socket_server import RATE_WAITING_MAX, ConnectionLimits, SocketServer
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_rates import ConnectionRate
+from ottla.broker.network.socket_server import RATE_WAITING_MAX, ConnectionLimits, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import Network, Part
-from ottla.sim.loop import SimLoop
+from ottla.sim.kernel.loop import SimLoop
 
 
 class TestRate:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
-from ottla.broker import controller_channels
-from ottla.broker.controller_channels import ControllerChannels
-from ottla.broker.inter_broker import PeerUnavailable
+from ottla.broker.controller import controller_channels
+from ottla.broker.controller.controller_channels import ControllerChannels
+from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.image import BrokerImage
 from ottla.cluster.orders import BrokerOrders
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest

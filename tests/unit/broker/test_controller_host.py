@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.controller_host import ControllerHost
-from ottla.broker.identity import resolve_identity
+from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.metadata.identity import resolve_identity
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, FoundTopic, NewPartitions, NewTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, SetData, StoreError, StoreUnavailable
 from ottla.runtime.embedded_store import EmbeddedStore
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 
 
 class FixedClock:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ottla.broker.coordinators import Coordinators, group_config, uuid_text
-from ottla.broker.shard_host import Reply
+from ottla.broker.coordinators.groups import Coordinators, group_config, uuid_text
+from ottla.broker.coordinators.shard_host import Reply
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.offsets import tombstone

@@ -6,8 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.inter_broker import PeerUnavailable
-from ottla.broker.marker_sender import MarkerSender
+from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.txn.markers import Marker
 from ottla.errors import ErrorCode

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import api_versions
-from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.cluster import znodes
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage

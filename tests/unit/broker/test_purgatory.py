@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.purgatory import Purgatory
+from ottla.broker.network.purgatory import Purgatory
 from ottla.runtime.loop import run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.broker.replica_fetcher import Wish, _Fetcher, _Followed
+from ottla.broker.replicas.replica_fetcher import Wish, _Fetcher, _Followed
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.types import TopicPartition
 

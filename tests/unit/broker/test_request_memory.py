@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 
-from ottla.broker.request_memory import (
+from ottla.broker.network.request_memory import (
     GROWTH_START_BYTES,
     LARGE_BYTES,
     PAGE_SKEW,

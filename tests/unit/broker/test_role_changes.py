@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.role_changes import role_changes
+from ottla.broker.replicas.role_changes import role_changes
 from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
 from ottla.types import TopicPartition
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.broker.shard_host import HostedShard
-from ottla.broker.shard_timers import ShardTimers
+from ottla.broker.coordinators.shard_host import HostedShard
+from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.coordinator.shard import SetTimer
-from ottla.sim.loop import new_loop
-from ottla.sim.machine import SimClock
+from ottla.sim.kernel.loop import new_loop
+from ottla.sim.kernel.machine import SimClock
 
 FIRINGS_MAX = 10
 

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ottla.broker.connection import Connection
-from ottla.broker.dispatch import PendingReply
-from ottla.broker.socket_server import ConnectionLimits, SocketServer
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.dispatch import PendingReply
+from ottla.broker.network.socket_server import ConnectionLimits, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import FileRange, Part
 from ottla.runtime.files import OsDisk

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.purgatory import Purgatory
-from ottla.broker.shard_host import Reply
-from ottla.broker.transactions import TRANSACTIONS_TOPIC, Transactions
+from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import TRANSACTIONS_TOPIC, Transactions
+from ottla.broker.network.purgatory import Purgatory
 from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.txn.state import State

@@ -24,7 +24,7 @@ from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.topic_changes import first_state
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Check, Create, SetData
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 
 CONTROLLER = Controller(1, epoch=7, epoch_version=6)
 SETTINGS = BrokerSettings.parse({"num.partitions": "2"})

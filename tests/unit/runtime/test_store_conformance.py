@@ -11,8 +11,8 @@ from store_conformance import CASES, Case, Stores
 
 from ottla.ports import Change, Check, Create, Delete, MetadataStore, Node, SetData, StoreError
 from ottla.runtime.embedded_store import EmbeddedStore
-from ottla.sim.metadata import MetadataTree
-from ottla.sim.process import Process
+from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.process import Process
 
 
 class EmbeddedStores:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.sim.history import (
+from ottla.sim.models.history import (
     Anomaly,
     Commit,
     Committed,

@@ -8,12 +8,12 @@ import struct
 import pytest
 
 from ottla.records.record import build_batch
-from ottla.sim.checkers import LogModel, Violation, Written, check_contents, check_indexes, guaranteed_end, scan
-from ottla.sim.disk import SimDisk
-from ottla.sim.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel
-from ottla.sim.partition_model import PartitionModel
-from ottla.sim.process import Process
-from ottla.sim.trace import Trace
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.process import Process
+from ottla.sim.kernel.trace import Trace
+from ottla.sim.models.checkers import LogModel, Violation, Written, check_contents, check_indexes, guaranteed_end, scan
+from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel
+from ottla.sim.models.partition_model import PartitionModel
 
 
 def batch(offset, *values, timestamp=1000, epoch=0):

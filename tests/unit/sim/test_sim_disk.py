@@ -6,8 +6,8 @@ import random
 import pytest
 
 from ottla.runtime.files import OsDisk
-from ottla.sim.disk import Fault, SimDisk
-from ottla.sim.process import Process, ProcessDied
+from ottla.sim.kernel.disk import Fault, SimDisk
+from ottla.sim.kernel.process import Process, ProcessDied
 
 
 def new_disk(seed=1, **options):

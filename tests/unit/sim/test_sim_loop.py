@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ottla.sim.loop import Deadlock, SimLoop, TooManySteps
-from ottla.sim.process import Process
+from ottla.sim.kernel.loop import Deadlock, SimLoop, TooManySteps
+from ottla.sim.kernel.process import Process
 
 
 def run(main, loop=None):

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from ottla.ports import FileRange
-from ottla.sim.disk import SimDisk
-from ottla.sim.loop import SimLoop
-from ottla.sim.network import NetworkSettings, SimNetwork
-from ottla.sim.process import Process
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.loop import SimLoop
+from ottla.sim.kernel.network import NetworkSettings, SimNetwork
+from ottla.sim.kernel.process import Process
 
 
 class Collector(asyncio.BufferedProtocol):

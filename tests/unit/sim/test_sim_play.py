@@ -9,13 +9,13 @@ import pytest
 
 from ottla.records.control import ABORT, COMMIT, marker_fields
 from ottla.records.record import build_batch
-from ottla.sim.checkers import Violation, check_producers, check_table
-from ottla.sim.disk import SimDisk
-from ottla.sim.history import Outcome
-from ottla.sim.play import Habits, Play, SendNote
-from ottla.sim.process import Process
-from ottla.sim.producers import check_copies
-from ottla.sim.trace import Trace
+from ottla.sim.actors.play import Habits, Play, SendNote
+from ottla.sim.actors.producers import check_copies
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.process import Process
+from ottla.sim.kernel.trace import Trace
+from ottla.sim.models.checkers import Violation, check_producers, check_table
+from ottla.sim.models.history import Outcome
 
 PLACE = ("t", 0)
 

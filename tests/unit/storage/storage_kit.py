@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ottla.records.batch import BatchInfo, scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Checked, Rules, check
-from ottla.sim.machine import SeededRandom
+from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log

@@ -11,8 +11,8 @@ import pytest
 from compaction_kit import COMPACTED, compact, dirt_of, pairs, put
 from storage_kit import NOW_MS, TOPIC_ID, TP, seeded_random
 
-from ottla.sim.disk import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView, Fault, SimDisk
-from ottla.sim.process import Process, ProcessDied
+from ottla.sim.kernel.disk import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView, Fault, SimDisk
+from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir

@@ -13,8 +13,8 @@ from compaction_kit import COMPACTED, Model, ModelBatch, pairs, put
 from storage_kit import NOW_MS, TOPIC_ID, TP, read_batches, seeded_random
 
 from ottla.records.record import Record, read_records
-from ottla.sim.disk import SimDisk
-from ottla.sim.process import Process, ProcessDied
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt

@@ -22,8 +22,8 @@ from storage_kit import (
 )
 
 from ottla.errors import KafkaError
-from ottla.sim.disk import SimDisk
-from ottla.sim.process import Process, ProcessDied
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.context import RequestContext
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Entity, entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_client_quotas import (

@@ -5,9 +5,9 @@ Topics go by name before version 2 and by id since; versions before 2 do not kno
 
 from __future__ import annotations
 
-from ottla.broker.broker_requests import alter_partitions
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.context import RequestContext
+from ottla.broker.controller.broker_requests import alter_partitions
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import PartitionImage
 from ottla.cluster.isr_changes import UNKNOWN_EPOCH, IsrWish
 from ottla.errors import ErrorCode, KafkaError

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
-from ottla.broker.partition_requests import Reassignment, alter_reassignments
+from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

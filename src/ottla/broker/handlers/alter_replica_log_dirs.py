@@ -11,8 +11,8 @@ import asyncio
 import logging
 from posixpath import abspath
 
-from ottla.broker.context import RequestContext
-from ottla.broker.partitions import Partitions
+from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.transactions import TRANSACTION_VERSION
 from ottla.broker.handlers import HANDLERS
-from ottla.broker.transactions import TRANSACTION_VERSION
+from ottla.broker.network.context import RequestContext
 from ottla.cluster import znodes
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.api_versions import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

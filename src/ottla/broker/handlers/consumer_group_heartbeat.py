@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import RequestContext
-from ottla.broker.shard_host import Reply
+from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

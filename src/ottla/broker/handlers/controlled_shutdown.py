@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.broker_requests import controlled_shutdown
-from ottla.broker.cluster_host import ClusterHost
-from ottla.broker.context import RequestContext
+from ottla.broker.controller.broker_requests import controlled_shutdown
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.controlled_shutdown import (
     ControlledShutdownRequest,

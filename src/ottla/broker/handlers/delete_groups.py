@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.context import RequestContext
-from ottla.broker.shard_host import HostedShard, Reply
+from ottla.broker.coordinators.shard_host import HostedShard, Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -19,7 +19,7 @@ from ottla.protocol.messages.delete_records import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
+    from ottla.broker.replicas.partition import Partition
 
 VERSIONS = (0, 2)
 

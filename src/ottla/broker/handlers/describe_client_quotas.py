@@ -5,7 +5,7 @@ Quotas are kept and told to every broker; nothing is held up by them yet.
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Component, quotas
 from ottla.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,

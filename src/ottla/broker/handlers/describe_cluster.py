@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

@@ -8,8 +8,8 @@ settings of client metrics, of which there are none.
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
 from ottla.broker.log_levels import log_levels
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ResourceType
 from ottla.cluster.settings import ConfigSource, DescribedSetting, SettingType, TopicSettings, describe_broker, describe_topic
 from ottla.cluster.settings.describe import describe_cluster_default, describe_group

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from posixpath import abspath
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -5,7 +5,7 @@ Followers answer too: whoever looks for a difference between replicas asks each 
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (

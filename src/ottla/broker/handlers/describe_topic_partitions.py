@@ -7,9 +7,9 @@ exist get their error and take no room on the page.
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.metadata import lost_here, missing_topic_error, offline_replicas
 from ottla.broker.handlers.operations import TOPIC_OPERATIONS
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_topic_partitions import (

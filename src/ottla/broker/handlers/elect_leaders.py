@@ -5,8 +5,8 @@ Without a list, all partitions that need it are meant, and only those are answer
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
-from ottla.broker.partition_requests import elect_leaders
+from ottla.broker.controller.partition_requests import elect_leaders
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.elect_leaders import (
     ElectLeadersRequest,

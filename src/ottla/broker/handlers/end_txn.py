@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.shard_host import Reply
+from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 

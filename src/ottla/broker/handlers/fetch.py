@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 
-from ottla.broker.context import RequestContext
-from ottla.broker.fetch_read import FetchRead
 from ottla.broker.handlers.fetch_quick import quick as quick
 from ottla.broker.handlers.fetch_reply import response_of
+from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.fetch_read import FetchRead
 from ottla.errors import KafkaError
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.replication.fetch_session import FetchPartition, PartitionKey

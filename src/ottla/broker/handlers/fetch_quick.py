@@ -12,9 +12,9 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.fetch_read import FetchRead, Found
 from ottla.broker.handlers.fetch_reply import LEADERS_FROM, names_leaders, response_of
+from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.fetch_read import FetchRead, Found
 from ottla.protocol.headers import encode_response
 from ottla.protocol.registry import API_BY_NAME
 from ottla.replication.fetch_session import FetchPartition, PartitionKey

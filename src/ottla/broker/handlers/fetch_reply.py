@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.fetch_read import Found
 from ottla.broker.handlers.current_leaders import name_leaders
+from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.fetch_read import Found
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.shard_host import ShardHost
+from ottla.broker.coordinators.shard_host import ShardHost
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

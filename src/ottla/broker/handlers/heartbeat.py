@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.handlers.heartbeat_quick import quick as quick
-from ottla.broker.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.wire.big_endian import int32
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from ottla.broker.partition import Partition
+    from ottla.broker.replicas.partition import Partition
 
 _THROTTLE_FROM: Final = 1
 _INSTANCES_FROM: Final = 3

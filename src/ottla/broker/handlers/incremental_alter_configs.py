@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.config_changes import check_form
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ResourceType
 from ottla.errors import ErrorCode, KafkaError

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.shard_host import Reply
+from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

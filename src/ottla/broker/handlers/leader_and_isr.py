@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
 VERSIONS = (0, 7)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_config_resources import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 VERSIONS = (0, 5)

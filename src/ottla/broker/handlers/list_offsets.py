@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,7 +31,7 @@ from ottla.storage.time_lookup import Unfinished
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
+    from ottla.broker.replicas.partition import Partition
 
 VERSIONS = (1, 11)
 

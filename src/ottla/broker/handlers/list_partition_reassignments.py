@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
-from ottla.broker.partition_requests import reassignments
+from ottla.broker.controller.partition_requests import reassignments
+from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

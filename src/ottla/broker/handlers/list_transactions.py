@@ -6,7 +6,7 @@ A state nobody knows is named in the reply, and nothing has it. From version 1 o
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 VERSIONS = (0, 2)

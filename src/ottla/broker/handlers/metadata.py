@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.context import RequestContext
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.topic_names import check_topic_name

@@ -11,10 +11,10 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.handlers.offset_commit_quick import quick as quick
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
-from ottla.broker.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_commit import (

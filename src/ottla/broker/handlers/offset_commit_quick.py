@@ -15,7 +15,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.coordinator.group.committed_offset import Commits, CommittedOffset
 from ottla.errors import KafkaError
 from ottla.storage.config import INT64_MAX
@@ -25,7 +25,7 @@ from ottla.wire.big_endian import int32, int64
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from ottla.broker.partition import Partition
+    from ottla.broker.replicas.partition import Partition
 
 _FIRST_VERSION: Final = 6
 _INSTANCES_FROM: Final = 7

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.context import RequestContext
+from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
-from ottla.broker.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -5,7 +5,7 @@ The answer is the largest epoch not above the one asked for, and the offset behi
 
 from __future__ import annotations
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

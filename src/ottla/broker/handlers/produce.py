@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.context import CloseConnection, RequestContext
 from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.handlers.produce_quick import quick as quick
-from ottla.broker.partition import ACKS_ALL, Transaction
+from ottla.broker.network.context import CloseConnection, RequestContext
+from ottla.broker.replicas.partition import ACKS_ALL, Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
 from ottla.protocol.messages.produce import (
@@ -40,9 +40,9 @@ from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
-    from ottla.broker.partitions import Partitions
-    from ottla.broker.transactions import Refusals, RefusalsLater
+    from ottla.broker.coordinators.transactions import Refusals, RefusalsLater
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
 
     Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
 

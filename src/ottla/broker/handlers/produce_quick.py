@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.context import RequestContext
+from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.storage.config import INT64_MAX
 from ottla.types import TopicPartition
@@ -19,8 +19,8 @@ from ottla.types import TopicPartition
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from ottla.broker.partition import Partition
-    from ottla.broker.partitions import Partitions
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
     from ottla.storage.results import AppendInfo
 
 _ALL: Final = 0xFFFF

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.context import RequestContext
-from ottla.broker.coordinators import OFFSETS_TOPIC
+from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
-from ottla.broker.shard_host import Reply
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -25,7 +25,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.transactions import RefusalsLater
+    from ottla.broker.coordinators.transactions import RefusalsLater
 
 VERSIONS = (0, 5)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ottla.broker.context import RequestContext
-from ottla.broker.markers import write_marker
+from ottla.broker.coordinators.markers import write_marker
+from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -23,7 +23,7 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.partition import Partition
+    from ottla.broker.replicas.partition import Partition
 
 VERSIONS = (0, 2)
 

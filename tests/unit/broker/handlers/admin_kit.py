@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.context import RequestContext
-from ottla.broker.controller_host import ControllerHost
+from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import KafkaError
 from ottla.protocol.registry import API_BY_NAME
-from ottla.sim.machine import SeededRandom
-from ottla.sim.metadata import MetadataTree
-from ottla.sim.process import Process
+from ottla.sim.kernel.machine import SeededRandom
+from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.process import Process
 from ottla.wire.codec import decode, encode
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092), Endpoint("OUTSIDE", "example.org", 443))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ottla.broker.coordinators.transactions import RefusalsLater
 from ottla.broker.handlers import produce
-from ottla.broker.transactions import RefusalsLater
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

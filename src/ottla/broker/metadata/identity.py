@@ -1,0 +1,158 @@
+"""Who a broker is: its number and its cluster, on which settings, metadata and data directories must agree.
+
+Owns: finding both out at a start, making up what nobody has said yet, and the paths that every store must have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.broker.metadata.tree import load_brokers
+from ottla.cluster import znodes
+from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.cluster.uuids import new_uuid, uuid_text
+from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeExists, Random, SetData, StoreError
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this broker is, as its store and its data directories agree."""
+
+    broker_id: int
+    cluster_id: str
+
+
+async def resolve_identity(
+    store: MetadataStore,
+    settings: BrokerSettings,
+    random: Random,
+    stored_broker_id: int | None = None,
+    stored_cluster_id: str | None = None,
+) -> Identity:
+    """The broker's number and the cluster's id: from the settings, from meta.properties (`stored_*`), else made now and kept.
+
+    A SettingsError says where two of them disagree: data must not be opened under another broker's name or in another cluster.
+    """
+    connect = settings.optional_str("zookeeper.connect")
+    if connect is not None and stored_cluster_id is not None and await store.get(znodes.CLUSTER_ID) is None:
+        # A slip of the pen in the path behind the addresses: in a cluster without topics all of its logs would be set aside.
+        raise SettingsError(
+            [
+                f"the data directories belong to the cluster {stored_cluster_id}, but there is none at "
+                f"zookeeper.connect={connect} (is the path right?)"
+            ]
+        )
+    await ensure_base_paths(store)
+    problems: list[str] = []
+    cluster_id = await find_cluster_id(store, random, stored_cluster_id)
+    if stored_cluster_id is not None and stored_cluster_id != cluster_id:
+        problems.append(
+            f"the data directories belong to the cluster {stored_cluster_id}, but the metadata to the cluster {cluster_id}; "
+            f"they do not belong together"
+        )
+    broker_id = settings.broker_id()
+    source = "meta.properties"
+    if stored_broker_id is None and connect is None:
+        stored_broker_id, source = await _only_replica(store), "so say the topics; meta.properties is missing"
+    if stored_broker_id is not None:
+        if broker_id not in (-1, stored_broker_id):
+            problems.append(
+                f"broker.id={broker_id}, but the data directories belong to broker {stored_broker_id} ({source}); "
+                f"set broker.id={stored_broker_id}, or use other directories"
+            )
+        broker_id = stored_broker_id
+    if problems:
+        raise SettingsError(problems)
+    if broker_id < 0 and connect is None:
+        # Nobody else takes numbers here. One that is not kept yet, because a start before this one failed, is no loss.
+        broker_id = settings.int("reserved.broker.max.id") + 1
+    elif broker_id < 0:
+        broker_id = await _generate_broker_id(store, settings)
+    return Identity(broker_id, cluster_id)
+
+
+async def check_addresses(
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], clock: Clock, patience_s: float
+) -> None:
+    """StoreError if another broker is reached at an address of this one: it would get the orders that are meant for this one.
+    `patience_s`: how long the registration of one that is gone may take to vanish."""
+    own = {(endpoint.host, endpoint.port) for endpoint in endpoints}
+    deadline = clock.monotonic() + patience_s
+    warned = False
+    while True:
+        taken = [
+            f"{endpoint.host}:{endpoint.port} is the address of broker {number} already (advertised.listeners)"
+            for number, broker in (await load_brokers(store)).items()
+            for endpoint in broker.endpoints
+            if number != broker_id and (endpoint.host, endpoint.port) in own
+        ]
+        if not taken:
+            return
+        if clock.monotonic() >= deadline:
+            raise StoreError(taken[0])
+        if not warned:
+            warned = True
+            logger.warning("%s; if that one is gone, its session ends within %.0f s", taken[0], patience_s)
+        await asyncio.sleep(_LOOK_S)
+
+
+async def ensure_base_paths(store: MetadataStore) -> None:
+    """Several brokers may start at the same time: what another one makes meanwhile is made."""
+    while True:
+        missing = [path for path in znodes.BASE_PATHS if await store.get(path) is None]
+        changes: list[Change] = [Create(path) for path in missing]
+        if await store.get(znodes.CONTROLLER_EPOCH) is None:
+            changes.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
+        try:
+            if changes:
+                await store.multi(changes)
+            return
+        except NodeExists:
+            continue
+
+
+async def find_cluster_id(store: MetadataStore, random: Random, stored: str | None) -> str:
+    node = await store.get(znodes.CLUSTER_ID)
+    if node is None:
+        cluster_id = stored or uuid_text(new_uuid(random))
+        try:
+            await store.multi([Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))])
+            return cluster_id
+        except NodeExists:
+            node = await store.get(znodes.CLUSTER_ID)
+            assert node is not None
+    return znodes.decode_cluster_id(node.data)
+
+
+async def _only_replica(store: MetadataStore) -> int | None:
+    """The number under which a broker that is alone made its topics. Where every meta.properties is gone nothing else remembers
+    it, and as another broker it would set all of their logs aside."""
+    for topic in await store.children(znodes.TOPICS):
+        node = await store.get(znodes.topic_path(topic))
+        replicas = (
+            set() if node is None else {id for ids in znodes.decode_topic(topic, node.data).replicas.values() for id in ids}
+        )
+        if len(replicas) == 1:
+            return replicas.pop()
+    return None
+
+
+async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:
+    """The node's version counts how often it was written: a number nobody else gets."""
+    while True:
+        node = await store.get(znodes.BROKER_SEQUENCE)
+        assert node is not None
+        try:
+            await store.multi([SetData(znodes.BROKER_SEQUENCE, b"", node.version)])
+        except BadVersion:
+            continue
+        return settings.int("reserved.broker.max.id") + node.version + 1

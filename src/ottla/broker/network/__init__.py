@@ -1,0 +1,1 @@
+"""Connections and requests: listeners, frames, dispatch, purgatory, and connections to other brokers."""

@@ -1,0 +1,472 @@
+"""One client connection: frames in, replies out, in order.
+
+Owns the bytes of one connection between the socket and `dispatch`. Never looks inside a request.
+
+1. One request at a time: the next frame is not looked at before the reply of this one is there and on its way (W01). So a
+   connection holds at most one request, one reply (or a few short ones), and one read's worth of what was sent ahead.
+2. A length is checked against `socket.request.max.bytes` before anything is done with it, and memory is taken as bytes arrive.
+3. A reply goes out as its parts lie: buffers through the transport, file ranges by the network's file sender, which is used only
+   when the transport has nothing left to write. A short range is read instead: sending it apart would cost more. Short replies
+   to requests that came in one read go out in one write.
+4. Whatever a peer sends ends at worst in its own connection being closed.
+
+Reading is paused only if bytes arrive while a request is being answered: a quiet long poll costs no system calls, and its end is
+noticed when the peer goes away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from ottla.broker.network.request_memory import HEAD_ROOM, LARGE_BYTES, PEEK_BYTES, RequestMemory
+from ottla.errors import MalformedInput
+from ottla.ports import FileRange, FileSender, Part
+from ottla.types import Buffer
+
+if TYPE_CHECKING:
+    from ottla.broker.network.dispatch import PendingReply, Usual
+    from ottla.broker.network.socket_server import ListenerUse, SocketServer
+
+COPY_BYTES_MAX = 32 << 10
+"""Of file ranges in a reply: up to here reading them costs less than the system calls that would save it. (A batch of 16 KB, the
+size at which Java's producer stops, measured a sixth less CPU; at 32 and 64 KB both are the same, at 128 KB a copy is dearer.)"""
+
+GATHERED_MAX = 16
+"""Replies that wait for those to the requests behind theirs: of more the peer had to wait too long for the first."""
+GATHER_BYTES_MAX = 4 << 10
+"""Larger ones are written at once."""
+
+_read_size = Struct(">i").unpack_from
+
+
+class Connection:
+    """A buffered protocol in all but its base class: a class that is compiled can have none that is not."""
+
+    __slots__ = (
+        "_ahead",
+        "_answering",
+        "_closed",
+        "_dispatch",
+        "_filled",
+        "_frame",
+        "_frame_size",
+        "_gathered",
+        "_head",
+        "_large",
+        "_loop",
+        "_memory",
+        "_more",
+        "_outgoing",
+        "_paused_reading",
+        "_pending",
+        "_request_bytes_max",
+        "_sender",
+        "_sending_file",
+        "_server",
+        "_waits_for_memory",
+        "_writable",
+        "client_host",
+        "last_used",
+        "listener",
+        "listener_name",
+        "number",
+        "transport",
+        "usual",
+    )
+
+    def __init__(self, server: SocketServer, listener: ListenerUse) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._memory: RequestMemory = server.memory
+        self._dispatch = server.dispatch
+        self._request_bytes_max = server.request_bytes_max
+        self.listener = listener
+        self.listener_name = listener.name
+        self.client_host = ""
+        self.number = 0
+        """Which of all it was to come, from 1 on."""
+        self.last_used = 0.0
+        self.usual: Usual | None = None
+        """Kept for `dispatch`."""
+        self.transport: asyncio.Transport | None = None
+        self._sender: FileSender | None = None
+        self._head = b""
+        """The first bytes of a length prefix that is not here whole."""
+        self._frame: memoryview | None = None
+        """A frame that did not arrive whole: its own buffer, `_filled` of `_frame_size` bytes in it."""
+        self._frame_size = 0
+        self._filled = 0
+        self._large = False
+        """The last frame was a large one: so is perhaps the next."""
+        self._ahead: bytearray | None = None
+        """What the peer sent beyond the request that is being answered."""
+        self._answering = False
+        """A request is being handled, or its reply is not yet with the socket."""
+        self._pending: PendingReply | None = None
+        """The reply, while its handler is waited for."""
+        self._gathered: list[Buffer] = []
+        """Replies to requests of the read that is being handled; they go out together at its end."""
+        self._more = False
+        """More of that read is behind the request that is being handled."""
+        self._outgoing: deque[Part] = deque()
+        self._sending_file = False
+        self._writable = True
+        self._paused_reading = False
+        self._waits_for_memory = False
+        self._closed = False
+
+    # The transport's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio.Transport in all but name.
+        self.transport = transport = cast(asyncio.Transport, transport)
+        # With a limit of 0, resume_writing says that the transport's buffer is empty: the moment a file may follow.
+        transport.set_write_buffer_limits(high=0)
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.client_host = host[7:] if host.startswith("::ffff:") else host
+        if not self._server.admit(self):
+            self._closed = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        if self._sender is not None:
+            self._sender.close()
+        if self._pending is not None:
+            self._pending.future.cancel()
+            self._pending = None
+        if self._waits_for_memory:
+            self._memory.forget(self._memory_available)
+        self._drop_input()
+        self._outgoing.clear()
+        self._server.forget(self)
+
+    def eof_received(self) -> bool | None:
+        return None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        frame = self._frame
+        if frame is None or self._answering:
+            return self._memory.shared_peek if self._large else self._memory.shared_tail
+        # With the beginning of what follows, where the buffer has room for it: that spares it a read of its own.
+        return frame[self._filled : self._frame_size + PEEK_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closed:
+            return
+        self._server.used(self)
+        memory = self._memory
+        if self._answering:
+            self._keep_ahead(memory.shared[HEAD_ROOM : HEAD_ROOM + nbytes])
+            return
+        frame = self._frame
+        if frame is None:
+            start = HEAD_ROOM
+            if self._head:
+                start -= len(self._head)
+                memory.shared[start:HEAD_ROOM] = self._head
+                self._head = b""
+            self._take(memory.shared, start, HEAD_ROOM + nbytes)
+            return
+        self._filled += nbytes
+        size = self._frame_size
+        if self._filled >= size:
+            ahead = bytes(frame[size : self._filled])
+            self._frame = None
+            self._request(frame[:size])
+            memory.give_back(frame, self)
+            if ahead and not self._closed:
+                if self._answering:
+                    self._keep_ahead(memoryview(ahead))
+                else:
+                    self._take(memoryview(ahead), 0, len(ahead))
+        elif self._filled == len(frame):
+            self._continue_frame(frame)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._outgoing or self._answering:
+            self._send()
+
+    # For the server and for handlers
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is owed to this peer by a handler."""
+        return self._pending is None
+
+    @property
+    def holds_memory(self) -> bool:
+        return self._frame is not None
+
+    def hold(self) -> None:
+        """Answer nothing until `begin`: as if a request were being answered, what comes is kept."""
+        self._answering = True
+
+    def begin(self) -> None:
+        self._answering = False
+        self._go_on()
+
+    def close(self) -> None:
+        """Close now; what was not sent yet is not sent. (Gathered replies are, as they would have been one by one.)"""
+        if not self._closed:
+            if self._gathered:
+                self._write_gathered()
+            self._closed = True
+            if self.transport is not None:
+                self.transport.abort()
+
+    # Frames
+
+    def _take(self, view: memoryview, position: int, end: int) -> None:
+        """Handle the whole frames in `view[position:end]` and keep the rest."""
+        request_bytes_max = self._request_bytes_max
+        size = 0
+        while end - position >= 4:
+            size = _read_size(view, position)[0]
+            if not 0 < size <= request_bytes_max:
+                self._malformed(f"a request of {size} bytes, allowed are 1 to {request_bytes_max}")
+                return
+            after = position + 4 + size
+            if after > end:
+                break
+            self._large = False
+            self._more = after < end
+            self._request(view[position + 4 : after])
+            position = after
+            if self._closed:
+                return
+            if self._answering:
+                break
+        self._more = False
+        if self._gathered:
+            self._write_gathered()
+        if position == end:
+            return
+        if self._answering:
+            self._keep_ahead(view[position:end])
+        elif end - position < 4:
+            self._head = bytes(view[position:end])
+        else:
+            self._large = size >= LARGE_BYTES
+            self._begin_frame(view[position + 4 : end], size)
+
+    def _begin_frame(self, have: memoryview, size: int) -> None:
+        count = len(have)
+        more = self._memory.may_take(self)
+        frame = self._memory.take(size, count, more)
+        frame[:count] = have
+        self._frame = frame
+        self._frame_size = size
+        self._filled = count
+        if not more and count == len(frame):
+            self._wait_for_memory()
+
+    def _continue_frame(self, frame: memoryview) -> None:
+        if self._memory.may_take(self):
+            self._frame = self._memory.grow(frame, self._frame_size)
+        else:
+            self._wait_for_memory()
+
+    def _wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        self._pause_reading()
+        self._memory.when_available(self._memory_available)
+
+    def _memory_available(self) -> None:
+        self._waits_for_memory = False
+        if self._closed or self._frame is None:
+            return
+        self._continue_frame(self._frame)
+        self._resume_reading()
+
+    def _keep_ahead(self, data: memoryview) -> None:
+        self._memory.hold(len(data))
+        if self._ahead is None:
+            self._ahead = bytearray(data)
+        else:
+            self._ahead += data
+        self._pause_reading()
+
+    def _drop_input(self) -> None:
+        frame, self._frame = self._frame, None
+        ahead, self._ahead = self._ahead, None
+        if frame is not None:
+            self._memory.give_back(frame, self)
+        if ahead is not None:
+            self._memory.release(len(ahead))
+
+    def _pause_reading(self) -> None:
+        if not self._paused_reading and self.transport is not None:
+            self._paused_reading = True
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._paused_reading and self.transport is not None and not self._waits_for_memory:
+            self._paused_reading = False
+            self.transport.resume_reading()
+
+    def _malformed(self, reason: str) -> None:
+        self._server.malformed(self, reason)
+        self.close()
+
+    # Requests and replies
+
+    def _request(self, frame: memoryview) -> None:
+        """Have one request answered. Afterwards `_answering` says whether that is still going on."""
+        try:
+            reply = self._dispatch(frame, self)
+        except MalformedInput as error:
+            self._malformed(str(error))
+            return
+        if reply is None:
+            return
+        self._answering = True
+        if isinstance(reply, list):
+            self._reply(reply)
+        else:
+            self._pending = reply
+            reply.future.add_done_callback(self._answered)
+
+    def _answered(self, done: asyncio.Future[object]) -> None:
+        pending, self._pending = self._pending, None
+        if self._closed or pending is None or done.cancelled():
+            self.close()
+            return
+        try:
+            reply = pending.parts()
+        except MalformedInput as error:
+            self._malformed(str(error))
+            return
+        self._server.used(self)
+        if reply is not None:
+            self._reply(reply)
+        else:
+            self._answering = not self._writable
+        self._go_on()
+
+    def _reply(self, parts: list[Part]) -> None:
+        transport = self.transport
+        assert transport is not None
+        if len(parts) == 1 and self._writable:
+            part = parts[0]
+            if not isinstance(part, FileRange):
+                if self._more and len(part) <= GATHER_BYTES_MAX and len(self._gathered) < GATHERED_MAX:
+                    self._gathered.append(part)
+                    self._answering = False
+                    return
+                if self._gathered:
+                    self._gathered.append(part)
+                    self._answering = False
+                    self._write_gathered()
+                    return
+                transport.write(part)
+                self._answering = not self._writable
+                return
+        if self._gathered:
+            self._write_gathered()
+        file_bytes = 0
+        for part in parts:
+            if isinstance(part, FileRange):
+                file_bytes += part.size
+        if 0 < file_bytes <= COPY_BYTES_MAX and self._writable and not self._outgoing:
+            self._reply_with_copies(transport, parts)
+            return
+        self._outgoing.extend(parts)
+        if file_bytes and self._sender is None:
+            self._sender = self._server.file_sender(transport)
+        self._send_parts()
+
+    def _write_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        assert self.transport is not None
+        self.transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        if not self._writable:
+            self._answering = True
+
+    def _reply_with_copies(self, transport: asyncio.Transport, parts: list[Part]) -> None:
+        """A short range is read and sent along: one system call and a small copy instead of four."""
+        buffers: list[Buffer] = []
+        for part in parts:
+            if isinstance(part, FileRange):
+                try:
+                    data = part.file.read(part.position, part.size)
+                    if len(data) < part.size:
+                        raise OSError(f"file ends {part.size - len(data)} bytes before the range that was promised")
+                except OSError as error:
+                    self._broken_reply(error)
+                    return
+                buffers.append(data)
+            else:
+                buffers.append(part)
+        transport.write(b"".join(buffers))
+        self._answering = not self._writable
+
+    def _send(self) -> None:
+        """The socket takes more: go on with the reply, then with what came meanwhile."""
+        self._send_parts()
+        self._go_on()
+
+    def _send_parts(self) -> None:
+        transport = self.transport
+        assert transport is not None
+        outgoing = self._outgoing
+        while outgoing and not self._closed:
+            if self._sending_file or not self._writable:
+                return
+            buffers: list[Buffer] = []
+            found: FileRange | None = None
+            while outgoing and found is None:
+                part = outgoing.popleft()
+                if not isinstance(part, FileRange):
+                    buffers.append(part)
+                elif part.size:
+                    found = part
+            if found is None:
+                transport.writelines(buffers)
+                break
+            head = buffers[0] if len(buffers) == 1 else b"".join(buffers)
+            assert self._sender is not None
+            try:
+                all_sent = self._sender.send(head, found, self._file_sent)
+            except OSError as error:
+                self._broken_reply(error)
+                return
+            if not all_sent:
+                self._sending_file = True
+                return
+        self._answering = not self._writable or self._pending is not None
+
+    def _file_sent(self, error: OSError | None) -> None:
+        self._sending_file = False
+        if self._closed:
+            return
+        if error is not None:
+            self._broken_reply(error)
+            return
+        self._server.used(self)
+        self._send()
+
+    def _broken_reply(self, error: BaseException) -> None:
+        """A reply that has begun cannot be taken back: only closing tells the peer that it is not whole."""
+        if not isinstance(error, ConnectionError):
+            self._server.failed(self, error)
+        self.close()
+
+    def _go_on(self) -> None:
+        """If the reply is with the socket, turn to what the peer sent ahead."""
+        if self._answering or self._closed:
+            return
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._memory.release(len(ahead))
+            self._take(memoryview(ahead), 0, len(ahead))
+        if not self._answering and not self._closed:
+            self._resume_reading()

@@ -1,0 +1,348 @@
+"""All listeners and connections of a broker: who may connect, who has been silent too long.
+
+Owns the limits (`max.connections` and `max.connection.creation.rate`, also of single listeners, `max.connections.per.ip`, the
+rate of single addresses) and the order of last use. Reads and writes no bytes.
+
+Whoever comes when all places are taken waits for one, as many at a time as the kernel would hold (`socket.listen.backlog.size`),
+and is heard when somebody else has gone; more are refused. One address that has too many is refused at once. Where brokers have a
+listener of their own, `max.connections` keeps none of them out: somebody else, the longest silent one, has to go.
+
+Who comes faster than the rate allows waits too, one behind the other on each listener; nobody is refused for that. Of an address
+that has a rate of its own, who comes too fast is not heard, and closed after the time it should have waited.
+
+Connections stand in the order of their last use, so that one periodic sweep finds the idle ones at the front and stops at the
+first that is not: no timer per connection or request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from ottla.broker.network.connection import Connection
+from ottla.broker.network.connection_rates import UNLIMITED, ConnectionRate
+from ottla.broker.network.dispatch import PendingReply
+from ottla.broker.network.log_limit import LogLimit
+from ottla.broker.network.request_memory import RequestMemory
+from ottla.metrics import Counters
+from ottla.ports import FileSender, Listener, Network, Part
+
+logger = logging.getLogger(__name__)
+
+Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
+
+USE_S: Final = 0.01
+"""How exactly the time of the last use is known: what comes so soon after it needs no place of its own in the order."""
+TICK_S: Final = 0.001
+"""As exact as timers are."""
+RATE_WAITING_MAX: Final = 1024
+STALLED_S: Final = 10
+"""How long half a request may rest while others wait for memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    connections_max: int = 2**31 - 1
+    per_host_max: int = 2**31 - 1
+    per_host_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_listener_max: Mapping[str, int] = field(default_factory=dict)
+    waiting_max: int = 50
+    """For a place. For their turn, where only the rate holds them up, RATE_WAITING_MAX may wait."""
+    brokers_listener: str | None = None
+    """The listener that `max.connections` does not close: that of the brokers, where clients have another."""
+    creation_rate: int = UNLIMITED
+    """New connections in a second."""
+    per_listener_creation_rate: Mapping[str, int] = field(default_factory=dict)
+    """Where a listener has none of its own, the broker's holds for it alone too, that of the brokers included."""
+    idle_ms_max: int = 600_000
+    request_bytes_max: int = 100 << 20
+    held_bytes_max: int = -1
+
+    def rate_of(self, listener: str) -> int:
+        """New connections in a second on one listener."""
+        return self.per_listener_creation_rate.get(listener, self.creation_rate)
+
+
+@dataclass(slots=True, eq=False)
+class ListenerUse:
+    """One listener: its name, how many connections it has, and how fast they come."""
+
+    name: str
+    connections: int = 0
+    rate: ConnectionRate = field(default_factory=ConnectionRate)
+    next: Connection | None = None
+    """The one that is counted already and waits until `next_at`; the others of this listener wait behind it."""
+    next_at: float = 0.0
+
+
+class SocketServer:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        network: Network,
+        dispatch: Dispatch,
+        limits: ConnectionLimits,
+        counters: Counters,
+        ip_rate: Callable[[str], int | None] = lambda host: None,
+    ) -> None:
+        """`ip_rate`: how many connections in a second an address may make, None if it has no limit of its own."""
+        self.loop = loop
+        self.memory = RequestMemory(limits.held_bytes_max)
+        self.dispatch = dispatch
+        self.limits = limits
+        self.request_bytes_max = limits.request_bytes_max
+        self.file_sender: Callable[[asyncio.Transport], FileSender] = network.file_sender
+        self._network = network
+        self._counters = counters
+        self._lines = LogLimit(logger, loop.time)
+        self._by_use: OrderedDict[Connection, None] = OrderedDict()
+        self._by_host: dict[str, int] = {}
+        self._listeners: list[Listener] = []
+        self._opened = False
+        self._came = 0
+        self._early: list[Connection] = []
+        """Came before the broker was ready: they wait."""
+        self._waiting: dict[Connection, None] = {}
+        """Came when there was no place: they wait too, and do not count."""
+        self._closing = False
+        self._rate = ConnectionRate(limits.creation_rate)
+        self.ip_rate = ip_rate
+        self._ip_rates: dict[str, ConnectionRate] = {}
+        self._uses: list[ListenerUse] = []
+        self._turn: asyncio.TimerHandle | None = None
+        """When the next of those who wait may come in because enough time has passed."""
+        self._punished: dict[Connection, asyncio.TimerHandle] = {}
+        """Of an address that came too fast: not heard, and soon closed."""
+
+    def __len__(self) -> int:
+        return len(self._by_use)
+
+    async def listen(self, name: str, host: str, port: int) -> int:
+        """Open a listener; returns the port bound. OSError if that cannot be."""
+        use = ListenerUse(name, rate=ConnectionRate(self.limits.rate_of(name)))
+        self._uses.append(use)
+        listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port)
+        self._listeners.append(listener)
+        return listener.port
+
+    def open(self) -> None:
+        """Let requests in: of connections to come, and of those that came since the listeners were bound."""
+        self._opened = True
+        early, self._early = self._early, []
+        for connection in early:
+            connection.begin()
+
+    def stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+
+    def close(self) -> None:
+        self._closing = True
+        self.stop_listening()
+        if self._turn is not None:
+            self._turn.cancel()
+        for connection in [*self._by_use, *self._waiting, *self._punished]:
+            connection.close()
+
+    def limits_changed(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._rate.per_second = limits.creation_rate
+        for use in self._uses:
+            use.rate.per_second = limits.rate_of(use.name)
+        self._let_in()
+
+    # Called by connections
+
+    def admit(self, connection: Connection) -> bool:
+        host, listener = connection.client_host, connection.listener
+        self._came += 1
+        connection.number = self._came
+        if self._closing:
+            return False
+        if self._host_is_full(host):
+            return False
+        has_place = self._has_place(listener)
+        if len(self._waiting) >= (RATE_WAITING_MAX if has_place else self.limits.waiting_max):
+            return self._refuse(f"{len(self._by_use)} connections are here and others wait: no more from {host}")
+        if not has_place:
+            self._lines.warn(
+                "a connection waits",
+                f"{host} on {listener.name}: {listener.connections} connections are there and {len(self._by_use)} in all, "
+                f"max.connections allows no more",
+            )
+        connection.hold()
+        self._waiting[connection] = None
+        self._let_in()
+        return True
+
+    def _host_is_full(self, host: str) -> bool:
+        here = self._by_host.get(host, 0)
+        if here < self.limits.per_host_overrides.get(host, self.limits.per_host_max):
+            return False
+        self._refuse(f"{host} already has {here} connections, max.connections.per.ip allows no more")
+        return True
+
+    def _has_place(self, listener: ListenerUse) -> bool:
+        limits = self.limits
+        here_max = limits.per_listener_max.get(listener.name)
+        if here_max is not None and listener.connections >= here_max:
+            return False
+        return len(self._by_use) < limits.connections_max or listener.name == limits.brokers_listener
+
+    def _take_in(self, connection: Connection) -> None:
+        if len(self._by_use) >= self.limits.connections_max:
+            for other in self._by_use:
+                if other.listener is not connection.listener:
+                    self._lines.warn("closed a connection", f"{other.client_host} makes room for a broker (max.connections)")
+                    other.close()
+                    break
+        host = connection.client_host
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+        connection.listener.connections += 1
+        connection.last_used = self.loop.time()
+        self._by_use[connection] = None
+        self._counters.add("connections_accepted")
+
+    def _let_in(self) -> None:
+        """Those who wait and may come in now, on each listener in the order in which they came."""
+        if self._closing:
+            return
+        now = self.loop.time()
+        held_up: set[str] = set()
+        for connection in list(self._waiting):
+            listener, host = connection.listener, connection.client_host
+            if listener.name in held_up or connection not in self._waiting:
+                continue
+            if self._comes_at(connection, now) > now + TICK_S or not self._has_place(listener):
+                held_up.add(listener.name)
+                continue
+            del self._waiting[connection]
+            listener.next = None
+            if self._host_is_full(host):
+                connection.close()
+            elif not self._punish(connection, now):
+                self._take_in(connection)
+                if self._opened:
+                    connection.begin()
+                else:
+                    self._early.append(connection)
+        self._set_turn(now)
+
+    def _comes_at(self, connection: Connection, now: float) -> float:
+        """From when on the first who waits on a listener may come in. It is counted when its turn comes, as if accepted then."""
+        listener = connection.listener
+        if listener.next is not connection:
+            delay = listener.rate.record(now)
+            if listener.name != self.limits.brokers_listener:
+                delay = max(delay, self._rate.record(now))
+            if delay > 0:
+                self._counters.add("connections_delayed")
+            listener.next, listener.next_at = connection, now + delay
+        return listener.next_at
+
+    def _punish(self, connection: Connection, now: float) -> bool:
+        """Whether its address came too fast. Then it counts for no rate, and is closed after the time it should have waited."""
+        host, listener = connection.client_host, connection.listener
+        allowed = self.ip_rate(host)
+        if allowed is None:
+            return False
+        rate = self._ip_rates.get(host)
+        if rate is None:
+            rate = self._ip_rates[host] = ConnectionRate()
+        rate.per_second = allowed
+        delay = rate.record(now)
+        if delay <= 0:
+            return False
+        rate.take_back()
+        listener.rate.take_back()
+        if listener.name != self.limits.brokers_listener:
+            self._rate.take_back()
+        self._refuse(f"{host} connects faster than its connection_creation_rate={allowed}")
+        self._punished[connection] = self.loop.call_later(delay, connection.close)
+        return True
+
+    def _set_turn(self, now: float) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        times = [use.next_at for use in self._uses if use.next is not None and use.next_at > now + TICK_S]
+        if times:
+            self._turn = self.loop.call_at(min(times), self._let_in)
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self._waiting:
+            del self._waiting[connection]
+            if connection.listener.next is connection:
+                connection.listener.next = None
+                self._let_in()
+            return
+        punished = self._punished.pop(connection, None)
+        if punished is not None:
+            punished.cancel()
+        if connection not in self._by_use:
+            return
+        del self._by_use[connection]
+        connection.listener.connections -= 1
+        left = self._by_host[connection.client_host] - 1
+        if left:
+            self._by_host[connection.client_host] = left
+        else:
+            del self._by_host[connection.client_host]
+        if self._waiting:
+            self._let_in()
+
+    def used(self, connection: Connection) -> None:
+        now = self.loop.time()
+        if now - connection.last_used < USE_S:
+            return
+        connection.last_used = now
+        try:
+            self._by_use.move_to_end(connection)
+        except KeyError:
+            assert connection in self._waiting or connection in self._punished
+
+    def malformed(self, connection: Connection, reason: str) -> None:
+        self._counters.add("connections_closed_malformed")
+        self._lines.warn("closed a connection", f"{connection.client_host} on {connection.listener_name} sent {reason}")
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        self._counters.add("connections_closed_failed")
+        self._lines.warn("closed a connection", f"{connection.client_host}: its reply could not be completed: {error}")
+
+    def sweep_idle(self) -> int:
+        """Close the connections that have been silent too long; returns how many."""
+        closed = 0
+        now = self.loop.time()
+        oldest_allowed = now - self.limits.idle_ms_max / 1000
+        for host, rate in list(self._ip_rates.items()):
+            rate.forget(now)
+            if rate.is_empty:
+                del self._ip_rates[host]
+        if self.memory.exhausted:
+            # Others wait for the memory of frames that do not grow.
+            for connection in [each for each in self._by_use if each.holds_memory and now - each.last_used > STALLED_S]:
+                self.malformed(connection, f"half a request, and nothing more for {STALLED_S} s while memory is short")
+                connection.close()
+        for connection in list(self._by_use):
+            if connection.last_used >= oldest_allowed:
+                break
+            if not connection.idle:
+                # We owe it an answer: it is we who are silent.
+                self.used(connection)
+                continue
+            connection.close()
+            closed += 1
+        if closed:
+            self._counters.add("connections_closed_idle", closed)
+            logger.info("closed %d connections that were idle for more than %d ms", closed, self.limits.idle_ms_max)
+        return closed
+
+    def _refuse(self, reason: str) -> bool:
+        self._counters.add("connections_refused")
+        self._lines.warn("refused a connection", reason)
+        return False

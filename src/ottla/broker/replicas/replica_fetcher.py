@@ -1,0 +1,404 @@
+"""Followers of this broker: for each leader, loops that fetch and append.
+
+Owns which partitions are fetched from whom, the fetch sessions, pauses after errors, and the order of truncating and fetching.
+What is cut, and what an error means, is `replication.follower`'s.
+
+1. `num.replica.fetchers` loops for each leader; a partition always belongs to the same one. A loop ends with its last partition.
+2. A reply counts for a partition only if its role is still the one under which it was asked for, and its log still ends where the
+   fetch began.
+3. Every fetch names the epoch of the follower's last record. If the leader's log parts from ours there, it says where instead of
+   sending records, and the log is cut before anything is appended (KIP-595's way of KIP-101; R05-R07, R10).
+4. After a cut below the recovery point the checkpoints are written before the next fetch: nothing may vouch for what comes now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.coordinator.java_hash import positive_hash
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import FileRange
+from ottla.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from ottla.replication.follower import Outcome, out_of_range, outcome_of, truncation
+from ottla.replication.follower_session import FollowerSession, SessionRequest
+from ottla.storage.log import UnexpectedOffset
+from ottla.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.replicas.partition import Partition
+    from ottla.storage.data_dir import DataDir
+
+logger = logging.getLogger(__name__)
+
+_FETCH_VERSION_MAX: Final = 17
+_REPLICA_STATE_FROM: Final = 15
+_LIST_OFFSETS_VERSION_MAX: Final = 9
+_THROTTLED_S: Final = 0.1
+"""How long a throttled replica sits out before it is looked at again."""
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+Key = tuple[str, bytes, int]
+"""Topic, its id, partition number."""
+
+
+class Wish(NamedTuple):
+    """What is asked of the leader for one partition."""
+
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+
+
+class _Followed:
+    __slots__ = ("key", "leader_epoch", "leader_high_watermark", "not_before", "partition")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key: Key = (partition.topic_partition.topic, partition.topic_id, partition.topic_partition.partition)
+        self.leader_epoch = partition.leader_epoch
+        self.leader_high_watermark: int | None = None
+        self.not_before = 0.0
+        """Loop time of the next attempt, after an error."""
+
+    @property
+    def current(self) -> bool:
+        partition = self.partition
+        return not partition.is_leader and partition.leader_epoch == self.leader_epoch and not partition.is_offline
+
+
+class ReplicaFetchers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[tuple[int, int], _Fetcher] = {}
+        self._closed = False
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch from the partition's leader from now on. Without a leader there is nothing to fetch."""
+        log = partition.log
+        if self._closed or partition.leader < 0:
+            return
+        # An epoch this broker began as leader, without a record in it, never was.
+        log.epochs.truncate_end(log.log_end_offset)
+        if log.latest_epoch < 0 and log.log_end_offset > log.log_start_offset:
+            # Records from before there were epochs: nothing but the high watermark tells which of them the leader has.
+            try:
+                partition.truncate_to(log.high_watermark, self._broker.world.clock.now_ms())
+            except KafkaError:
+                return
+        number = self._number(partition.topic_partition)
+        fetcher = self._fetchers.get((partition.leader, number))
+        if fetcher is None:
+            fetcher = self._fetchers[partition.leader, number] = _Fetcher(self._broker, partition.leader, number)
+        fetcher.add(partition)
+
+    def stop(self, keys: Iterable[TopicPartition]) -> None:
+        for key in keys:
+            for fetcher in self._fetchers.values():
+                fetcher.remove(key)
+
+    def close_idle(self) -> None:
+        """Loops without a partition end; called when an order is carried out, which may have given them others."""
+        for place, fetcher in list(self._fetchers.items()):
+            if fetcher.is_idle:
+                del self._fetchers[place]
+                fetcher.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        for fetcher in fetchers:
+            fetcher.close()
+        await asyncio.gather(*(fetcher.task for fetcher in fetchers if fetcher.task is not None), return_exceptions=True)
+
+    def _number(self, key: TopicPartition) -> int:
+        return (31 * positive_hash(key.topic) + key.partition) % self._broker.settings.int("num.replica.fetchers")
+
+
+class _Fetcher:
+    def __init__(self, broker: Broker, leader: int, number: int) -> None:
+        self._broker = broker
+        self._leader = leader
+        self._purpose = f"fetcher-{number}"
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._session: FollowerSession[Key, Wish] = FollowerSession()
+        self._news = asyncio.Event()
+        self._unsound: set[DataDir] = set()
+        """Directories whose checkpoints vouch for records that were cut off."""
+        self.task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    def add(self, partition: Partition) -> None:
+        self._followed[partition.topic_partition] = _Followed(partition)
+        self._news.set()
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def remove(self, key: TopicPartition) -> None:
+        self._followed.pop(key, None)
+
+    def close(self) -> None:
+        self._closed = True
+        if self.task is not None:
+            self.task.cancel()
+        self._broker.inter_broker.forget_purpose(self._leader, self._purpose)
+
+    async def _run(self) -> None:
+        while not self._closed:
+            try:
+                await self._round()
+            except Exception:
+                logger.exception("fetching from broker %d failed", self._leader)
+                self._session.failed()
+                await self._pause()
+
+    async def _round(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._news.clear()
+        now = loop.time()
+        for followed in self._followed.values():
+            if followed.partition.follower_throttled and followed.partition.holds_itself_back(followed.leader_high_watermark):
+                followed.not_before = max(followed.not_before, now + _THROTTLED_S)
+        due = {followed.key: followed for followed in self._followed.values() if followed.not_before <= now and followed.current}
+        if not due:
+            waiting = [followed.not_before - now for followed in self._followed.values() if followed.current]
+            try:
+                # Not wait_for, which may swallow a cancellation that comes together with the news (Python 3.11).
+                async with asyncio.timeout(max(min(waiting), 0.001) if waiting else None):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            return
+        owing = [followed.partition for followed in due.values() if followed.partition.owes_flush]
+        if owing:
+            # To ask for what follows acknowledges what is there.
+            await asyncio.gather(*(self._broker.housekeeping.flush(partition) for partition in owing))
+            return
+        wishes = {key: _wish(followed.partition) for key, followed in due.items()}
+        asked = self._session.request(wishes)
+        settings = self._broker.settings
+        try:
+            response: FetchResponse = await self._broker.inter_broker.call(
+                self._leader,
+                self._purpose,
+                "fetch",
+                lambda version: self._request(asked, version),
+                version_max=_FETCH_VERSION_MAX,
+                timeout_ms=settings.int("replica.socket.timeout.ms"),
+            )
+        except PeerUnavailable as error:
+            logger.info("nothing can be fetched now: %s", error)
+            self._session.failed()
+            await self._pause()
+            return
+        if response.error_code:
+            self._session.failed()
+            if response.error_code not in _SESSION_ERRORS:
+                logger.warning("broker %d refuses a fetch: %s", self._leader, ErrorCode(response.error_code).name)
+                await self._pause()
+            return
+        self._session.replied(response.session_id)
+        lost = self._take(response, due, wishes)
+        for followed in lost:
+            await self._find_range(followed)
+        for data_dir in self._unsound:
+            await self._broker.housekeeping.write_checkpoints(data_dir)
+        self._unsound.clear()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._broker.settings.int("replica.fetch.backoff.ms") / 1000)
+
+    def _request(self, asked: SessionRequest[Key, Wish], version: int) -> FetchRequest:
+        settings, broker = self._broker.settings, self._broker
+        partition_bytes = settings.int("replica.fetch.max.bytes")
+        request = FetchRequest(
+            max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
+            min_bytes=settings.int("replica.fetch.min.bytes"),
+            max_bytes=settings.int("replica.fetch.response.max.bytes"),
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
+        )
+        if version >= _REPLICA_STATE_FROM:
+            request.replica_state = ReplicaState(replica_id=broker.broker_id, replica_epoch=broker.broker_epoch)
+        else:
+            request.replica_id = broker.broker_id
+        topics: dict[tuple[str, bytes], FetchTopic] = {}
+        for (name, topic_id, number), wish in asked.wanted.items():
+            topic = topics.get((name, topic_id))
+            if topic is None:
+                topic = topics[name, topic_id] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+            topic.partitions.append(
+                FetchPartition(
+                    partition=number,
+                    current_leader_epoch=wish.leader_epoch,
+                    fetch_offset=wish.offset,
+                    last_fetched_epoch=wish.last_fetched_epoch,
+                    log_start_offset=wish.log_start_offset,
+                    partition_max_bytes=partition_bytes,
+                )
+            )
+        request.topics = list(topics.values())
+        forgotten: dict[tuple[str, bytes], ForgottenTopic] = {}
+        for name, topic_id, number in asked.forgotten:
+            gone = forgotten.get((name, topic_id))
+            if gone is None:
+                gone = forgotten[name, topic_id] = ForgottenTopic(topic=name, topic_id=topic_id, partitions=[])
+            gone.partitions.append(number)
+        request.forgotten_topics_data = list(forgotten.values())
+        return request
+
+    def _take(self, response: FetchResponse, due: dict[Key, _Followed], wishes: dict[Key, Wish]) -> list[_Followed]:
+        """Append and cut. Returns those whose offset the leader does not have."""
+        by_id = {(key[1], key[2]): key for key in due}
+        by_name = {(key[0], key[2]): key for key in due}
+        lost: list[_Followed] = []
+        for topic in response.responses:
+            for data in topic.partitions:
+                key = by_id.get((bytes(topic.topic_id), data.partition_index)) or by_name.get((topic.topic, data.partition_index))
+                followed = due.get(key) if key is not None else None
+                if key is None or followed is None:
+                    continue
+                if not followed.current or self._followed.get(followed.partition.topic_partition) is not followed:
+                    # Not for the role it has now. The leader thinks it has told us, and would not say it again.
+                    self._session.failed()
+                    continue
+                if data.error_code:
+                    self._failed(followed, data.error_code, lost)
+                    continue
+                try:
+                    self._take_partition(followed, wishes[key], data)
+                except (KafkaError, UnexpectedOffset) as error:
+                    logger.warning("%s cannot be followed now: %s", followed.partition.topic_partition, error)
+                    self._session.failed()
+                    self._later(followed)
+        return lost
+
+    def _take_partition(self, followed: _Followed, wish: Wish, data: PartitionData) -> None:
+        partition = followed.partition
+        log = partition.log
+        if log.log_end_offset != wish.offset:
+            self._session.failed()
+            return  # it was cut meanwhile
+        now_ms = self._broker.world.clock.now_ms()
+        if data.diverging_epoch is not None:
+            cut = truncation(log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            logger.info(
+                "%s: broker %d has another history from offset %d on: the log is cut from %d to it",
+                partition.topic_partition,
+                self._leader,
+                cut.offset,
+                log.log_end_offset,
+            )
+            self._cut(followed, cut.offset)
+            # The leader has told its high watermark with this and would not say it again; it cannot be taken for a log that may
+            # be of another history still.
+            self._session.failed()
+            return
+        followed.leader_high_watermark = data.high_watermark
+        records = data.records if data.records is not None else b""
+        assert not isinstance(records, (FileRange, list))
+        vouched = log.recovery_point
+        partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+        if log.recovery_point < vouched:
+            self._unsound.add(partition.data_dir)
+
+    def _cut(self, followed: _Followed, offset: int) -> None:
+        partition = followed.partition
+        if partition.truncate_to(offset, self._broker.world.clock.now_ms()):
+            self._unsound.add(partition.data_dir)
+
+    def _failed(self, followed: _Followed, code: int, lost: list[_Followed]) -> None:
+        outcome = outcome_of(code)
+        if outcome is Outcome.OUT_OF_RANGE:
+            lost.append(followed)
+            return
+        if outcome is Outcome.FENCED:
+            logger.info("%s: epoch %d is over", followed.partition.topic_partition, followed.leader_epoch)
+            self._followed.pop(followed.partition.topic_partition, None)
+            return
+        self._later(followed)
+
+    def _later(self, followed: _Followed) -> None:
+        pause = self._broker.settings.int("replica.fetch.backoff.ms") / 1000
+        followed.not_before = asyncio.get_running_loop().time() + pause
+
+    async def _find_range(self, followed: _Followed) -> None:
+        """The leader does not have the offset after our last record: see where its log is, and begin there."""
+        partition = followed.partition
+        try:
+            end = await self._offset(followed, _LATEST)
+            start = await self._offset(followed, _EARLIEST)
+        except (PeerUnavailable, KafkaError) as error:
+            logger.info("%s: where the leader's log is cannot be found out: %s", partition.topic_partition, error)
+            self._later(followed)
+            return
+        if not followed.current:
+            return
+        log = partition.log
+        decision = out_of_range(log.log_end_offset, start, end)
+        logger.warning(
+            "%s ends at %d here, the leader's log is %d to %d", partition.topic_partition, log.log_end_offset, start, end
+        )
+        try:
+            if decision.truncate_to is not None:
+                self._cut(followed, decision.truncate_to)
+            elif decision.start_anew_at is not None:
+                partition.start_anew_at(decision.start_anew_at, self._broker.world.clock.now_ms())
+                self._unsound.add(partition.data_dir)
+            else:
+                self._later(followed)
+        except KafkaError as error:
+            logger.error("%s cannot be cut: %s", partition.topic_partition, error)
+            self._later(followed)
+
+    async def _offset(self, followed: _Followed, timestamp: int) -> int:
+        name, number = followed.partition.topic_partition
+        asked = ListOffsetsPartition(partition_index=number, current_leader_epoch=followed.leader_epoch, timestamp=timestamp)
+        response: ListOffsetsResponse = await self._broker.inter_broker.call(
+            self._leader,
+            self._purpose,
+            "list_offsets",
+            ListOffsetsRequest(replica_id=self._broker.broker_id, topics=[ListOffsetsTopic(name=name, partitions=[asked])]),
+            version_max=_LIST_OFFSETS_VERSION_MAX,
+        )
+        answer = response.topics[0].partitions[0]
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        return answer.offset
+
+
+def _wish(partition: Partition) -> Wish:
+    log = partition.log
+    return Wish(partition.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)

@@ -1,0 +1,1 @@
+"""Clients of the simulated brokers: producers, readers, group members, administrators."""

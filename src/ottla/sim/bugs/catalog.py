@@ -1,0 +1,383 @@
+"""Bugs, planted on purpose, one at a time: the proof that the checkers see.
+
+Owns: for each bug the few names it replaces in the product's interpreted classes and modules, and the bound within which it must
+be caught. Never part of the product: there is no switch in it, and outside of `planted` everything is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partition import Partition
+from ottla.records.record import read_records
+from ottla.storage import checkpoint, data_dir, recovery, time_lookup
+from ottla.storage import log as log_module
+from ottla.storage.data_dir import DataDir
+from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.log import Log
+from ottla.storage.offset_index import OffsetIndex
+from ottla.storage.results import AppendInfo, FlushPlan
+from ottla.storage.segment import Segment
+from ottla.types import NO_TIMESTAMP, TimestampAndOffset
+
+Patch = tuple[Any, str, Any]
+"""(class or module, name, what stands there instead)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    summary: str
+    world: str
+    """Where it is looked for: "log" or "broker"."""
+    seeds: range
+    """Within which it must be caught."""
+    patches: Callable[[], list[Patch]]
+
+
+BUGS: Final[dict[str, Bug]] = {}
+
+IS_COMPILED: Final = not str(log_module.__file__).endswith(".py")
+"""Then nothing can be planted: a compiled class keeps the methods it has. `make bugs` uses the sources."""
+
+
+def bug(
+    summary: str, *, world: str, seeds_max: int, first: int = 1
+) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+    """`first`: the seed to begin with, where an earlier one catches it too but takes a minute for it."""
+
+    def add(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, range(first, seeds_max + 1), patches)
+        return patches
+
+    return add
+
+
+def _owner(owner: Any, attribute: str) -> Any:
+    """Who has the name: of a class, perhaps one that it inherits from."""
+    return next((each for each in getattr(owner, "__mro__", ()) if attribute in each.__dict__), owner)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The product has this bug inside the block."""
+    patches = [(_owner(owner, attribute), attribute, instead) for owner, attribute, instead in BUGS[name].patches()]
+    before = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
+    try:
+        for owner, attribute, instead in patches:
+            setattr(owner, attribute, instead)
+        yield
+    finally:
+        for owner, attribute, original in before:
+            setattr(owner, attribute, original)
+
+
+# --- recovery
+
+
+@bug("recovery does not check the CRC", world="log", seeds_max=60)
+def recovery_skips_crc() -> list[Patch]:
+    original = Segment.rebuild_indexes
+
+    def rebuild_indexes(self: Segment, **options: Any) -> int:
+        return original(self, **{**options, "check_crc": False})
+
+    return [(Segment, "rebuild_indexes", rebuild_indexes)]
+
+
+@bug("the torn tail of a log is found and not cut off", world="log", seeds_max=40)
+def torn_tail_kept() -> list[Patch]:
+    return [(Segment, "cut_off", lambda self, position: None)]
+
+
+@bug("segments behind a cut are kept", world="log", seeds_max=40)
+def segments_behind_cut_kept() -> list[Patch]:
+    return [(recovery, "_remove_segments", lambda disk, segments: None)]
+
+
+@bug("after a recovery the log ends one record early", world="log", seeds_max=20)
+def log_end_off_by_one() -> list[Patch]:
+    original = recovery.open_log
+
+    def open_log(*arguments: Any) -> Log:
+        opened = original(*arguments)
+        if not arguments[5].clean and opened.log_end_offset > opened.log_start_offset:
+            opened.log_end_offset -= 1
+        return opened
+
+    return [(data_dir, "open_log", open_log)]
+
+
+@bug(
+    "the mark of a clean stop outlives the start",
+    world="log",
+    seeds_max=120,
+)
+def clean_mark_kept() -> list[Patch]:
+    original = DataDir.load
+
+    def load(self: DataDir, *arguments: Any) -> list[Log]:
+        loaded = original(self, *arguments)
+        if self.was_clean:
+            checkpoint.write_clean_shutdown(self._disk, f"{self.path}/.kafka_cleanshutdown", -1)
+        return loaded
+
+    return [(DataDir, "load", load)]
+
+
+@bug("a rebuilt index is off by one", world="log", seeds_max=60)
+def rebuilt_index_off_by_one() -> list[Patch]:
+    original = Segment.rebuild_indexes
+    append = OffsetIndex.append
+    rebuilding = False
+
+    def rebuild_indexes(self: Segment, **options: Any) -> int:
+        nonlocal rebuilding
+        rebuilding = True
+        try:
+            return original(self, **options)
+        finally:
+            rebuilding = False
+
+    def shifted(self: OffsetIndex, offset: int, position: int) -> None:
+        append(self, offset - 1 if rebuilding else offset, position)
+
+    return [(Segment, "rebuild_indexes", rebuild_indexes), (OffsetIndex, "append", shifted)]
+
+
+@bug("the epoch cache is not cut to the log's end", world="log", seeds_max=120)
+def epochs_not_cut() -> list[Patch]:
+    return [(EpochCache, "truncate_end", lambda self, end_offset: None)]
+
+
+# --- flushing and checkpoints
+
+
+@bug("the recovery point moves before the flush", world="log", seeds_max=20)
+def recovery_point_early() -> list[Patch]:
+    original = Log.flush_plan
+
+    def flush_plan(self: Log) -> FlushPlan | None:
+        plan = original(self)
+        if plan is not None:
+            self.recovery_point = plan.end_offset
+        return plan
+
+    return [(Log, "flush_plan", flush_plan)]
+
+
+@bug("names of new segments are not made durable", world="log", seeds_max=20)
+def directory_not_flushed() -> list[Patch]:
+    original = Log.flush_plan
+
+    def flush_plan(self: Log) -> FlushPlan | None:
+        plan = original(self)
+        if plan is not None:
+            plan.dirs.clear()
+        return plan
+
+    return [(Log, "flush_plan", flush_plan)]
+
+
+@bug("a checkpoint is written in place", world="log", seeds_max=60)
+def checkpoint_in_place() -> list[Patch]:
+    def replace_text(disk: Any, path: str, text: str, *_: Any, **__: Any) -> None:
+        file = disk.open(path, create=True)
+        file.truncate(0)
+        file.write(0, [text.encode()])
+        file.flush()
+        file.close()
+        disk.flush_dir(path.rpartition("/")[0])
+
+    return [(checkpoint, "replace_text", replace_text)]
+
+
+@bug("a checkpoint is renamed before it is flushed", world="log", seeds_max=60)
+def checkpoint_not_flushed() -> list[Patch]:
+    def replace_text(disk: Any, path: str, text: str, *_: Any, **__: Any) -> None:
+        file = disk.open(path + ".tmp", create=True)
+        file.truncate(0)
+        file.write(0, [text.encode()])
+        file.close()
+        disk.rename(path + ".tmp", path)
+        disk.flush_dir(path.rpartition("/")[0])
+
+    return [(checkpoint, "replace_text", replace_text)]
+
+
+@bug("the log start is forgotten at a clean stop", world="log", seeds_max=40)
+def log_start_forgotten() -> list[Patch]:
+    original = checkpoint.write_offsets
+
+    def write_offsets(disk: Any, path: str, offsets: Any) -> None:
+        original(disk, path, {} if path.endswith("log-start-offset-checkpoint") else offsets)
+
+    return [(data_dir, "write_offsets", write_offsets)]
+
+
+@bug("flush.messages=1 does not flush before the answer", world="broker", seeds_max=40)
+def flush_forgotten() -> list[Patch]:
+    return [(Partition, "_hold", lambda self, info, now_ms: None)]
+
+
+@bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60)
+def failed_flush_swallowed() -> list[Patch]:
+    original = FlushPlan.run
+
+    def run(self: FlushPlan) -> None:
+        try:
+            original(self)
+        except OSError:
+            pass
+
+    return [(FlushPlan, "run", run)]
+
+
+# --- appending
+
+
+@bug("an append is acknowledged before it is written", world="broker", seeds_max=10)
+def acknowledged_before_written() -> list[Patch]:
+    original = Log.append
+    waiting: dict[int, tuple[Any, int, int, dict[str, Any]]] = {}
+
+    def append(self: Log, checked: Any, leader_epoch: int, now_ms: int, **options: Any) -> AppendInfo:
+        late = waiting.pop(id(self), None)
+        if late is not None:
+            original(self, *late[:3], **late[3])
+        checked.buffer = bytearray(checked.buffer)
+        waiting[id(self)] = (checked, leader_epoch, now_ms, options)
+        first = self.log_end_offset
+        last = first + checked.record_count - 1
+        return AppendInfo(first, last, NO_TIMESTAMP, self.log_start_offset, len(checked.buffer))
+
+    return [(Log, "append", append)]
+
+
+@bug("a full disk goes unnoticed", world="log", seeds_max=120)
+def full_disk_swallowed() -> list[Patch]:
+    original = Log._write
+
+    def write(self: Log, data: Any, batches: Any, *rest: Any) -> bool:
+        try:
+            return original(self, data, batches, *rest)
+        except OSError:
+            self.log_end_offset = batches[-1].last_offset + 1
+            return False
+
+    return [(Log, "_write", write)]
+
+
+@bug("a rolled segment is named one offset too low", world="log", seeds_max=10)
+def roll_off_by_one() -> list[Patch]:
+    original = Log._roll
+
+    def roll(self: Log, base_offset: int, now_ms: int) -> None:
+        original(self, base_offset - 1, now_ms)
+
+    return [(Log, "_roll", roll)]
+
+
+@bug("index entries behind a truncation are kept", world="log", seeds_max=400)
+def index_not_truncated() -> list[Patch]:
+    return [(OffsetIndex, "truncate", lambda self, offset: None)]
+
+
+# --- reading
+
+
+@bug("a read goes beyond the high watermark", world="log", seeds_max=20)
+def read_beyond_high_watermark() -> list[Patch]:
+    original = Log.read
+
+    def read(self: Log, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> Any:
+        return original(self, offset, max_bytes, self.log_end_offset, min_one_batch)
+
+    return [(Log, "read", read)]
+
+
+@bug("deleted records can be read", world="broker", seeds_max=40)
+def deleted_records_readable() -> list[Patch]:
+    original = Log.read
+
+    def read(self: Log, offset: int, *rest: Any) -> Any:
+        start, self.log_start_offset = self.log_start_offset, self.first_base_offset
+        try:
+            return original(self, offset, *rest)
+        finally:
+            self.log_start_offset = start
+
+    return [(Log, "read", read)]
+
+
+@bug("a lookup in the offset index lands one entry late", world="log", seeds_max=10)
+def index_lookup_late() -> list[Patch]:
+    def position_of(self: OffsetIndex, offset: int) -> int:
+        late = [position for found, position in self.entries() if found >= offset]
+        return late[0] if late else self.last_position()
+
+    return [(OffsetIndex, "position_of", position_of)]
+
+
+@bug("a lookup by time gives the last record of the batch, not the first", world="log", seeds_max=40)
+def time_lookup_last() -> list[Patch]:
+    def offset_of_timestamp(buffer: Any, info: Any, target_ms: int, **limits: Any) -> TimestampAndOffset | None:
+        late = [record for record in read_records(buffer, info) if record.timestamp >= target_ms]
+        return TimestampAndOffset(late[-1].timestamp, late[-1].offset) if late else None
+
+    return [(time_lookup, "offset_of_timestamp", offset_of_timestamp)]
+
+
+# --- deleting
+
+
+@bug("retention takes one segment too many", world="log", seeds_max=20)
+def retention_one_too_many() -> list[Patch]:
+    original = Log.apply_retention
+
+    def apply_retention(self: Log, now_ms: int) -> list[int]:
+        removed = original(self, now_ms)
+        if self.segment_count > 1:
+            self._move_start(max(self.log_start_offset, self.segment_bases[1]))
+            removed += self._drop_segments(0, 1)
+        return removed
+
+    return [(Log, "apply_retention", apply_retention)]
+
+
+@bug("retention does not look at the high watermark", world="log", seeds_max=200)
+def retention_beyond_high_watermark() -> list[Patch]:
+    original = Log.apply_retention
+
+    def apply_retention(self: Log, now_ms: int) -> list[int]:
+        self._high_watermark = self.log_end_offset
+        return original(self, now_ms)
+
+    return [(Log, "apply_retention", apply_retention)]
+
+
+@bug("records above the high watermark can be deleted", world="log", seeds_max=60)
+def deletion_beyond_high_watermark() -> list[Patch]:
+    original = Log.advance_log_start
+
+    def advance_log_start(self: Log, offset: int) -> None:
+        self._high_watermark = max(self._high_watermark, min(offset, self.log_end_offset))
+        original(self, offset)
+
+    return [(Log, "advance_log_start", advance_log_start)]
+
+
+# --- waiting
+
+
+@bug("a fetch that waits is not woken by its deadline", world="broker", seeds_max=20)
+def deadline_forgotten() -> list[Patch]:
+    original = Purgatory.wait
+
+    def wait(self: Purgatory, keys: Any, timeout_ms: int, *rest: Any, **options: Any) -> Any:
+        return original(self, keys, timeout_ms * 100_000, *rest, **options)
+
+    return [(Purgatory, "wait", wait)]

@@ -1,0 +1,255 @@
+"""Bugs planted in groups, compaction and moves of replicas; the rest is in `bugs`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.handlers import offset_commit as offset_commit_handler
+from ottla.broker.replicas.replica_moves import ReplicaMoves
+from ottla.coordinator.group import offsets as group_offsets
+from ottla.coordinator.group.classic import Classic
+from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer_member import Reconciliation
+from ottla.coordinator.group.consumer_watch import Watch
+from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.shard import Decision, Now
+from ottla.protocol.messages.sync_group import SyncGroupResponse
+from ottla.sim.bugs.catalog import Patch, bug
+from ottla.storage import compaction
+from ottla.storage.checkpoint import write_swap_mark
+from ottla.storage.cleaned_segment import CleanedSegment
+from ottla.storage.compaction_plan import Dirt
+from ottla.storage.names import REPLICA_SWAP
+from ottla.storage.replica_copy import ReplicaCopy
+from ottla.storage.segment import Segment
+
+# --- offsets
+
+
+@bug("a commit is acknowledged, and never appended", world="broker", seeds_max=40)
+def commit_not_appended() -> list[Patch]:
+    original = GroupShard.offset_commit
+
+    def offset_commit(self: GroupShard, *arguments: Any) -> Decision:
+        decision = original(self, *arguments)
+        for record in decision.records:
+            self.replay(record.key, record.value)
+        decision.records = []
+        return decision
+
+    return [(GroupShard, "offset_commit", offset_commit), (offset_commit_handler, "quick", lambda *arguments: None)]
+
+
+@bug("a commit of a former generation is taken", world="broker", seeds_max=400)
+def former_generation_commits() -> list[Patch]:
+    return [(ClassicGroup, "check_commit", lambda self, *arguments, **options: None)]
+
+
+@bug("long metadata of a commit is cut", world="broker", seeds_max=60)
+def metadata_cut() -> list[Patch]:
+    original: Any = vars(group_offsets)["offset_commit_value"]
+
+    def offset_commit_value(offset: int, leader_epoch: int, metadata: str, *rest: Any) -> bytes:
+        data: bytes = original(offset, leader_epoch, metadata[:10], *rest)
+        return data
+
+    return [(group_offsets, "offset_commit_value", offset_commit_value)]
+
+
+@bug("tombstones of offsets are passed over in replay", world="broker", seeds_max=120)
+def tombstones_not_replayed() -> list[Patch]:
+    original = Offsets.replay
+
+    def replay(self: Offsets, key: Any, value: Any, *rest: Any) -> None:
+        if value is not None:
+            original(self, key, value, *rest)
+
+    return [(Offsets, "replay", replay)]
+
+
+@bug("offsets expire while the group has members", world="broker", seeds_max=120)
+def offsets_expire_with_members() -> list[Patch]:
+    return [
+        (ClassicGroup, "offset_base_ms", lambda self, offset: offset.commit_timestamp_ms),
+        (ClassicGroup, "is_subscribed_to", lambda self, topic: False),
+        (ConsumerGroup, "is_subscribed_to", lambda self, topic: False),
+    ]
+
+
+@bug("offsets of an empty group never expire", world="broker", seeds_max=120)
+def offsets_never_expire() -> list[Patch]:
+    return [(GroupShard, "expire_offsets", lambda self, wall_ms: Decision())]
+
+
+# --- classic groups
+
+
+@bug("a rebalance does not make a new generation", world="broker", seeds_max=40)
+def generation_not_raised() -> list[Patch]:
+    original = ClassicGroup.next_generation
+
+    def next_generation(self: ClassicGroup, wall_ms: int) -> None:
+        before = self.generation
+        original(self, wall_ms)
+        if before > 1:
+            self.generation = before
+
+    return [(ClassicGroup, "next_generation", next_generation)]
+
+
+@bug("a member that was not heard of stays", world="broker", seeds_max=60)
+def session_never_over() -> list[Patch]:
+    return [
+        (Classic, "_session_timer", lambda self, *arguments: None),
+        (Watch, "session_is_over", lambda self, *arguments: False),
+    ]
+
+
+@bug("all members are given the leader's part", world="broker", seeds_max=60)
+def leaders_part_for_all() -> list[Patch]:
+    original = Classic._take_assignment
+
+    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, request: Any, now: Now) -> None:
+        first = request.assignments[0].assignment if request.assignments else b""
+        original(self, decision, group, request, now)
+        for _, response in decision.replies:
+            if isinstance(response, SyncGroupResponse) and not response.error_code:
+                response.assignment = first
+
+    return [(Classic, "_take_assignment", take_assignment)]
+
+
+@bug("an assignment is answered and not written down", world="broker", seeds_max=60)
+def assignment_not_written() -> list[Patch]:
+    original = Classic._take_assignment
+
+    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, *rest: Any) -> None:
+        original(self, decision, group, *rest)
+        for record in decision.records:
+            # The group itself believes it.
+            from ottla.protocol.internal.group_records import decode_record
+
+            decoded = decode_record(record.key, record.value)
+            assert decoded is not None
+            group.replay(decoded[2])
+        decision.records.clear()
+
+    return [(Classic, "_take_assignment", take_assignment)]
+
+
+# --- groups of the new protocol
+
+
+@bug("a partition is given away before its owner gave it up", world="broker", seeds_max=60)
+def revocation_not_awaited() -> list[Patch]:
+    original = Reconciliation._towards_target
+
+    def towards_target(self: Reconciliation, member: Any) -> Any:
+        object.__setattr__(self, "is_held_by_others", lambda topic, partition: False)
+        return original(self, member)
+
+    return [(Reconciliation, "_towards_target", towards_target)]
+
+
+@bug("the epoch of a group is forgotten when it is loaded", world="broker", seeds_max=120)
+def epoch_forgotten() -> list[Patch]:
+    original = ConsumerGroup._epoch_record
+
+    def epoch_record(self: ConsumerGroup, epoch: int, *rest: Any) -> None:
+        original(self, epoch if not self.epoch or epoch < 4 else self.epoch - 2, *rest)
+
+    return [(ConsumerGroup, "_epoch_record", epoch_record)]
+
+
+# --- compaction
+
+
+@bug("tombstones do not wait for delete.retention.ms", world="broker", seeds_max=120)
+def tombstones_at_once() -> list[Patch]:
+    original = compaction.Compaction.__init__
+
+    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+        original(self, disk, dirt, *rest)
+        self._config = replace(self._config, delete_retention_ms=0)
+
+    return [(compaction.Compaction, "__init__", init)]
+
+
+@bug("the cleaner reads the keys of the active segment too", world="broker", seeds_max=120)
+def active_segment_indexed() -> list[Patch]:
+    original = compaction.Compaction.__init__
+
+    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+        original(self, disk, dirt, *rest)
+        self._all = list(self.log.segments)  # type: ignore[attr-defined]
+
+    index = compaction.Compaction._index
+
+    def indexed(self: compaction.Compaction, keys: Any, last_batches: Any) -> Any:
+        cleanable, self._segments = self._segments, self._all  # type: ignore[attr-defined]
+        yield from index(self, keys, last_batches)
+        self._segments = cleanable
+
+    return [(compaction.Compaction, "__init__", init), (compaction.Compaction, "_index", indexed)]
+
+
+@bug("a cleaned segment takes the place of others before it is flushed", world="broker", seeds_max=300)
+def cleaned_not_flushed() -> list[Patch]:
+    def finish(self: CleanedSegment, aborted: Any = ()) -> None:
+        built = self._built
+        built.time_index.append(built.max_timestamp, built.offset_of_max)
+        for suffix, data in ((".index", built.index.pending_bytes()), (".timeindex", built.time_index.pending_bytes())):
+            file = self._disk.open(f"{self.segment.path(suffix)}.cleaned", create=True)
+            file.truncate(0)
+            file.write(0, [data])
+            file.close()
+        self._file.close()
+
+    return [(CleanedSegment, "finish", finish)]
+
+
+@bug("cleaned segments are swapped in without the name .swap", world="broker", seeds_max=300)
+def swapped_without_swap() -> list[Patch]:
+    original = Segment.rename_files
+
+    def rename_files(self: Segment, source: str, target: str, suffixes: Any) -> None:
+        if target == ".swap":
+            return
+        original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
+
+    return [(Segment, "rename_files", rename_files)]
+
+
+# --- moves
+
+
+@bug("a copy takes over before it is flushed", world="broker", seeds_max=300)
+def move_not_flushed() -> list[Patch]:
+    def settle(self: ReplicaCopy) -> None:
+        write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
+
+    return [(ReplicaCopy, "settle", settle), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
+
+
+@bug("a move is begun and never goes on", world="broker", seeds_max=100)
+def move_stands_still() -> list[Patch]:
+    async def copy(self: ReplicaMoves, move: Any) -> None:
+        return None
+
+    return [(ReplicaMoves, "_copy", copy)]
+
+
+@bug("a copy takes over before it has caught up", world="broker", seeds_max=200)
+def move_before_caught_up() -> list[Patch]:
+    async def copy(self: ReplicaMoves, move: Any) -> None:
+        step = move.copy.plan(200)
+        now_ms = self._broker.world.clock.now_ms()
+        await self._broker.world.workers.run(lambda: move.copy.perform(step, now_ms))
+        await self._broker.world.workers.run(lambda: move.copy.settle())
+        if self._goes_on(move):
+            self._swap(move, move.copy)
+
+    return [(ReplicaMoves, "_copy", copy)]

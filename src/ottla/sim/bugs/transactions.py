@@ -1,0 +1,270 @@
+"""Bugs planted in idempotence and transactions; the rest is in `bugs` and its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.coordinators.groups import Coordinators
+from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.replicas import cleaner
+from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.shard import Decision
+from ottla.coordinator.txn import shard as txn_shard
+from ottla.coordinator.txn.shard import TransactionShard
+from ottla.coordinator.txn.transaction import VERSION_1, Transaction
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.clean_batches import Indexing
+from ottla.records.clean_transactions import TransactionSieve
+from ottla.sim.bugs.catalog import Patch, bug
+from ottla.storage import log as log_module
+from ottla.storage import recovery, snapshot
+from ottla.storage.log import Log
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.results import AppendInfo
+from ottla.storage.segment import Segment
+from ottla.storage.snapshot import Snapshots
+
+# --- what a partition remembers of its producers
+
+
+@bug("four batches of a producer are remembered instead of five", world="transactions", seeds_max=40)
+def four_batches_remembered() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, checked: Any, *rest: Any, **options: Any) -> AppendInfo:
+        info = original(self, checked, *rest, **options)
+        producer = self.producers.get(checked.batches[0].producer_id)
+        while producer is not None and len(producer.batches) > 4:
+            producer.batches.popleft()
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("a duplicate is answered with another offset", world="transactions", seeds_max=40)
+def duplicate_elsewhere() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, *arguments: Any, **options: Any) -> AppendInfo:
+        info = original(self, *arguments, **options)
+        if info.duplicate:
+            return replace(info, first_offset=self.log_end_offset, last_offset=self.log_end_offset)
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("the state of producers is not rebuilt at a start", world="transactions", seeds_max=40)
+def producers_not_rebuilt() -> list[Patch]:
+    return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
+
+
+@bug("snapshots of producers survive a truncation", world="log", seeds_max=1000)
+def snapshots_not_truncated() -> list[Patch]:
+    return [(Snapshots, "remove_behind", lambda self, offset: False)]
+
+
+@bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
+def producers_not_truncated() -> list[Patch]:
+    return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("a damaged snapshot of producers is believed", world="log", seeds_max=100)
+def snapshot_believed() -> list[Patch]:
+    def decode(data: bytes) -> list[Any]:
+        entries = data[snapshot._HEAD.size :]
+        whole = len(entries) // snapshot._ENTRY.size * snapshot._ENTRY.size
+        return [snapshot._producer(fields) for fields in snapshot._ENTRY.iter_unpack(entries[:whole])]
+
+    return [(snapshot, "decode", decode)]
+
+
+@bug("a gap in the sequence of a producer is let through", world="transactions", seeds_max=40)
+def gap_let_through() -> list[Patch]:
+    original = ProducerStates.check
+
+    def check(self: ProducerStates, *arguments: Any, **options: Any) -> Any:
+        try:
+            return original(self, *arguments, **options)
+        except KafkaError as error:
+            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+            return None
+
+    return [(ProducerStates, "check", check)]
+
+
+@bug("a producer of a former epoch may write", world="transactions", seeds_max=40)
+def former_epoch_writes() -> list[Patch]:
+    return [(ProducerStates, "_check_epoch", lambda self, producer, epoch: None)]
+
+
+@bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
+def producer_ids_repeated() -> list[Patch]:
+    async def allocate(self: ControllerHost) -> range:
+        return range(1000)
+
+    return [(ControllerHost, "allocate_producer_id_block", allocate)]
+
+
+# --- what readers of committed records see
+
+
+@bug("the last stable offset passes an open transaction", world="transactions", seeds_max=40)
+def lso_ignores_open() -> list[Patch]:
+    return [(Log, "last_stable_offset", property(lambda self: self.high_watermark))]
+
+
+@bug("the list of aborted transactions misses one", world="transactions", seeds_max=40)
+def aborted_list_short() -> list[Patch]:
+    original = Log.aborted
+
+    def aborted(self: Log, start_offset: int, end_offset: int) -> Any:
+        return original(self, start_offset, end_offset)[1:]
+
+    return [(Log, "aborted", aborted)]
+
+
+@bug("aborted transactions are not found again at a recovery", world="transactions", seeds_max=60)
+def aborted_lost_at_recovery() -> list[Patch]:
+    original = Segment.replace_txn_index
+
+    def replace_txn_index(self: Segment, aborted: Any) -> None:
+        original(self, [])
+
+    return [(Segment, "replace_txn_index", replace_txn_index)]
+
+
+@bug("the cleaner goes past the last stable offset", world="transactions", seeds_max=200)
+def clean_past_lso() -> list[Patch]:
+    original: Any = vars(cleaner)["find_dirt"]
+
+    def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Any:
+        return original(log, log.high_watermark, now_ms)
+
+    return [(cleaner, "find_dirt", find_dirt)]
+
+
+@bug("aborted records replace committed ones when a log is compacted", world="transactions", seeds_max=40)
+def aborted_replace() -> list[Patch]:
+    original = Indexing.__init__
+
+    def init(self: Indexing, keys: Any, start_offset: int, transactions: TransactionSieve) -> None:
+        original(self, keys, start_offset, TransactionSieve(()))
+
+    return [(Indexing, "__init__", init)]
+
+
+# --- the coordinator
+
+
+@bug("a new instance is given the epoch of the one before it", world="transactions", seeds_max=40)
+def epoch_not_raised() -> list[Patch]:
+    original = Transaction.initialised
+
+    def initialised(self: Transaction, *arguments: Any) -> Transaction:
+        found = original(self, *arguments)
+        return replace(found, producer_epoch=max(self.producer_epoch, 0))
+
+    return [(Transaction, "initialised", initialised)]
+
+
+@bug("a transaction of version 2 does not raise the epoch", world="transactions", seeds_max=40)
+def epoch_not_raised_by_end() -> list[Patch]:
+    original = Transaction.ended
+
+    def ended(self: Transaction, *, client_version: int, **options: Any) -> Transaction:
+        return original(self, client_version=min(client_version, VERSION_1), **options)
+
+    return [(Transaction, "ended", ended)]
+
+
+@bug("a coordinator that takes over forgets the markers its predecessor owed", world="transactions", seeds_max=60)
+def prepare_forgotten() -> list[Patch]:
+    return [(TransactionShard, "on_loaded", lambda self, now_ms: Decision())]
+
+
+@bug("a marker of a former coordinator is taken", world="transactions", seeds_max=60)
+def former_coordinator_believed() -> list[Patch]:
+    original = Log.append_marker
+
+    def append_marker(self: Log, producer_id: int, *rest: Any, coordinator_epoch: int, **options: Any) -> AppendInfo:
+        producer = self.producers.get(producer_id)
+        known = producer.coordinator_epoch if producer is not None else -1
+        return original(self, producer_id, *rest, coordinator_epoch=max(coordinator_epoch, known), **options)
+
+    return [(Log, "append_marker", append_marker)]
+
+
+@bug("a transaction that timed out is aborted and its producer is not fenced", world="transactions", seeds_max=120)
+def timeout_does_not_fence() -> list[Patch]:
+    def abort_timed_out(self: TransactionShard, transactional_id: str, new_producer_id: Any, now_ms: int) -> Decision:
+        return self._end(self.transactions[transactional_id], False, VERSION_1, new_producer_id, now_ms)[1]
+
+    return [(TransactionShard, "abort_timed_out", abort_timed_out)]
+
+
+@bug("transactions do not time out", world="transactions", seeds_max=40)
+def no_timeout() -> list[Patch]:
+    return [(TransactionShard, "timed_out", lambda self, now_ms: [])]
+
+
+@bug("an old epoch may add partitions, and end what it has added", world="transactions", seeds_max=60)
+def zombie_not_fenced() -> list[Patch]:
+    return [(txn_shard, "_check_producer", lambda transaction, producer_id, producer_epoch: None)]
+
+
+@bug("a transaction is complete before its markers are written", world="transactions", seeds_max=40)
+def complete_without_markers() -> list[Patch]:
+    def effect(self: Transactions, hosted: Any, marker: Any) -> None:
+        self._markers_written(hosted, marker, marker.partitions, False)
+
+    return [(Transactions, "_effect", effect)]
+
+
+@bug("the marker of a commit says abort in all partitions but one", world="transactions", seeds_max=40)
+def commit_torn() -> list[Patch]:
+    original = Log.append_marker
+    seen: set[tuple[int, int]] = set()
+
+    def append_marker(self: Log, producer_id: int, producer_epoch: int, *, commit: bool, **options: Any) -> AppendInfo:
+        first = (producer_id, producer_epoch) not in seen
+        seen.add((producer_id, producer_epoch))
+        return original(self, producer_id, producer_epoch, commit=commit and first, **options)
+
+    return [(Log, "append_marker", append_marker)]
+
+
+@bug("whether a partition belongs to the transaction is not asked", world="transactions", seeds_max=200)
+def not_verified() -> list[Patch]:
+    return [(Transactions, "verify", lambda self, *arguments: {})]
+
+
+# --- offsets in transactions
+
+
+@bug("pending offsets are seen before the commit", world="transactions", seeds_max=60)
+def pending_offsets_visible() -> list[Patch]:
+    original = Offsets.replay
+
+    def replay(self: Offsets, key: Any, value: Any, producer_id: int = -1) -> None:
+        original(self, key, value)
+
+    return [(Offsets, "replay", replay)]
+
+
+@bug("offsets of an aborted transaction count", world="transactions", seeds_max=60)
+def aborted_offsets_count() -> list[Patch]:
+    original = Offsets.settle
+
+    def settle(self: Offsets, producer_id: int, *, commit: bool) -> None:
+        original(self, producer_id, commit=True)
+
+    return [(Offsets, "settle", settle)]
+
+
+@bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)
+def pending_forgotten_at_load() -> list[Patch]:
+    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]

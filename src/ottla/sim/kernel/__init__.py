@@ -1,0 +1,1 @@
+"""The virtual machine: loop, clock, disk, network, metadata store, processes, trace."""

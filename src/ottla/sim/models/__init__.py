@@ -1,0 +1,1 @@
+"""What must hold: models of partitions and groups, histories, checkers."""

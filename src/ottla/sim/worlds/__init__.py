@@ -1,0 +1,1 @@
+"""Scenarios: each world runs brokers or logs through seeded faults and checks them."""

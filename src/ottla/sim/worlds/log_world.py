@@ -1,0 +1,762 @@
+"""One data directory and its logs through several lives: append, read, roll, flush, cut, crash, damage, recover.
+
+Owns: the scenario without a broker, where a seed costs little and every file operation may be the last.
+Never: asks the product what to expect; the model in `checkers` does not share a line with it.
+
+A life ends cleanly, by a kill (the page cache stays), or by a crash (what was not flushed may go), between two operations or in
+the middle of one. While nobody lives, indexes may be damaged (L03) and bits flipped behind the recovery point (L02).
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.record import build_batch
+from ottla.records.validate import Rules, check
+from ottla.sim.kernel.disk import Fault, Inode, SimDisk
+from ottla.sim.kernel.machine import START_MS, SeededRandom
+from ottla.sim.kernel.process import Process, ProcessDied
+from ottla.sim.kernel.trace import Trace
+from ottla.sim.models.checkers import (
+    FoundBatch,
+    LogModel,
+    Violation,
+    Written,
+    check_batch,
+    check_contents,
+    check_indexes,
+    check_order,
+    check_producers,
+    entries_of,
+    guaranteed_end,
+    require,
+    scan,
+    segments,
+    stored_batches,
+)
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir
+from ottla.storage.log import Log
+from ottla.storage.results import FlushPlan
+from ottla.storage.segment import SegmentCache
+from ottla.types import ZERO_UUID, TopicPartition
+
+ROOT: Final = "/data"
+DAY_MS: Final = 86_400_000
+RULES: Final = Rules(timestamp_after_max_ms=1 << 62)
+_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+
+
+class Kept:
+    """One partition as the scenario knows it."""
+
+    def __init__(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.model = LogModel(str(partition))
+        self.epoch = 0
+        self.attempt: Written | None = None
+        """A batch whose append did not return."""
+        self.start_attempt: int | None = None
+        """How far the log start may have moved in an operation that did not return."""
+        self.truncating = False
+        self.ghosts: dict[int, list[Written]] = {}
+        """Batches that a truncation took and a crash may bring back."""
+        self.guaranteed = 0
+        self.name_flushed = False
+        """A flush returned since the file that names the topic was written."""
+        self.log_start_checkpointed = 0
+        self.log: Log | None = None
+        self.epochs_from = 0
+        """Below, the epoch cache may be cut: the log had started here once, though a crash brought older records back."""
+
+    @property
+    def directory(self) -> str:
+        return f"{ROOT}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeRetention:
+    sizes: dict[int, int]
+    newest: dict[int, int]
+    active: int
+    log_start: int
+    high_watermark: int
+
+
+class LogWorld:
+    """A run of one seed."""
+
+    def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
+        self.rng = random.Random(f"log {seed}")
+        self._snapshots_rng = random.Random(f"snapshots {seed}")
+        self.disk = SimDisk(random.Random(f"disk {seed}"), page_bytes=self.rng.choice((64, 512, 4096)))
+        self.now_ms = START_MS
+        self.trace = Trace(lambda: (self.now_ms - START_MS) / 1000, echo=echo)
+        self.random = SeededRandom(random.Random(f"ids {seed}"))
+        self.kept: list[Kept] = []
+        self.process = Process("none")
+        self.data_dir: DataDir | None = None
+        self.plans: list[tuple[Kept, FlushPlan]] = []
+        self._made = 0
+        self.damaged: set[str] = set()
+        """Index files that are built again when somebody needs them, and not before."""
+        self._unverified = False
+        """A crash happened, and no life since got as far as to be checked."""
+        self._producers = random.Random(f"producers {seed}")
+        self._timestamp_style = self.rng.choice(("rising", "rising", "equal", "wild"))
+
+    def run(self) -> None:
+        for name in self.rng.sample(("a", "b-2", "c.d_e"), self.rng.randint(1, 3)):
+            self.kept.append(Kept(TopicPartition(name, self.rng.randint(0, 2)), self.random.bytes(16), self._config()))
+        how = "new"
+        for life in range(self.rng.randint(2, 5)):
+            how = self._life(life, how)
+        self._life(99, how, last=True)
+
+    def _config(self) -> LogConfig:
+        rng = self.rng
+        return LogConfig(
+            segment_bytes=rng.choice((300, 700, 2000, 10_000)),
+            segment_ms=rng.choice((5_000, DAY_MS, 7 * DAY_MS)),
+            segment_jitter_ms=rng.choice((0, 0, 1000)),
+            index_bytes_max=rng.choice((48, 1 << 20, 1 << 20)),
+            index_interval_bytes=rng.choice((0, 1, 100, 400, 4096)),
+            retention_ms=rng.choice((-1, 20_000, 7 * DAY_MS)),
+            retention_bytes=rng.choice((-1, -1, 1000, 4000)),
+            file_delete_delay_ms=rng.choice((0, 10_000)),
+        )
+
+    # --- a life
+
+    def _life(self, number: int, how: str, last: bool = False) -> str:
+        """From start to end; returns how it ended."""
+        self.process = Process(f"life {number}")
+        self.trace.add(f"life {number} after {how}")
+        if self.rng.random() < 0.2 and how != "new" and not last:
+            self.disk.crash_after(self.rng.randint(1, 30), self.process.die)
+        try:
+            self._start(how)
+            self.disk.forget_crash_point()
+            if last:
+                self._check_all()
+                return how
+            self._plan_faults()
+            for _ in range(self.rng.randint(5, 60)):
+                self._step()
+            return self._end()
+        except ProcessDied:
+            return self._died()
+        except OSError as error:
+            # The directory would be offline now; the broker goes on without it until it is restarted.
+            require(bool(self.disk.faults) or self.disk.capacity_bytes is not None, "no-fault", f"unexpected {error!r}")
+            self.trace.add(f"offline: {errno.errorcode[error.errno or 0]}")
+            self.process.die()
+            return self._died()
+        finally:
+            self.disk.faults.clear()
+            self.disk.capacity_bytes = None
+
+    def _start(self, how: str) -> None:
+        view = self.disk.view(self.process)
+        self.plans.clear()
+        # Small enough, at times, that descriptors and indexes of sealed segments are given back and read again.
+        cache = SegmentCache(self.rng.choice((1, 3, 512)), self.rng.choice((4, 4 << 20)))
+        self.data_dir = DataDir.open(view, ROOT, 1, "cluster-id", self.random, cache)
+        configs = {kept.partition.topic: kept.config for kept in self.kept}
+        logs = {log.topic_partition: log for log in self.data_dir.load(lambda topic: configs[topic], self.now_ms)}
+        for kept in self.kept:
+            log = logs.pop(kept.partition, None)
+            if how == "new" or log is None:
+                if how not in ("new", "crash") and kept.log is not None:
+                    raise Violation("acknowledged", f"{kept.partition} is gone after {how}")
+                require(kept.guaranteed <= kept.model.log_start, "flushed", f"{kept.partition} is gone")
+                log = self.data_dir.create_log(kept.partition, kept.topic_id, kept.config, self.now_ms)
+                self._forget(kept)
+            else:
+                self._check_recovered(kept, log, how)
+                check_producers(self.disk, log)
+            kept.log = log
+            log.high_watermark = log.log_end_offset
+        self._unverified = False
+        require(not logs, "stray", f"logs that nobody made: {sorted(map(str, logs))}")
+
+    def _forget(self, kept: Kept) -> None:
+        kept.model = LogModel(str(kept.partition))
+        kept.ghosts.clear()
+        kept.attempt = None
+        kept.start_attempt = None
+        kept.truncating = False
+        kept.guaranteed = 0
+        kept.log_start_checkpointed = 0
+        kept.epochs_from = 0
+        kept.name_flushed = False
+
+    def _check_recovered(self, kept: Kept, log: Log, how: str) -> None:
+        """What came back is what had to, and nothing that was never there (L01)."""
+        model, end, start = kept.model, log.log_end_offset, log.log_start_offset
+        name = str(kept.partition)
+        self.trace.add(f"{name} {start}..{end} of {model.log_start}..{model.log_end}, guaranteed {kept.guaranteed}")
+        unnamed = kept.log is None or (how == "crash" and not kept.name_flushed)
+        if log.topic_id == ZERO_UUID and unnamed and self.data_dir is not None:
+            # It died while it was being made, or before its first flush, which is when the file that names the topic is flushed.
+            self.data_dir.assign_topic_id(log, kept.topic_id)
+            kept.name_flushed = False
+        require(log.topic_id == kept.topic_id, "topic-id", f"{name} came back as another topic")
+        kept.epochs_from = max(kept.epochs_from, model.log_start, kept.start_attempt or 0)
+        highest = model.log_end if kept.attempt is None else kept.attempt.last_offset + 1
+        if kept.attempt is not None and model.log_end == kept.attempt.base_offset and end == highest:
+            model.add(kept.attempt)
+        found = [batch for batch in stored_batches(self.disk, kept.directory, start) if batch.last_offset >= start]
+        start_max = model.log_start if kept.start_attempt is None else kept.start_attempt
+        if how == "crash" or kept.truncating:
+            # Below the log start nothing was promised: a start that no checkpoint has may itself be lost.
+            require(
+                end >= kept.guaranteed or kept.guaranteed <= model.log_start,
+                "flushed",
+                f"{name} ends at {end}, flushed was up to {kept.guaranteed}",
+            )
+            require(
+                kept.log_start_checkpointed <= start <= start_max or start == end,
+                "log-start",
+                f"{name} starts at {start}, not in {kept.log_start_checkpointed}..{start_max}",
+            )
+            self._adopt(kept, found, start, end)
+        else:
+            require(end == model.log_end, "acknowledged", f"{name} ends at {end} after {how}, it was {model.log_end}")
+            if how == "clean":
+                require(start == model.log_start, "log-start", f"{name} starts at {start}, it was {model.log_start}")
+            else:
+                require(
+                    kept.log_start_checkpointed <= start <= start_max,
+                    "log-start",
+                    f"{name} starts at {start}, not in {kept.log_start_checkpointed}..{start_max}",
+                )
+            model.log_start = start
+        check_contents(self.disk, kept.directory, model)
+        check_indexes(self.disk, kept.directory, self.damaged, kept.model.log_start)
+        self._check_epochs(kept, log, after_start=True)
+        require(
+            0 <= log.high_watermark <= end, "high-watermark", f"{name}: high watermark {log.high_watermark} of {start}..{end}"
+        )
+        if how == "crash":
+            kept.ghosts.clear()
+        kept.attempt = None
+        kept.start_attempt = None
+        kept.truncating = False
+
+    def _adopt(self, kept: Kept, found: list[FoundBatch], start: int, end: int) -> None:
+        """After a crash the log may be shorter, or have back what a truncation took: each batch is one that was written there."""
+        model = kept.model
+        check_order(found, kept.directory, start, end)
+        for batch in found:
+            if any(ghost.data == batch.data for ghost in kept.ghosts.get(batch.base_offset, ())):
+                slot = model.slot(batch.base_offset)
+                if slot < 0 or model.batches[slot].data != batch.data:
+                    model.cut(batch.base_offset)
+                    ghost = next(g for g in kept.ghosts[batch.base_offset] if g.data == batch.data)
+                    model.batches.append(ghost)
+                    model.log_end = ghost.last_offset + 1
+        require(end <= model.log_end, "offsets", f"{model.name} ends at {end}, it never was beyond {model.log_end}")
+        model.cut(end)
+        model.log_start = start
+
+    def _check_epochs(self, kept: Kept, log: Log, *, after_start: bool) -> None:
+        """The epoch cache says of each batch what the batch says of itself, and knows nothing beyond the end (L01)."""
+        batches = kept.model.visible()
+        for batch in batches:
+            offset = max(batch.base_offset, kept.model.log_start)
+            if offset < kept.epochs_from:
+                continue
+            require(
+                log.epoch_at(offset) == batch.leader_epoch,
+                "epochs",
+                f"{kept.partition}: offset {offset} is of epoch {batch.leader_epoch}, the cache says {log.epoch_at(offset)}",
+            )
+        if batches and after_start and batches[-1].last_offset >= kept.epochs_from:
+            require(
+                log.latest_epoch == batches[-1].leader_epoch,
+                "epochs",
+                f"{kept.partition}: the latest epoch is {batches[-1].leader_epoch}, the cache says {log.latest_epoch}",
+            )
+        if batches:
+            epoch = batches[-1].leader_epoch
+            if log.latest_epoch == epoch:
+                require(
+                    log.end_offset_for_epoch(epoch).offset == kept.model.log_end,
+                    "epochs",
+                    f"{kept.partition}: epoch {epoch} ends at {log.end_offset_for_epoch(epoch)}",
+                )
+
+    # --- the end of a life
+
+    def _end(self) -> str:
+        kind = self.rng.random()
+        if kind < 0.25:
+            assert self.data_dir is not None
+            self.disk.forget_crash_point()
+            self.data_dir.close(clean=True)
+            for kept in self.kept:
+                kept.name_flushed = kept.name_flushed or kept.model.log_end > 0
+            self.process.die()
+            self.disk.kill(self.process)
+            self._damage("clean")
+            return "clean"
+        self.process.die()
+        return self._died()
+
+    def _died(self) -> str:
+        """The process is dead: by itself, or with its machine."""
+        self.disk.forget_crash_point()
+        for kept in self.kept:
+            kept.guaranteed = min(guaranteed_end(self.disk, kept.directory, kept.model.log_start), kept.model.log_end)
+        # After a failed flush the page cache holds what the disk does not, and no process can know: only a crash tells.
+        flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
+        if self.rng.random() < 0.35 and not flush_failed:
+            self.disk.kill(self.process)
+            self.trace.add("kill")
+            how = "crash" if self._unverified else "kill"
+        else:
+            self.trace.add(f"crash {self.disk.crash()}")
+            how = "crash"
+            self._unverified = True
+        self._check_checkpoints()
+        self._damage(how)
+        self.now_ms += self.rng.choice((0, 1000, 3_600_000))
+        return how
+
+    def _check_checkpoints(self) -> None:
+        """Whole, old or new (L11)."""
+        for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+            if self.disk.find(f"{ROOT}/{name}") is not None:
+                checkpoint_entries(self.disk, f"{ROOT}/{name}")
+
+    def _damage(self, how: str) -> None:
+        """Nobody lives: indexes suffer, and bytes that nobody has vouched for."""
+        rng = self.rng
+        if rng.random() < 0.25:
+            paths = [path for path in self.disk.paths(ROOT) if path.endswith((".index", ".timeindex"))]
+            if paths:
+                path = rng.choice(paths)
+                node = self.disk.node(path)
+                assert isinstance(node, Inode)
+                kind = rng.choice(("missing", "garbage", "empty"))
+                if kind == "missing":
+                    parent, name = self.disk.parent(path)
+                    self.disk.journal.drop(parent, name)
+                    self.disk.settle()
+                else:
+                    entry = 8 if path.endswith(".index") else 12
+                    # A few entries, descending: what grows by chance could be right, and nobody could tell without a scan.
+                    node.data[:] = b"" if kind == "empty" else bytes([200 - i for i in range(entry * rng.randint(3, 6))])
+                    if kind == "garbage" and rng.random() < 0.5:
+                        node.data += b"xyz"
+                self.damaged.add(path)
+                self.trace.add(f"damage {kind} {path}")
+        if how == "kill" and rng.random() < 0.2:
+            self._flip_bit()
+        if self._snapshots_rng.random() < 0.2:
+            self._damage_snapshot()
+
+    def _damage_snapshot(self) -> None:
+        """What was known of producers is found in an older snapshot, and in the records (L05)."""
+        rng = self._snapshots_rng
+        paths = [path for path in self.disk.paths(ROOT) if path.endswith(".snapshot")]
+        if not paths:
+            return
+        path = rng.choice(paths)
+        node = self.disk.node(path)
+        assert isinstance(node, Inode)
+        kind = rng.choice(("missing", "cut", "flipped"))
+        if kind == "missing":
+            self.disk.journal.drop(*self.disk.parent(path))
+            self.disk.settle()
+        elif kind == "cut":
+            del node.data[rng.randrange(len(node.data) + 1) :]
+        elif node.data:
+            node.data[rng.randrange(len(node.data))] ^= 1 << rng.randrange(8)
+        self.trace.add(f"damage {kind} {path}")
+
+    def _flip_bit(self) -> None:
+        """A flipped bit behind the recovery point (L02): the log must end before that batch, whatever follows."""
+        points = checkpoint_entries(self.disk, f"{ROOT}/recovery-point-offset-checkpoint")
+        kept = self.rng.choice(self.kept)
+        if kept.attempt is not None or kept.log is None or kept.truncating:
+            return
+        recovery_point = points.get((kept.partition.topic, kept.partition.partition), 0)
+        bases = [base for base in segments(entries_of(self.disk, kept.directory)) if base >= recovery_point]
+        if not bases:
+            return
+        base = self.rng.choice(bases)
+        path = f"{kept.directory}/{base:020d}.log"
+        batches, _ = scan(self.disk.contents(path), base)
+        if not batches or batches[0].base_offset < kept.model.log_start:
+            return
+        hit = self.rng.choice(batches)
+        self.disk.flip_bit(path, hit.position + self.rng.randrange(17, len(hit.data)), self.rng.randrange(8))
+        self.trace.add(f"flip a bit in {kept.partition} at {hit.base_offset}")
+        kept.model.cut(hit.base_offset)
+
+    # --- what a life does
+
+    def _plan_faults(self) -> None:
+        rng = self.rng
+        kind = rng.random()
+        if kind < 0.35:
+            self.disk.crash_after(rng.randint(1, 120), self.process.die)
+        elif kind < 0.42:
+            self.disk.capacity_bytes = self.disk.used_bytes + rng.randint(0, 3000)
+        elif kind < 0.49:
+            self.disk.faults.append(Fault("write", ROOT, after=rng.randint(0, 40)))
+        elif kind < 0.56:
+            self.disk.faults.append(Fault("flush", ROOT, after=rng.randint(0, 5)))
+
+    def _step(self) -> None:
+        rng = self.rng
+        kept = rng.choice(self.kept)
+        log = kept.log
+        assert log is not None
+        kind = rng.random()
+        if kind < 0.45:
+            self._append(kept, log)
+        elif kind < 0.60:
+            self._read(kept, log)
+        elif kind < 0.68:
+            self._look_up(kept, log)
+        elif kind < 0.76:
+            self._flush(kept, log)
+        elif kind < 0.81:
+            self._write_checkpoints()
+        elif kind < 0.83:
+            log.roll(self.now_ms)
+            self.trace.add(f"{kept.partition} roll")
+        elif kind < 0.88:
+            self._retention(kept, log)
+        elif kind < 0.92:
+            self._delete_records(kept, log)
+        elif kind < 0.94:
+            self._take_deleted(log)
+        elif kind < 0.95:
+            self._truncate(kept, log)
+        elif kind < 0.97:
+            kept.epoch += rng.randint(1, 3)
+            log.start_epoch(kept.epoch, log.log_end_offset)
+            self.trace.add(f"{kept.partition} epoch {kept.epoch}")
+        elif kind < 0.975:
+            self._delete_and_create(kept, log)
+        elif kind < 0.985:
+            kept.config = replace(self._config(), segment_bytes=kept.config.segment_bytes)
+            log.config = kept.config
+        else:
+            self._check_all()
+        self._check_marks(kept)
+
+    def _check_marks(self, kept: Kept) -> None:
+        log, model = kept.log, kept.model
+        assert log is not None
+        require(
+            (log.log_start_offset, log.log_end_offset) == (model.log_start, model.log_end),
+            "offsets",
+            f"{model.name} is {log.log_start_offset}..{log.log_end_offset}, it ought to be {model.log_start}..{model.log_end}",
+        )
+        require(
+            log.log_start_offset <= log.high_watermark <= log.log_end_offset,
+            "high-watermark",
+            f"{model.name}: {log.log_start_offset} <= {log.high_watermark} <= {log.log_end_offset}",
+        )
+        if log.recovery_point > model.log_start:
+            certain = guaranteed_end(self.disk, kept.directory, model.log_start, start_is_durable=True)
+            require(
+                log.recovery_point <= certain,
+                "recovery-point",
+                f"{model.name}: recovery point {log.recovery_point}, but only {certain} is sure to survive",
+            )
+
+    def _append(self, kept: Kept, log: Log) -> None:
+        rng, model = self.rng, kept.model
+        count = rng.choice((1, 1, 2, 5))
+        records = []
+        for _ in range(count):
+            self._made += 1
+            value = b"%d:" % self._made + rng.randbytes(rng.choice((0, 10, 60)))
+            records.append((rng.choice((None, b"k")), value, (), self._next_timestamp()))
+        codec = rng.choice((0, 0, 0, 1, 2, 3, 4))
+        producer_id, epoch, sequence = self._producer(log)
+        batch = build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        if len(batch) > kept.config.segment_bytes:
+            return
+        base = model.log_end
+        stored = _OFFSET.pack(base) + batch[8:12] + _EPOCH.pack(kept.epoch) + batch[16:]
+        written = Written(base, base + count - 1, kept.epoch, tuple(record[3] for record in records), stored)
+        kept.attempt = written
+        self.trace.add(f"{kept.partition} append {base}..{written.last_offset} {len(batch)} bytes")
+        try:
+            if rng.random() < 0.2:
+                info = log.append_as_follower(stored, self.now_ms)
+            else:
+                info = log.append(check(bytearray(batch), RULES, self.now_ms), kept.epoch, self.now_ms)
+        except OSError:
+            self._check_failed_append(kept, log)
+            raise
+        require(
+            (info.first_offset, info.last_offset) == (base, written.last_offset),
+            "offsets",
+            f"{model.name}: given {info.first_offset}..{info.last_offset}, it ought to be {base}..{written.last_offset}",
+        )
+        model.add(written)
+        kept.attempt = None
+        if rng.random() < 0.9:
+            log.high_watermark = log.log_end_offset
+        self.now_ms += rng.choice((0, 1, 50, 3000))
+
+    def _producer(self, log: Log) -> tuple[int, int, int]:
+        """Some batches are of an idempotent producer, which goes on where its log says it is."""
+        chance = self._producers
+        if chance.random() < 0.5:
+            return -1, -1, -1
+        producer_id = chance.randrange(3)
+        known = log.producers.get(producer_id)
+        return producer_id, 0, known.next_sequence if known is not None else 0
+
+    def _check_failed_append(self, kept: Kept, log: Log) -> None:
+        """A failed write leaves the log as it was (L06)."""
+        require(
+            log.log_end_offset == kept.model.log_end,
+            "false-success",
+            f"{kept.partition} ends at {log.log_end_offset} after a failed append at {kept.model.log_end}",
+        )
+
+    def _next_timestamp(self) -> int:
+        if self._timestamp_style == "rising":
+            return self.now_ms + self.rng.randint(0, 3)
+        if self._timestamp_style == "equal":
+            return START_MS + (self.now_ms - START_MS) // 10_000 * 10_000
+        return self.now_ms + self.rng.randint(-100_000, 100_000)
+
+    def _read(self, kept: Kept, log: Log) -> None:
+        rng, model = self.rng, kept.model
+        if rng.random() < 0.1:
+            self._read_outside(kept, log)
+            return
+        offset = rng.randint(model.log_start, model.log_end)
+        max_bytes = rng.choice((1, 100, 1000, 1 << 20))
+        end_offset = rng.choice((log.high_watermark, model.log_end))
+        min_one = rng.random() < 0.8
+        info = log.read(offset, max_bytes, end_offset, min_one)
+        data = b"".join(part.file.read(part.position, part.size) for part in info.ranges)
+        require(len(data) == info.size, "read", f"{model.name}: {len(data)} bytes where {info.size} were promised")
+        found, end = scan(data)
+        require(end == len(data), "read", f"{model.name}: a read at {offset} gave {len(data) - end} bytes that are no batch")
+        for batch in found:
+            check_batch(model, batch.base_offset, batch.data)
+            require(
+                batch.last_offset < end_offset,
+                "read-bound",
+                f"{model.name}: read up to {end_offset} gave offset {batch.last_offset}",
+            )
+        if found:
+            first = found[0]
+            require(
+                first.base_offset <= offset <= first.last_offset,
+                "read",
+                f"{model.name}: a read at {offset} began with {first.base_offset}..{first.last_offset}",
+            )
+            require(
+                len(data) <= max_bytes or (min_one and len(found) == 1), "read", f"{model.name}: {len(data)} bytes of {max_bytes}"
+            )
+            require(
+                info.records_end_offset == found[-1].last_offset + 1,
+                "read",
+                f"{model.name}: read says it ends at {info.records_end_offset}, it ends at {found[-1].last_offset + 1}",
+            )
+        else:
+            wanted = model.batches[model.slot(offset)] if offset < model.log_end else None
+            require(
+                wanted is None or wanted.last_offset >= end_offset or (not min_one and len(wanted.data) > max_bytes),
+                "read",
+                f"{model.name}: a read at {offset} up to {end_offset} gave nothing",
+            )
+
+    def _read_outside(self, kept: Kept, log: Log) -> None:
+        model = kept.model
+        offset = model.log_end + self.rng.randint(1, 3) if self.rng.random() < 0.5 else model.log_start - 1
+        if offset < 0:
+            return
+        try:
+            log.read(offset, 1000, model.log_end, True)
+        except KafkaError as error:
+            require(error.code is ErrorCode.OFFSET_OUT_OF_RANGE, "read-bound", f"{model.name}: {error}")
+        else:
+            raise Violation("read-bound", f"{model.name}: read at {offset}, outside of {model.log_start}..{model.log_end}")
+
+    def _look_up(self, kept: Kept, log: Log) -> None:
+        """By time, as a scan would (L03, W06)."""
+        model = kept.model
+        target = self._next_timestamp() - self.rng.choice((0, 1, 1000, 20_000))
+        expected = model.first_at_or_after(target)
+        found = log.offset_for_timestamp(target)
+        require(
+            (found is None) == (expected is None) and (found is None or (found[0], found[1]) == expected),
+            "time-lookup",
+            f"{model.name}: {target} is at {expected}, the log says {found}",
+        )
+        if model.log_start == 0:
+            newest = log.offset_of_max_timestamp()
+            require(
+                (None if newest is None else (newest[0], newest[1])) == model.max_timestamp(),
+                "time-lookup",
+                f"{model.name}: the largest timestamp is {model.max_timestamp()}, the log says {newest}",
+            )
+
+    def _flush(self, kept: Kept, log: Log) -> None:
+        """Plan now, run later, note it later still: other operations come in between."""
+        rng = self.rng
+        if self.plans and rng.random() < 0.7:
+            owner, plan = self.plans.pop(0)
+            owner_log = owner.log
+            assert owner_log is not None
+            plan.run()
+            owner.name_flushed = True
+            owner_log.flushed(plan, self.now_ms)
+            self.trace.add(f"{owner.partition} flushed {plan.end_offset}, recovery point {owner_log.recovery_point}")
+            self._check_marks(owner)
+        elif not any(owner is kept for owner, _ in self.plans):
+            made = log.flush_plan()
+            if made is not None:
+                self.plans.append((kept, made))
+
+    def _write_checkpoints(self) -> None:
+        assert self.data_dir is not None
+        self.data_dir.write_checkpoints([kept.log for kept in self.kept if kept.log is not None])
+        self.trace.add("checkpoints")
+        for kept in self.kept:
+            kept.log_start_checkpointed = kept.model.log_start
+
+    def _retention(self, kept: Kept, log: Log) -> None:
+        model = kept.model
+        self.now_ms += self.rng.choice((0, 1000, 30_000, 8 * DAY_MS))
+        bases = log.segment_bases
+        before = _BeforeRetention(
+            sizes={base: len(self.disk.contents(f"{kept.directory}/{base:020d}.log")) for base in bases},
+            newest={base: self._newest(kept, base) for base in bases},
+            active=bases[-1],
+            log_start=model.log_start,
+            high_watermark=log.high_watermark,
+        )
+        kept.start_attempt = model.log_end
+        removed = log.apply_retention(self.now_ms)
+        kept.start_attempt = None
+        self.trace.add(f"{kept.partition} retention removed {removed}, start {log.log_start_offset}")
+        self._check_retention(kept, log, removed, before)
+        model.log_start = max(model.log_start, log.log_start_offset)
+
+    def _newest(self, kept: Kept, base: int) -> int:
+        found, _ = scan(self.disk.contents(f"{kept.directory}/{base:020d}.log"), base)
+        return max((batch.max_timestamp for batch in found), default=-1)
+
+    def _check_retention(self, kept: Kept, log: Log, removed: list[int], before: _BeforeRetention) -> None:
+        """Only what was due goes, from the oldest on, never what readers may not have seen (L10)."""
+        name, config, bases, start = kept.partition, kept.config, sorted(before.sizes), before.log_start
+        require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
+        left = sum(before.sizes.values())
+        for slot, base in enumerate(removed):
+            follower = bases[slot + 1] if slot + 1 < len(bases) else kept.model.log_end
+            by_start = follower <= start
+            by_size = config.retention_bytes >= 0 and left - before.sizes[base] >= config.retention_bytes
+            by_time = config.retention_ms >= 0 and self.now_ms - before.newest[base] > config.retention_ms
+            require(
+                by_start or by_size or by_time,
+                "retention",
+                f"{name}: segment {base} was not due (log start {start}, {left} bytes, newest {before.newest[base]})",
+            )
+            require(
+                follower <= before.high_watermark,
+                "retention",
+                f"{name}: segment {base} reaches {follower}, the high watermark is {before.high_watermark}",
+            )
+            require(base != before.active or by_time or by_start, "retention", f"{name}: the active segment {base} went by size")
+            left -= before.sizes[base]
+        require(log.log_start_offset >= start, "log-start", f"{name}: the start went back to {log.log_start_offset} from {start}")
+
+    def _delete_records(self, kept: Kept, log: Log) -> None:
+        model = kept.model
+        offset = self.rng.randint(max(0, model.log_start - 2), model.log_end + 1)
+        high_watermark = log.high_watermark
+        kept.start_attempt = max(offset, model.log_start)
+        try:
+            log.advance_log_start(offset)
+        except KafkaError:
+            kept.start_attempt = None
+            require(offset > high_watermark, "delete-records", f"{model.name}: {offset} refused")
+            return
+        require(offset <= high_watermark, "delete-records", f"{model.name}: {offset} is beyond {high_watermark}")
+        self.trace.add(f"{kept.partition} delete records below {offset}")
+        model.log_start = max(model.log_start, offset)
+        kept.start_attempt = None
+
+    def _take_deleted(self, log: Log) -> None:
+        view = self.disk.view(self.process)
+        for path in log.take_deleted(self.now_ms):
+            view.remove(path)
+
+    def _truncate(self, kept: Kept, log: Log) -> None:
+        model = kept.model
+        if model.log_end == 0:
+            return
+        slot = self.rng.randint(0, len(model.batches))
+        offset = model.log_end if slot == len(model.batches) else model.batches[slot].base_offset
+        if offset < model.log_start:
+            return
+        self.trace.add(f"{kept.partition} truncate to {offset}")
+        kept.ghosts = {offset: list(ghosts) for offset, ghosts in kept.ghosts.items()}
+        for batch in model.cut(offset):
+            kept.ghosts.setdefault(batch.base_offset, []).append(batch)
+        kept.truncating = True
+        log.truncate_to(offset, self.now_ms)
+        kept.truncating = False
+        check_producers(self.disk, log)
+        # What the method asks of its callers, and what a follower does before it fetches on.
+        self._write_checkpoints()
+
+    def _delete_and_create(self, kept: Kept, log: Log) -> None:
+        assert self.data_dir is not None
+        self.plans = [(owner, plan) for owner, plan in self.plans if owner is not kept]
+        view = self.disk.view(self.process)
+        self.trace.add(f"{kept.partition} delete and create again")
+        kept.log = None
+        view.remove_tree(self.data_dir.delete_log(kept.partition))
+        self._forget(kept)
+        kept.topic_id = self.random.bytes(16)
+        kept.log = self.data_dir.create_log(kept.partition, kept.topic_id, kept.config, self.now_ms)
+        kept.log.high_watermark = 0
+
+    def _check_all(self) -> None:
+        for kept in self.kept:
+            assert kept.log is not None
+            check_contents(self.disk, kept.directory, kept.model)
+            check_indexes(self.disk, kept.directory, self.damaged, kept.model.log_start)
+            self._check_epochs(kept, kept.log, after_start=False)
+            self._check_marks(kept)
+
+
+def checkpoint_entries(disk: SimDisk, path: str) -> dict[tuple[str, int], int]:
+    """A checkpoint file, read by the letter of its format."""
+    if disk.find(path) is None:
+        return {}
+    text = disk.contents(path).decode(errors="replace")
+    lines = text.split("\n")
+    whole = len(lines) >= 3 and lines[0] == "0" and lines[1].isdecimal() and lines[-1] == "" and len(lines) == int(lines[1]) + 3
+    require(whole, "checkpoint-whole", f"{path} is {text!r}")
+    entries = {}
+    for line in lines[2:-1]:
+        topic, partition, offset = line.split(" ")
+        entries[topic, int(partition)] = int(offset)
+    return entries
