@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -94,7 +94,8 @@ class Member(Broker):
     """A broker of a cluster whose controller is the test."""
 
     async def _join_cluster(self) -> None:
-        self._image = self.cluster.metadata_cache.image
+        self.metadata.image = self.cluster.metadata_cache.image
+        self.controller = cast(Any, None)
         self.cluster.epoch_of_registration = lambda: 100 + self.broker_id
 
 

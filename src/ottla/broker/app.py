@@ -24,7 +24,9 @@ from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.handlers import served
 from ottla.broker.metadata.identity import check_addresses, resolve_identity
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.tree import load_brokers, patiently, stored_configs
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.purgatory import Purgatory
@@ -88,7 +90,7 @@ class Broker:
         store: MetadataStore | None = None,
         counters: Counters | None = None,
     ) -> None:
-        self.settings = settings
+        self.metadata = LocalMetadata(settings)
         self.world = world
         self.counters = counters if counters is not None else Counters()
         self.clock_watch = ClockWatch(world.clock)
@@ -96,7 +98,6 @@ class Broker:
         self.is_in_cluster = settings.optional_str("zookeeper.connect") is not None
         self.selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
         """Consumers are sent to followers in their rack (KIP-392)."""
-        self.broker_id = -1
         self.cluster_id = ""
         self.endpoints: tuple[Endpoint, ...] = ()
         """What clients are told, with the real ports."""
@@ -108,7 +109,7 @@ class Broker:
         self.failure: str | None = None
         """Why the broker stopped by itself."""
         self._given_store = store
-        self._image: ClusterImage | None = None
+        self._first_image_prepared = False
         self._data_dirs: list[DataDir] = []
         self._failed_paths: list[str] = []
         self._stop_asked = asyncio.Event()
@@ -118,9 +119,16 @@ class Broker:
         self._undo: list[Callable[[], object]] = []
 
     @property
+    def broker_id(self) -> int:
+        return self.metadata.broker_id
+
+    @property
+    def settings(self) -> BrokerSettings:
+        return self.metadata.settings
+
+    @property
     def image(self) -> ClusterImage:
-        assert self._image is not None, "the broker has not started"
-        return self._image
+        return self.metadata.image
 
     @property
     def broker_epoch(self) -> int:
@@ -201,7 +209,10 @@ class Broker:
         # Before anything is appended: a transaction that is ended at once may want its markers flushed.
         self.housekeeping = Housekeeping(self)
         self.partitions.remove_leftovers(leftovers)
-        self.server = SocketServer(loop, world.network, Dispatcher(self, loop).dispatch, _limits(settings), self.counters)
+        parts: dict[str, object] = {}
+        """For the handlers. Complete before the server lets requests in."""
+        dispatcher = Dispatcher(served(in_cluster=self.is_in_cluster), parts, loop)
+        self.server = SocketServer(loop, world.network, dispatcher.dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
         self.coordinators = Coordinators(self, loop)
         self._undo.append(self.coordinators.close)
@@ -221,8 +232,30 @@ class Broker:
         if self.is_in_cluster:
             self.cluster.start()
             self._undo.append(self.cluster.stop)
+        parts.update(self._parts())
         self.server.open()
         self._serving = True
+
+    def _parts(self) -> dict[str, object]:
+        """The collaborators that handlers name as parameters."""
+        parts: dict[str, object] = {
+            "broker": self,
+            "clock": self.world.clock,
+            "controller": self.controller,
+            "disk": self.world.disk,
+            "fetch_sessions": self.fetch_sessions,
+            "groups": self.coordinators,
+            "large_batches": self.large_batches,
+            "metadata": self.metadata,
+            "moves": self.moves,
+            "partitions": self.partitions,
+            "purgatory": self.purgatory,
+            "served": served(in_cluster=self.is_in_cluster),
+            "transactions": self.transactions,
+        }
+        if self.is_in_cluster:
+            parts["control_requests"] = self.cluster.orders
+        return parts
 
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:
         """Open the logs of all directories. Returns copies that a finished move left behind."""
@@ -358,7 +391,7 @@ class Broker:
             )
         except (SettingsError, StoreError) as error:
             raise StartupError(str(error)) from error
-        self.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
+        self.metadata.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         for data_dir in self._data_dirs:
             data_dir.broker_id, data_dir.cluster_id = identity.broker_id, identity.cluster_id
             if self.is_in_cluster or not data_dir.is_new:
@@ -403,7 +436,8 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def _prepare(self, image: ClusterImage) -> None:
-        if self._image is None:
+        if not self._first_image_prepared:
+            self._first_image_prepared = True
             self._miss_logs(image)
             for data_dir in self._data_dirs:
                 self._write_identity(data_dir)
@@ -457,7 +491,7 @@ class Broker:
         from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
         member, world = self.cluster, self.world
-        self._image = member.metadata_cache.image
+        self.metadata.image = member.metadata_cache.image
         listener = self.settings.listeners().inter_broker
         encodings = UpdateMetadataEncodings()
 
@@ -511,7 +545,7 @@ class Broker:
 
     def show(self, image: ClusterImage) -> None:
         """In a cluster: what the controller tells has changed."""
-        self._image = image
+        self.metadata.image = image
         self.partitions.show(image)
         self.roles_changed()
 
@@ -532,7 +566,7 @@ class Broker:
         return led
 
     def _apply(self, image: ClusterImage) -> None:
-        self._image = image
+        self.metadata.image = image
         self.partitions.apply(image)
         self.coordinators.apply(image)
         self.transactions.apply(image)
@@ -549,7 +583,7 @@ class Broker:
 
     def _settings_changed(self, settings: BrokerSettings) -> None:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
-        self.settings = settings
+        self.metadata.settings = settings
         self.server.limits_changed(_limits(settings))
         self.coordinators.settings_changed(settings)
         self.transactions.settings_changed(settings)

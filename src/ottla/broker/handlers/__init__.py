@@ -1,38 +1,26 @@
 """One module per API, and the table of all of them.
 
-The table is what ApiVersions advertises, so what is advertised is what exists. A module `handlers/<api name>.py` has
+The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
 
     VERSIONS = (min, max)                       what is served, the same as in the table
-    def handle(request, context)                -> response, or an awaitable of one, or None for no reply
+    def handle(<collaborators>, request, context)
+                                                -> response, or an awaitable of one, or None for no reply
     def refuse(request, error) -> response      only where the response has no error code of its own at the top
     def quick(frame, position, correlation_id, context)
                                                 only where a short cut is worth it: the reply to the undecoded request, as bytes,
                                                 parts or a future of these; None for what shall go through `handle`
 
-and is imported when its API is first asked for: a broker is up before it has seen most of its handlers.
+A handler names the parts of the broker it uses as its first parameters, in any number and order; `app` gives them by name:
+`partitions`, `groups`, `transactions`, `controller`, `purgatory`, `large_batches`, `moves`, `fetch_sessions`, `metadata`,
+`clock`, `disk`, `control_requests` (in a cluster) and `served`, the table of the APIs that this broker serves.
+
+A module is imported when its API is first requested: a broker is up before it has seen most of its handlers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from importlib import import_module
-from types import ModuleType
-
-from ottla.protocol.registry import API_BY_NAME, Api
-
-
-@dataclass(frozen=True, slots=True)
-class Handler:
-    api: Api
-    min_version: int
-    max_version: int
-    between_brokers: bool = False
-    """Served and advertised by brokers of a cluster only."""
-
-    @property
-    def module(self) -> ModuleType:
-        return import_module(f"{__name__}.{self.api.name}")
-
+from ottla.broker.network.handler import Handler
+from ottla.protocol.registry import API_BY_NAME
 
 _SERVED = (
     ("produce", 0, 13),
@@ -97,7 +85,12 @@ _BETWEEN_BROKERS = (
 )
 
 HANDLERS: dict[int, Handler] = {
-    API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last, table is _BETWEEN_BROKERS)
+    API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last, f"{__name__}.{name}", table is _BETWEEN_BROKERS)
     for table in (_SERVED, _BETWEEN_BROKERS)
     for name, first, last in table
 }
+
+
+def served(*, in_cluster: bool) -> dict[int, Handler]:
+    """The APIs that a broker serves, alone or in a cluster, by api key."""
+    return {key: handler for key, handler in HANDLERS.items() if in_cluster or not handler.between_brokers}

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.handlers import HANDLERS
 from ottla.broker.network.context import CloseConnection, RequestContext
+from ottla.broker.network.handler import Handler, bind
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
 from ottla.protocol.headers import RequestHeader, ResponseEncoder, decode_request_header, encode_response
@@ -26,7 +26,6 @@ from ottla.wire.codec import decoder
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
-    from ottla.broker.app import Broker
     from ottla.broker.network.connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -112,8 +111,11 @@ class PendingReply:
 
 
 class Dispatcher:
-    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
-        self._broker = broker
+    def __init__(self, handlers: Mapping[int, Handler], parts: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._handlers = handlers
+        """The APIs that are served, by api key."""
+        self._parts = parts
+        """The collaborators of handlers, by parameter name. A route binds them when its API is first requested."""
         self._loop = loop
         self._routes: dict[int, Route] = {}
         self._seen_bugs: set[tuple[str, str]] = set()
@@ -184,7 +186,7 @@ class Dispatcher:
                 return found
             route = found
         context = RequestContext(
-            self._broker,
+            self._parts["broker"],
             header.api_version,
             header.api_key,
             header.client_id,
@@ -212,21 +214,20 @@ class Dispatcher:
         return route.encode(correlation_id, response)
 
     def _find(self, header: RequestHeader) -> Route | list[Part]:
-        handler = HANDLERS.get(header.api_key)
+        handler = self._handlers.get(header.api_key)
         version = header.api_version
-        if handler is None or (handler.between_brokers and not self._broker.is_in_cluster):
+        if handler is None:
             known = API_BY_KEY.get(header.api_key)
             raise MalformedInput(f"an API this broker does not serve: {header.api_key}" + (f" ({known.name})" if known else ""))
         if not handler.min_version <= version <= handler.max_version:
             if header.api_key == _API_VERSIONS:
-                from ottla.broker.handlers.api_versions import unsupported_version
-
-                return encode_response(handler.api, 0, header.correlation_id, unsupported_version())
+                return encode_response(handler.api, 0, header.correlation_id, handler.module.unsupported_version())
             raise MalformedInput(
                 f"version {version} of {handler.api.name}, served are {handler.min_version} to {handler.max_version}"
             )
         module = handler.module
-        route = Route(handler.api, version, module.handle, getattr(module, "refuse", None), getattr(module, "quick", None))
+        handle = bind(module.handle, self._parts)
+        route = Route(handler.api, version, handle, getattr(module, "refuse", None), getattr(module, "quick", None))
         self._routes[header.api_key << 16 | version] = route
         return route
 

@@ -83,7 +83,7 @@ def play(case: Callable[[Line, list[bytes], SocketServer], None], afterwards: Ca
             loop = asyncio.get_running_loop()
             waiting[0] = loop.create_future()
             route = Route(API_BY_KEY[0], 9, lambda *_: None, None)
-            return PendingReply(Dispatcher(cast(Any, None), loop), route, 1, None, waiting[0])
+            return PendingReply(Dispatcher({}, {}, loop), route, 1, None, waiting[0])
         if got[-1] == b"silent":
             return None
         return [bytes(request) if request[:1] == b"B" else bytes(request[:1])]
