@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.sim.bugs.catalog import BUGS, IS_COMPILED
+from ottla.sim.bugs import BUGS, IS_COMPILED
 from ottla.sim.run import find_bug, main, run_seed
 
 pytestmark = pytest.mark.skipif(IS_COMPILED, reason="bugs are planted in the sources: PYTHONPATH=build/pure, as in `make test`")

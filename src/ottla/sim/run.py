@@ -18,12 +18,7 @@ from itertools import count, islice
 from multiprocessing import get_context
 from typing import Final, Protocol
 
-import ottla.sim.bugs.cluster
-import ottla.sim.bugs.controller
-import ottla.sim.bugs.groups
-import ottla.sim.bugs.replicas
-import ottla.sim.bugs.transactions  # noqa: F401  # their bugs join those of `bugs`
-from ottla.sim.bugs.catalog import BUGS, IS_COMPILED, planted
+from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.kernel.loop import TooManySteps
 from ottla.sim.kernel.trace import Trace
 from ottla.sim.models.checkers import Violation

@@ -1,12 +1,10 @@
-"""Bugs planted in groups, compaction and moves of replicas; the rest is in `bugs`."""
+"""Bugs of the group coordinator: offsets, classic groups, groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ottla.broker.handlers import offset_commit as offset_commit_handler
-from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.coordinator.group import offsets as group_offsets
 from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
@@ -17,14 +15,7 @@ from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.shard import Decision, Now
 from ottla.protocol.messages.sync_group import SyncGroupResponse
-from ottla.sim.bugs.catalog import Patch, bug
-from ottla.storage import compaction
-from ottla.storage.checkpoint import write_swap_mark
-from ottla.storage.cleaned_segment import CleanedSegment
-from ottla.storage.compaction_plan import Dirt
-from ottla.storage.names import REPLICA_SWAP
-from ottla.storage.replica_copy import ReplicaCopy
-from ottla.storage.segment import Segment
+from ottla.sim.bugs.registry import Patch, bug
 
 # --- offsets
 
@@ -140,7 +131,7 @@ def assignment_not_written() -> list[Patch]:
     return [(Classic, "_take_assignment", take_assignment)]
 
 
-# --- groups of the new protocol
+# --- the consumer protocol
 
 
 @bug("a partition is given away before its owner gave it up", world="broker", seeds_max=60)
@@ -162,94 +153,3 @@ def epoch_forgotten() -> list[Patch]:
         original(self, epoch if not self.epoch or epoch < 4 else self.epoch - 2, *rest)
 
     return [(ConsumerGroup, "_epoch_record", epoch_record)]
-
-
-# --- compaction
-
-
-@bug("tombstones do not wait for delete.retention.ms", world="broker", seeds_max=120)
-def tombstones_at_once() -> list[Patch]:
-    original = compaction.Compaction.__init__
-
-    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
-        original(self, disk, dirt, *rest)
-        self._config = replace(self._config, delete_retention_ms=0)
-
-    return [(compaction.Compaction, "__init__", init)]
-
-
-@bug("the cleaner reads the keys of the active segment too", world="broker", seeds_max=120)
-def active_segment_indexed() -> list[Patch]:
-    original = compaction.Compaction.__init__
-
-    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
-        original(self, disk, dirt, *rest)
-        self._all = list(self.log.segments)  # type: ignore[attr-defined]
-
-    index = compaction.Compaction._index
-
-    def indexed(self: compaction.Compaction, keys: Any, last_batches: Any) -> Any:
-        cleanable, self._segments = self._segments, self._all  # type: ignore[attr-defined]
-        yield from index(self, keys, last_batches)
-        self._segments = cleanable
-
-    return [(compaction.Compaction, "__init__", init), (compaction.Compaction, "_index", indexed)]
-
-
-@bug("a cleaned segment takes the place of others before it is flushed", world="broker", seeds_max=300)
-def cleaned_not_flushed() -> list[Patch]:
-    def finish(self: CleanedSegment, aborted: Any = ()) -> None:
-        built = self._built
-        built.time_index.append(built.max_timestamp, built.offset_of_max)
-        for suffix, data in ((".index", built.index.pending_bytes()), (".timeindex", built.time_index.pending_bytes())):
-            file = self._disk.open(f"{self.segment.path(suffix)}.cleaned", create=True)
-            file.truncate(0)
-            file.write(0, [data])
-            file.close()
-        self._file.close()
-
-    return [(CleanedSegment, "finish", finish)]
-
-
-@bug("cleaned segments are swapped in without the name .swap", world="broker", seeds_max=300)
-def swapped_without_swap() -> list[Patch]:
-    original = Segment.rename_files
-
-    def rename_files(self: Segment, source: str, target: str, suffixes: Any) -> None:
-        if target == ".swap":
-            return
-        original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
-
-    return [(Segment, "rename_files", rename_files)]
-
-
-# --- moves
-
-
-@bug("a copy takes over before it is flushed", world="broker", seeds_max=300)
-def move_not_flushed() -> list[Patch]:
-    def settle(self: ReplicaCopy) -> None:
-        write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
-
-    return [(ReplicaCopy, "settle", settle), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
-
-
-@bug("a move is begun and never goes on", world="broker", seeds_max=100)
-def move_stands_still() -> list[Patch]:
-    async def copy(self: ReplicaMoves, move: Any) -> None:
-        return None
-
-    return [(ReplicaMoves, "_copy", copy)]
-
-
-@bug("a copy takes over before it has caught up", world="broker", seeds_max=200)
-def move_before_caught_up() -> list[Patch]:
-    async def copy(self: ReplicaMoves, move: Any) -> None:
-        step = move.copy.plan(200)
-        now_ms = self._broker.world.clock.now_ms()
-        await self._broker.world.workers.run(lambda: move.copy.perform(step, now_ms))
-        await self._broker.world.workers.run(lambda: move.copy.settle())
-        if self._goes_on(move):
-            self._swap(move, move.copy)
-
-    return [(ReplicaMoves, "_copy", copy)]

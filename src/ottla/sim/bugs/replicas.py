@@ -1,68 +1,79 @@
-"""Bugs planted in what replicas do for each other, and in coordinators that move with them; the rest is in `bugs` and its
-neighbours."""
+"""Bugs of replication: the leader and its high watermark, the followers, the ISR."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.controller import broker_requests
-from ottla.broker.controller.cluster_host import ClusterHost
-from ottla.broker.coordinators.shard_host import ShardHost
+from ottla.broker.handlers import produce
 from ottla.broker.replicas import fetch_read, replica_fetcher
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
-from ottla.cluster import isr_changes
 from ottla.errors import ErrorCode
-from ottla.records.batch import scan_batches
 from ottla.replication.follower import Truncation
 from ottla.replication.leader import Leadership
-from ottla.sim.bugs.catalog import Patch, bug
-from ottla.storage.log import Log
+from ottla.sim.bugs.registry import Patch, bug
 from ottla.types import NO_OFFSET
 
-# --- who is in sync, and what is committed
+# --- the leader and the high watermark
 
 
-@bug("a follower joins the ISR before it has reached the start of the leader's epoch", world="stories", first=40, seeds_max=60)
-def joins_below_epoch_start() -> list[Patch]:
+@bug(
+    "the high watermark is the smallest end of the confirmed ISR, not of the maximal one",
+    world="stories",
+    first=56,
+    seeds_max=123,
+)
+def isr_instead_of_maximal() -> list[Patch]:
+    def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
+        if self.is_under_min_isr:
+            return NO_OFFSET
+        return min([log_end_offset, *(self.followers[each].log_end_offset for each in self.isr if each in self.followers)])
+
+    return [(Leadership, "high_watermark", high_watermark)]
+
+
+@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=40)
+def shrunk_before_agreed() -> list[Patch]:
+    original = Leadership._propose
+
+    def propose(self: Leadership, isr: tuple[int, ...]) -> Any:
+        found = original(self, isr)
+        self._maximal = frozenset(isr)
+        return found
+
+    def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
+        return min([log_end_offset, *(self.followers[each].log_end_offset for each in self._maximal if each in self.followers)])
+
+    return [(Leadership, "_propose", propose), (Leadership, "high_watermark", high_watermark)]
+
+
+@bug("what the leader has is committed", world="cluster", seeds_max=20)
+def leader_alone_commits() -> list[Patch]:
+    return [(Leadership, "high_watermark", lambda self, log_end_offset, now_ms: log_end_offset)]
+
+
+@bug("what was sent to a follower counts as being there", world="cluster", seeds_max=20)
+def sent_counts_as_stored() -> list[Patch]:
     original = Leadership.follower_fetched
 
-    def follower_fetched(self: Leadership, *arguments: Any) -> Any:
-        start, self.epoch_start_offset = self.epoch_start_offset, 0
-        try:
-            return original(self, *arguments)
-        finally:
-            self.epoch_start_offset = start
+    def follower_fetched(self: Leadership, replica: int, offset: int, start: int, log_end_offset: int, *rest: Any) -> Any:
+        return original(self, replica, log_end_offset, start, log_end_offset, *rest)
 
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("a replica that was restarted since is taken into the ISR", world="stories", first=36, seeds_max=60)
-def former_life_in_isr() -> list[Patch]:
-    original = isr_changes.grant
+@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=40)
+def positions_assumed() -> list[Patch]:
+    original = Leadership._assign
 
-    def grant(image: Any, partition: Any, wish: Any) -> Any:
-        return original(image, partition, replace(wish, isr=[(broker, isr_changes.UNKNOWN_EPOCH) for broker, _ in wish.isr]))
+    def assign(self: Leadership, replicas: Any, now_ms: int) -> None:
+        original(self, replicas, now_ms)
+        for number, follower in self.followers.items():
+            if number in self.isr and follower.log_end_offset < 0:
+                follower.log_end_offset = self.epoch_start_offset
 
-    return [(broker_requests, "grant", grant)]
-
-
-@bug("a change of the ISR whose answer was lost is not known again", world="stories", first=56, seeds_max=80)
-def lost_answer_not_known() -> list[Patch]:
-    original = isr_changes.grant
-
-    def grant(image: Any, partition: Any, wish: Any) -> Any:
-        if wish.partition_epoch < partition.partition_epoch:
-            return ErrorCode.INVALID_UPDATE_VERSION
-        return original(image, partition, wish)
-
-    return [(broker_requests, "grant", grant)]
-
-
-@bug("who does not fetch any more stays in sync", world="stories", first=4, seeds_max=60)
-def never_shrinks() -> list[Patch]:
-    return [(Leadership, "shrink", lambda self, *arguments: None)]
+    return [(Leadership, "_assign", assign)]
 
 
 @bug("the high watermark advances with fewer in sync than are asked for", world="stories", first=4, seeds_max=60)
@@ -84,6 +95,30 @@ def min_isr_not_asked() -> list[Patch]:
     return [(owner, "is_under_min_isr", property(lambda self: False)) for owner in (Leadership, Partition)]
 
 
+@bug("acks=all is answered when the leader has written", world="cluster", seeds_max=20)
+def all_means_one() -> list[Patch]:
+    original = produce._Wait.settled
+
+    def settled(self: Any) -> bool:
+        if self.open:
+            return bool(self._close(ErrorCode.NONE))
+        return bool(original(self))
+
+    return [(produce._Wait, "settled", settled)]
+
+
+@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=40)
+def deposed_says_success() -> list[Patch]:
+    original = produce._Wait.settled
+
+    def settled(self: Any) -> bool:
+        if self.open and (not self.partition.is_leader or self.partition.reign != self.reign):
+            return bool(self._close(ErrorCode.NONE))
+        return bool(original(self))
+
+    return [(produce._Wait, "settled", settled)]
+
+
 @bug("a new leader tells the end of its log before it knows what is committed", world="stories", first=28, seeds_max=60)
 def end_told_early() -> list[Patch]:
     return [(Partition, "epoch_start_offset", property(lambda self: 0))]
@@ -98,7 +133,97 @@ def closest_out_of_sync() -> list[Patch]:
     return [(fetch_read, "closest_replica", closest)]
 
 
-# --- replicas
+@bug("a fetch for an epoch that is over is believed, whatever the history of its last record", world="late", seeds_max=30)
+def former_fetch_believed() -> list[Patch]:
+    """Two fences at once: either of them is enough."""
+    original, divergence = Partition._check_epoch, Partition.divergence
+    former: set[int] = set()
+
+    def check_epoch(self: Partition, current_leader_epoch: int) -> None:
+        is_former = 0 <= current_leader_epoch < self.leader_epoch
+        (former.add if is_former else former.discard)(id(self))
+        original(self, self.leader_epoch if is_former else current_leader_epoch)
+
+    def no_divergence(self: Partition, *arguments: Any) -> Any:
+        return None if id(self) in former else divergence(self, *arguments)
+
+    return [(Partition, "_check_epoch", check_epoch), (Partition, "divergence", no_divergence)]
+
+
+# --- the ISR
+
+
+@bug("a follower joins the ISR before it has reached the high watermark", world="cluster", seeds_max=20)
+def joins_behind() -> list[Patch]:
+    original = Leadership.follower_fetched
+
+    def follower_fetched(
+        self: Leadership, replica: int, offset: int, start: int, end: int, high_watermark: int, *rest: Any
+    ) -> Any:
+        self.epoch_start_offset = 0
+        return original(self, replica, offset, start, end, 0, *rest)
+
+    return [(Leadership, "follower_fetched", follower_fetched)]
+
+
+@bug("a follower joins the ISR before it has reached the start of the leader's epoch", world="stories", first=40, seeds_max=60)
+def joins_below_epoch_start() -> list[Patch]:
+    original = Leadership.follower_fetched
+
+    def follower_fetched(self: Leadership, *arguments: Any) -> Any:
+        start, self.epoch_start_offset = self.epoch_start_offset, 0
+        try:
+            return original(self, *arguments)
+        finally:
+            self.epoch_start_offset = start
+
+    return [(Leadership, "follower_fetched", follower_fetched)]
+
+
+@bug("who does not fetch any more stays in sync", world="stories", first=4, seeds_max=60)
+def never_shrinks() -> list[Patch]:
+    return [(Leadership, "shrink", lambda self, *arguments: None)]
+
+
+# --- followers
+
+
+@bug("a follower cuts its log to its high watermark", world="cluster", seeds_max=20)
+def truncates_to_high_watermark() -> list[Patch]:
+    original = replica_fetcher.ReplicaFetchers.follow
+
+    def follow(self: Any, partition: Partition) -> None:
+        partition.truncate_to(partition.log.high_watermark, self._broker.world.clock.now_ms())
+        original(self, partition)
+
+    return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
+
+
+@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=40)
+def divergence_unnoticed() -> list[Patch]:
+    return [(Partition, "divergence", lambda self, *arguments: None)]
+
+
+@bug("a log with another history is cut one batch too late", world="cluster", first=5, seeds_max=20)
+def cut_too_late() -> list[Patch]:
+    original: Any = vars(replica_fetcher)["truncation"]
+
+    def truncation(log: Any, *rest: Any) -> Truncation:
+        found: Truncation = original(log, *rest)
+        return replace(found, offset=min(found.offset + 1, log.log_end_offset))
+
+    return [(replica_fetcher, "truncation", truncation)]
+
+
+@bug("a log with another history is cut one record too far", world="cluster", seeds_max=40)
+def cut_too_far() -> list[Patch]:
+    original: Any = vars(replica_fetcher)["truncation"]
+
+    def truncation(log: Any, *rest: Any) -> Truncation:
+        found: Truncation = original(log, *rest)
+        return replace(found, offset=max(found.offset - 3, 0))
+
+    return [(replica_fetcher, "truncation", truncation)]
 
 
 @bug("a log is cut to where the leader's epoch ends, whether it has that epoch or not", world="stories", first=52, seeds_max=80)
@@ -114,9 +239,27 @@ def own_epoch_not_looked_at() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("followers take no note of producers", world="cluster", seeds_max=20)
-def followers_forget_producers() -> list[Patch]:
-    return [(Log, "_note_producers", lambda self, data, batches: None)]
+@bug("after an error a partition is not fetched any more", world="cluster", seeds_max=20)
+def fetching_given_up() -> list[Patch]:
+    def later(self: Any, followed: Any) -> None:
+        followed.not_before = 1e12
+
+    return [(replica_fetcher._Fetcher, "_later", later)]
+
+
+@bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=40)
+def high_watermark_ahead() -> list[Patch]:
+    original = Partition.append_as_follower
+
+    def append_as_follower(self: Partition, records: Any, leader_high_watermark: int, *rest: Any) -> Any:
+        info = original(self, records, leader_high_watermark, *rest)
+        self.log._high_watermark = self.log.log_end_offset
+        return info
+
+    return [(Partition, "append_as_follower", append_as_follower)]
+
+
+# --- replicas of deleted topics
 
 
 @bug("what another topic of the name left behind is gone on with", world="stories", first=48, seeds_max=60)
@@ -136,61 +279,3 @@ def leftover_taken() -> list[Patch]:
 @bug("who was away while a topic was deleted keeps its log", world="stories", first=48, seeds_max=60)
 def absent_one_keeps_log() -> list[Patch]:
     return [(Partitions, "set_deleted_aside", lambda self, image: None)]
-
-
-# --- coordinators that move
-
-
-@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=190)
-def loads_to_high_watermark() -> list[Patch]:
-    async def read(self: ShardHost[Any], hosted: Any) -> Any:
-        shard, partition = self._new_shard(hosted), self._partition(hosted)
-        offset, end_offset = partition.log.log_start_offset, partition.log.high_watermark
-        while offset < end_offset:
-            found = partition.read(offset, 1 << 20, end_offset, True)
-            data = b"".join(part.file.read(part.position, part.size) for part in found.ranges)
-            for batch in scan_batches(data)[0]:
-                self._replay_batch(shard, data, batch)
-                offset = batch.next_offset
-            if not data:
-                break
-        return shard
-
-    return [(ShardHost, "_read", read)]
-
-
-@bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=40)
-def coordinator_goes_on() -> list[Patch]:
-    load, unload = ShardHost._load, ShardHost._unload
-    left: dict[tuple[int, str, int], Any] = {}
-
-    def remember(self: ShardHost[Any], hosted: Any, *rest: Any) -> None:
-        if hosted.shard is not None:
-            left[id(self), self.topic_name, hosted.number] = hosted.shard
-        unload(self, hosted, *rest)
-
-    def recall(self: ShardHost[Any], hosted: Any) -> None:
-        shard = left.pop((id(self), self.topic_name, hosted.number), None)
-        if shard is None:
-            load(self, hosted)
-            return
-        self._hosted[hosted.number] = hosted
-        self._loaded(hosted, shard)
-
-    return [(ShardHost, "_unload", remember), (ShardHost, "_load", recall)]
-
-
-@bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=40)
-def coordinator_does_not_wait() -> list[Patch]:
-    def wait(self: ShardHost[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
-        self._release(hosted, decision)
-
-    return [(ShardHost, "_wait_for_commit", wait)]
-
-
-@bug("brokers give out producer ids without asking the controller", world="cluster", seeds_max=20)
-def producer_ids_shared() -> list[Patch]:
-    async def allocate(self: ClusterHost) -> range:
-        return range(1000)
-
-    return [(ClusterHost, "allocate_producer_id_block", allocate)]

@@ -1,11 +1,10 @@
-"""Bugs planted in idempotence and transactions; the rest is in `bugs` and its neighbours."""
+"""Bugs of transactions: what readers see, the transaction coordinator, offsets committed in a transaction."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.replicas import cleaner
@@ -14,100 +13,12 @@ from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.transaction import VERSION_1, Transaction
-from ottla.errors import ErrorCode, KafkaError
 from ottla.records.clean_batches import Indexing
 from ottla.records.clean_transactions import TransactionSieve
-from ottla.sim.bugs.catalog import Patch, bug
-from ottla.storage import log as log_module
-from ottla.storage import recovery, snapshot
+from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage.log import Log
-from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo
 from ottla.storage.segment import Segment
-from ottla.storage.snapshot import Snapshots
-
-# --- what a partition remembers of its producers
-
-
-@bug("four batches of a producer are remembered instead of five", world="transactions", seeds_max=40)
-def four_batches_remembered() -> list[Patch]:
-    original = Log.append
-
-    def append(self: Log, checked: Any, *rest: Any, **options: Any) -> AppendInfo:
-        info = original(self, checked, *rest, **options)
-        producer = self.producers.get(checked.batches[0].producer_id)
-        while producer is not None and len(producer.batches) > 4:
-            producer.batches.popleft()
-        return info
-
-    return [(Log, "append", append)]
-
-
-@bug("a duplicate is answered with another offset", world="transactions", seeds_max=40)
-def duplicate_elsewhere() -> list[Patch]:
-    original = Log.append
-
-    def append(self: Log, *arguments: Any, **options: Any) -> AppendInfo:
-        info = original(self, *arguments, **options)
-        if info.duplicate:
-            return replace(info, first_offset=self.log_end_offset, last_offset=self.log_end_offset)
-        return info
-
-    return [(Log, "append", append)]
-
-
-@bug("the state of producers is not rebuilt at a start", world="transactions", seeds_max=40)
-def producers_not_rebuilt() -> list[Patch]:
-    return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
-
-
-@bug("snapshots of producers survive a truncation", world="log", seeds_max=1000)
-def snapshots_not_truncated() -> list[Patch]:
-    return [(Snapshots, "remove_behind", lambda self, offset: False)]
-
-
-@bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
-def producers_not_truncated() -> list[Patch]:
-    return [(log_module, "rebuild", lambda *arguments: None)]
-
-
-@bug("a damaged snapshot of producers is believed", world="log", seeds_max=100)
-def snapshot_believed() -> list[Patch]:
-    def decode(data: bytes) -> list[Any]:
-        entries = data[snapshot._HEAD.size :]
-        whole = len(entries) // snapshot._ENTRY.size * snapshot._ENTRY.size
-        return [snapshot._producer(fields) for fields in snapshot._ENTRY.iter_unpack(entries[:whole])]
-
-    return [(snapshot, "decode", decode)]
-
-
-@bug("a gap in the sequence of a producer is let through", world="transactions", seeds_max=40)
-def gap_let_through() -> list[Patch]:
-    original = ProducerStates.check
-
-    def check(self: ProducerStates, *arguments: Any, **options: Any) -> Any:
-        try:
-            return original(self, *arguments, **options)
-        except KafkaError as error:
-            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                raise
-            return None
-
-    return [(ProducerStates, "check", check)]
-
-
-@bug("a producer of a former epoch may write", world="transactions", seeds_max=40)
-def former_epoch_writes() -> list[Patch]:
-    return [(ProducerStates, "_check_epoch", lambda self, producer, epoch: None)]
-
-
-@bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
-def producer_ids_repeated() -> list[Patch]:
-    async def allocate(self: ControllerHost) -> range:
-        return range(1000)
-
-    return [(ControllerHost, "allocate_producer_id_block", allocate)]
-
 
 # --- what readers of committed records see
 
@@ -242,6 +153,11 @@ def not_verified() -> list[Patch]:
     return [(Transactions, "verify", lambda self, *arguments: {})]
 
 
+@bug("markers for partitions of other brokers are not sent", world="cluster", seeds_max=20)
+def markers_not_sent() -> list[Patch]:
+    return [(Transactions, "_send", lambda self, *arguments: None)]
+
+
 # --- offsets in transactions
 
 
@@ -267,4 +183,9 @@ def aborted_offsets_count() -> list[Patch]:
 
 @bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)
 def pending_forgotten_at_load() -> list[Patch]:
+    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
+
+
+@bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
+def pending_not_settled() -> list[Patch]:
     return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]

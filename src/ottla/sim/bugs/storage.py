@@ -1,79 +1,22 @@
-"""Bugs, planted on purpose, one at a time: the proof that the checkers see.
-
-Owns: for each bug the few names it replaces in the product's interpreted classes and modules, and the bound within which it must
-be caught. Never part of the product: there is no switch in it, and outside of `planted` everything is as it was.
-"""
+"""Bugs of one log and its data directory: recovery, flushing, appending, reading, deleting, compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.replicas.partition import Partition
 from ottla.records.record import read_records
-from ottla.storage import checkpoint, data_dir, recovery, time_lookup
-from ottla.storage import log as log_module
+from ottla.sim.bugs.registry import Patch, bug
+from ottla.storage import checkpoint, compaction, data_dir, recovery, time_lookup
+from ottla.storage.cleaned_segment import CleanedSegment
+from ottla.storage.compaction_plan import Dirt
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.log import Log
 from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.results import AppendInfo, FlushPlan
+from ottla.storage.results import FlushPlan
 from ottla.storage.segment import Segment
-from ottla.types import NO_TIMESTAMP, TimestampAndOffset
-
-Patch = tuple[Any, str, Any]
-"""(class or module, name, what stands there instead)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    summary: str
-    world: str
-    """Where it is looked for: "log" or "broker"."""
-    seeds: range
-    """Within which it must be caught."""
-    patches: Callable[[], list[Patch]]
-
-
-BUGS: Final[dict[str, Bug]] = {}
-
-IS_COMPILED: Final = not str(log_module.__file__).endswith(".py")
-"""Then nothing can be planted: a compiled class keeps the methods it has. `make bugs` uses the sources."""
-
-
-def bug(
-    summary: str, *, world: str, seeds_max: int, first: int = 1
-) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
-    """`first`: the seed to begin with, where an earlier one catches it too but takes a minute for it."""
-
-    def add(patches: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-        BUGS[patches.__name__.replace("_", "-")] = Bug(summary, world, range(first, seeds_max + 1), patches)
-        return patches
-
-    return add
-
-
-def _owner(owner: Any, attribute: str) -> Any:
-    """Who has the name: of a class, perhaps one that it inherits from."""
-    return next((each for each in getattr(owner, "__mro__", ()) if attribute in each.__dict__), owner)
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The product has this bug inside the block."""
-    patches = [(_owner(owner, attribute), attribute, instead) for owner, attribute, instead in BUGS[name].patches()]
-    before = [(owner, attribute, owner.__dict__[attribute]) for owner, attribute, _ in patches]
-    try:
-        for owner, attribute, instead in patches:
-            setattr(owner, attribute, instead)
-        yield
-    finally:
-        for owner, attribute, original in before:
-            setattr(owner, attribute, original)
-
+from ottla.types import TimestampAndOffset
 
 # --- recovery
 
@@ -218,11 +161,6 @@ def log_start_forgotten() -> list[Patch]:
     return [(data_dir, "write_offsets", write_offsets)]
 
 
-@bug("flush.messages=1 does not flush before the answer", world="broker", seeds_max=40)
-def flush_forgotten() -> list[Patch]:
-    return [(Partition, "_hold", lambda self, info, now_ms: None)]
-
-
 @bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60)
 def failed_flush_swallowed() -> list[Patch]:
     original = FlushPlan.run
@@ -237,24 +175,6 @@ def failed_flush_swallowed() -> list[Patch]:
 
 
 # --- appending
-
-
-@bug("an append is acknowledged before it is written", world="broker", seeds_max=10)
-def acknowledged_before_written() -> list[Patch]:
-    original = Log.append
-    waiting: dict[int, tuple[Any, int, int, dict[str, Any]]] = {}
-
-    def append(self: Log, checked: Any, leader_epoch: int, now_ms: int, **options: Any) -> AppendInfo:
-        late = waiting.pop(id(self), None)
-        if late is not None:
-            original(self, *late[:3], **late[3])
-        checked.buffer = bytearray(checked.buffer)
-        waiting[id(self)] = (checked, leader_epoch, now_ms, options)
-        first = self.log_end_offset
-        last = first + checked.record_count - 1
-        return AppendInfo(first, last, NO_TIMESTAMP, self.log_start_offset, len(checked.buffer))
-
-    return [(Log, "append", append)]
 
 
 @bug("a full disk goes unnoticed", world="log", seeds_max=120)
@@ -295,20 +215,6 @@ def read_beyond_high_watermark() -> list[Patch]:
 
     def read(self: Log, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool) -> Any:
         return original(self, offset, max_bytes, self.log_end_offset, min_one_batch)
-
-    return [(Log, "read", read)]
-
-
-@bug("deleted records can be read", world="broker", seeds_max=40)
-def deleted_records_readable() -> list[Patch]:
-    original = Log.read
-
-    def read(self: Log, offset: int, *rest: Any) -> Any:
-        start, self.log_start_offset = self.log_start_offset, self.first_base_offset
-        try:
-            return original(self, offset, *rest)
-        finally:
-            self.log_start_offset = start
 
     return [(Log, "read", read)]
 
@@ -370,14 +276,60 @@ def deletion_beyond_high_watermark() -> list[Patch]:
     return [(Log, "advance_log_start", advance_log_start)]
 
 
-# --- waiting
+# --- compaction
 
 
-@bug("a fetch that waits is not woken by its deadline", world="broker", seeds_max=20)
-def deadline_forgotten() -> list[Patch]:
-    original = Purgatory.wait
+@bug("tombstones do not wait for delete.retention.ms", world="broker", seeds_max=120)
+def tombstones_at_once() -> list[Patch]:
+    original = compaction.Compaction.__init__
 
-    def wait(self: Purgatory, keys: Any, timeout_ms: int, *rest: Any, **options: Any) -> Any:
-        return original(self, keys, timeout_ms * 100_000, *rest, **options)
+    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+        original(self, disk, dirt, *rest)
+        self._config = replace(self._config, delete_retention_ms=0)
 
-    return [(Purgatory, "wait", wait)]
+    return [(compaction.Compaction, "__init__", init)]
+
+
+@bug("the cleaner reads the keys of the active segment too", world="broker", seeds_max=120)
+def active_segment_indexed() -> list[Patch]:
+    original = compaction.Compaction.__init__
+
+    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+        original(self, disk, dirt, *rest)
+        self._all = list(self.log.segments)  # type: ignore[attr-defined]
+
+    index = compaction.Compaction._index
+
+    def indexed(self: compaction.Compaction, keys: Any, last_batches: Any) -> Any:
+        cleanable, self._segments = self._segments, self._all  # type: ignore[attr-defined]
+        yield from index(self, keys, last_batches)
+        self._segments = cleanable
+
+    return [(compaction.Compaction, "__init__", init), (compaction.Compaction, "_index", indexed)]
+
+
+@bug("a cleaned segment takes the place of others before it is flushed", world="broker", seeds_max=300)
+def cleaned_not_flushed() -> list[Patch]:
+    def finish(self: CleanedSegment, aborted: Any = ()) -> None:
+        built = self._built
+        built.time_index.append(built.max_timestamp, built.offset_of_max)
+        for suffix, data in ((".index", built.index.pending_bytes()), (".timeindex", built.time_index.pending_bytes())):
+            file = self._disk.open(f"{self.segment.path(suffix)}.cleaned", create=True)
+            file.truncate(0)
+            file.write(0, [data])
+            file.close()
+        self._file.close()
+
+    return [(CleanedSegment, "finish", finish)]
+
+
+@bug("cleaned segments are swapped in without the name .swap", world="broker", seeds_max=300)
+def swapped_without_swap() -> list[Patch]:
+    original = Segment.rename_files
+
+    def rename_files(self: Segment, source: str, target: str, suffixes: Any) -> None:
+        if target == ".swap":
+            return
+        original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
+
+    return [(Segment, "rename_files", rename_files)]

@@ -1,0 +1,118 @@
+"""Bugs of a broker that takes the controller's requests, and of coordinators that move between brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.app import Broker
+from ottla.broker.coordinators.shard_host import ShardHost
+from ottla.broker.replicas.control_requests import ControllerOrders
+from ottla.broker.replicas.partition import Partition
+from ottla.errors import ErrorCode
+from ottla.records.batch import scan_batches
+from ottla.sim.bugs.registry import Patch, bug
+
+# --- the controller's requests
+
+
+@bug("the last of the roles in an order is not taken", world="cluster", seeds_max=20)
+def orders_lost() -> list[Patch]:
+    original = ControllerOrders._take
+
+    async def take(self: ControllerOrders, roles: Any, errors: Any, *, is_new: bool) -> None:
+        await original(self, roles[:-1] if len(roles) > 1 and not is_new else roles, errors, is_new=is_new)
+
+    return [(ControllerOrders, "_take", take)]
+
+
+@bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=40)
+def order_epoch_not_looked_at() -> list[Patch]:
+    original = ControllerOrders._refusal
+
+    def refusal(self: ControllerOrders, key: Any, state: Any, topic_id: bytes) -> ErrorCode:
+        found = original(self, key, state, topic_id)
+        return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
+
+    # The connection it comes on would tell too.
+    return [(ControllerOrders, "_refusal", refusal), (ControllerOrders, "_check_connection", lambda *_: None)]
+
+
+@bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=40)
+def former_controller_obeyed() -> list[Patch]:
+    original = ControllerOrders._check
+
+    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        original(self, max(controller_epoch, self.controller_epoch), broker_epoch, controller_id)
+
+    return [(ControllerOrders, "_check", check)]
+
+
+@bug("an order for a former life of a broker is obeyed", world="late", seeds_max=40)
+def former_life_obeyed() -> list[Patch]:
+    original = ControllerOrders._check
+
+    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        original(self, controller_epoch, max(broker_epoch, self._broker.broker_epoch), controller_id)
+
+    # The connection it comes on would tell too.
+    return [(ControllerOrders, "_check", check), (ControllerOrders, "_check_connection", lambda *_: None)]
+
+
+@bug("an order that was told again on another connection is obeyed when it comes at last", world="late", seeds_max=40)
+def former_connection_obeyed() -> list[Patch]:
+    return [(ControllerOrders, "_check_connection", lambda *_: None)]
+
+
+# --- coordinators that move
+
+
+@bug("coordinators do not move with their partitions", world="cluster", seeds_max=20)
+def coordinators_stay() -> list[Patch]:
+    return [(Broker, "roles_changed", lambda self: None)]
+
+
+@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=190)
+def loads_to_high_watermark() -> list[Patch]:
+    async def read(self: ShardHost[Any], hosted: Any) -> Any:
+        shard, partition = self._new_shard(hosted), self._partition(hosted)
+        offset, end_offset = partition.log.log_start_offset, partition.log.high_watermark
+        while offset < end_offset:
+            found = partition.read(offset, 1 << 20, end_offset, True)
+            data = b"".join(part.file.read(part.position, part.size) for part in found.ranges)
+            for batch in scan_batches(data)[0]:
+                self._replay_batch(shard, data, batch)
+                offset = batch.next_offset
+            if not data:
+                break
+        return shard
+
+    return [(ShardHost, "_read", read)]
+
+
+@bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=40)
+def coordinator_goes_on() -> list[Patch]:
+    load, unload = ShardHost._load, ShardHost._unload
+    left: dict[tuple[int, str, int], Any] = {}
+
+    def remember(self: ShardHost[Any], hosted: Any, *rest: Any) -> None:
+        if hosted.shard is not None:
+            left[id(self), self.topic_name, hosted.number] = hosted.shard
+        unload(self, hosted, *rest)
+
+    def recall(self: ShardHost[Any], hosted: Any) -> None:
+        shard = left.pop((id(self), self.topic_name, hosted.number), None)
+        if shard is None:
+            load(self, hosted)
+            return
+        self._hosted[hosted.number] = hosted
+        self._loaded(hosted, shard)
+
+    return [(ShardHost, "_unload", remember), (ShardHost, "_load", recall)]
+
+
+@bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=40)
+def coordinator_does_not_wait() -> list[Patch]:
+    def wait(self: ShardHost[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
+        self._release(hosted, decision)
+
+    return [(ShardHost, "_wait_for_commit", wait)]

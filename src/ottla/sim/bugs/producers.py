@@ -1,0 +1,123 @@
+"""Bugs of producer state, in a log and in its replicas: duplicates, sequences, epochs, snapshots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.controller.controller_host import ControllerHost
+from ottla.errors import ErrorCode, KafkaError
+from ottla.sim.bugs.registry import Patch, bug
+from ottla.storage import log as log_module
+from ottla.storage import recovery, snapshot
+from ottla.storage.log import Log
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.results import AppendInfo
+from ottla.storage.snapshot import Snapshots
+
+# --- what a partition remembers
+
+
+@bug("four batches of a producer are remembered instead of five", world="transactions", seeds_max=40)
+def four_batches_remembered() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, checked: Any, *rest: Any, **options: Any) -> AppendInfo:
+        info = original(self, checked, *rest, **options)
+        producer = self.producers.get(checked.batches[0].producer_id)
+        while producer is not None and len(producer.batches) > 4:
+            producer.batches.popleft()
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("a duplicate is answered with another offset", world="transactions", seeds_max=40)
+def duplicate_elsewhere() -> list[Patch]:
+    original = Log.append
+
+    def append(self: Log, *arguments: Any, **options: Any) -> AppendInfo:
+        info = original(self, *arguments, **options)
+        if info.duplicate:
+            return replace(info, first_offset=self.log_end_offset, last_offset=self.log_end_offset)
+        return info
+
+    return [(Log, "append", append)]
+
+
+@bug("a gap in the sequence of a producer is let through", world="transactions", seeds_max=40)
+def gap_let_through() -> list[Patch]:
+    original = ProducerStates.check
+
+    def check(self: ProducerStates, *arguments: Any, **options: Any) -> Any:
+        try:
+            return original(self, *arguments, **options)
+        except KafkaError as error:
+            if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise
+            return None
+
+    return [(ProducerStates, "check", check)]
+
+
+@bug("a producer of a former epoch may write", world="transactions", seeds_max=40)
+def former_epoch_writes() -> list[Patch]:
+    return [(ProducerStates, "_check_epoch", lambda self, producer, epoch: None)]
+
+
+# --- restarts and truncation
+
+
+@bug("the state of producers is not rebuilt at a start", world="transactions", seeds_max=40)
+def producers_not_rebuilt() -> list[Patch]:
+    return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
+
+
+@bug("snapshots of producers survive a truncation", world="log", seeds_max=1000)
+def snapshots_not_truncated() -> list[Patch]:
+    return [(Snapshots, "remove_behind", lambda self, offset: False)]
+
+
+@bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
+def producers_not_truncated() -> list[Patch]:
+    return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("a damaged snapshot of producers is believed", world="log", seeds_max=100)
+def snapshot_believed() -> list[Patch]:
+    def decode(data: bytes) -> list[Any]:
+        entries = data[snapshot._HEAD.size :]
+        whole = len(entries) // snapshot._ENTRY.size * snapshot._ENTRY.size
+        return [snapshot._producer(fields) for fields in snapshot._ENTRY.iter_unpack(entries[:whole])]
+
+    return [(snapshot, "decode", decode)]
+
+
+@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=40)
+def producers_not_cut() -> list[Patch]:
+    return [(log_module, "rebuild", lambda *arguments: None)]
+
+
+@bug("followers take no note of producers", world="cluster", seeds_max=20)
+def followers_forget_producers() -> list[Patch]:
+    return [(Log, "_note_producers", lambda self, data, batches: None)]
+
+
+# --- producer ids
+
+
+@bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
+def producer_ids_repeated() -> list[Patch]:
+    async def allocate(self: ControllerHost) -> range:
+        return range(1000)
+
+    return [(ControllerHost, "allocate_producer_id_block", allocate)]
+
+
+@bug("brokers give out producer ids without asking the controller", world="cluster", seeds_max=20)
+def producer_ids_shared() -> list[Patch]:
+    async def allocate(self: ClusterHost) -> range:
+        return range(1000)
+
+    return [(ClusterHost, "allocate_producer_id_block", allocate)]
