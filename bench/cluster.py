@@ -38,7 +38,7 @@ from rich.table import Table
 from bench import OUT
 from bench.measure import lines_file
 from bench.servers import usage
-from ottla.cli.cluster_view import ClusterView
+from ottla.cli.cluster.view import ClusterView
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
 from ottla.cli.plain_request import call

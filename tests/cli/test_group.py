@@ -263,7 +263,7 @@ def test_consume_as_a_member_of_a_group_that_is_held_up(
     ottla: Ottla, filled: str, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member that does not poll keeps the others waiting for the partitions; that is said, not waited for without end."""
-    monkeypatch.setattr("ottla.cli.group_consume._JOIN_S", 1.0)
+    monkeypatch.setattr("ottla.cli.group.consume._JOIN_S", 1.0)
     with member(ottla, group, filled):
         error = ottla.fails("consume", filled, "--group", group)
     assert f"group {group} gave us no partition within 1 s" in error

@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import cluster, config, group, log, perf, pipeline, reassign, topic, txn
+from ottla.cli import topic
+from ottla.cli.cluster import command as cluster
+from ottla.cli.config import command as config
 from ottla.cli.consume import consume
+from ottla.cli.group import command as group
+from ottla.cli.log import command as log
+from ottla.cli.perf import command as perf
+from ottla.cli.pipeline import command as pipeline
 from ottla.cli.produce import produce
+from ottla.cli.reassign import command as reassign
+from ottla.cli.txn import command as txn
 
 app = typer.Typer(
     help="Kafka's little sister: a broker, and commands for any Kafka.",

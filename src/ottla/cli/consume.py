@@ -144,7 +144,7 @@ def consume(
     writing = Writing(format_, key_form, keys, unescape(key_separator), null, None if template is None else unescape(template))
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     if group is not None:
-        from ottla.cli.group_consume import consume_as_member
+        from ottla.cli.group.consume import consume_as_member
 
         if partition or until is not None or first.kind not in ("beginning", "end"):
             raise Failure(

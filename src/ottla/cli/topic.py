@@ -223,7 +223,7 @@ def alter(
 ) -> None:
     """Add partitions, change settings."""
     from ottla.cli.client import NewPartitions
-    from ottla.cli.config import alter_settings
+    from ottla.cli.config.command import alter_settings
 
     if partitions is None and not set_ and not unset:
         raise Failure("nothing to alter", "pass --partitions, --set or --unset", exit_code=EXIT_USAGE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli import cluster_settings
+from ottla.cli.config import protocol_resource
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
@@ -40,8 +40,8 @@ _SOURCES = {
 }
 
 
-def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | cluster_settings.Unnamed:
-    """What to ask about, as the library names it, or as it cannot."""
+def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | protocol_resource.ProtocolResource:
+    """The resource, in the library's type where it has one."""
     from ottla.cli.client import ConfigResource, ResourceType
 
     if kind == "topic":
@@ -50,7 +50,7 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
     if kind == "broker":
         brokers = connection.metadata().brokers
         if name == CLUSTER_WIDE:
-            return cluster_settings.ALL_BROKERS
+            return protocol_resource.ALL_BROKERS
         if not name.isdecimal() or int(name) not in brokers:
             raise Failure(
                 f"there is no broker {name}",
@@ -58,14 +58,14 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
             )
         return ConfigResource(ResourceType.BROKER, name)
     if kind == "group":
-        return cluster_settings.group(name)
+        return protocol_resource.group(name)
     raise Failure(f"{kind!r} has no settings", "say topic, broker or group", exit_code=EXIT_USAGE)
 
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
     resource = _resource(connection, kind, name)
-    if isinstance(resource, cluster_settings.Unnamed):
-        return cluster_settings.describe(connection, resource)
+    if isinstance(resource, protocol_resource.ProtocolResource):
+        return protocol_resource.describe(connection, resource)
     future = connection.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
     return settled(future, f"settings of {kind} {name}")
 
@@ -84,8 +84,8 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
             if key not in known:
                 raise Failure(f"{kind} {name} has no setting {key}", did_you_mean(key, known))
     try:
-        if isinstance(resource, cluster_settings.Unnamed):
-            cluster_settings.alter(connection, resource, changes, removals)
+        if isinstance(resource, protocol_resource.ProtocolResource):
+            protocol_resource.alter(connection, resource, changes, removals)
             return
         resource.incremental_configs = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.cli.cluster_view import ClusterView, PartitionState
-from ottla.cli.config import alter_settings, describe_settings
+from ottla.cli.cluster.view import ClusterView, PartitionState
+from ottla.cli.config.command import alter_settings, describe_settings
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import Failure
 from ottla.cli.plain_request import error_name
-from ottla.cli.reassign_plan import Assignment, TopicIndex
+from ottla.cli.reassign.plan import Assignment, TopicIndex
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -16,8 +16,8 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfi
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
-    from ottla.cli.cluster_processes import LocalCluster
-    from ottla.cli.cluster_view import ClusterView, PartitionState
+    from ottla.cli.cluster.processes import LocalCluster
+    from ottla.cli.cluster.view import ClusterView, PartitionState
 
 BROKERS_MAX = 100
 _WATCH_S = 0.2
@@ -92,8 +92,8 @@ def up(
 
     Each is a process of its own. The data stays in --data-dir: the same command brings the same cluster back.
     """
-    from ottla.cli.cluster_processes import LocalCluster, require_free
-    from ottla.cli.zookeeper_jars import find, server_command
+    from ottla.cli.cluster.processes import LocalCluster, require_free
+    from ottla.cli.cluster.zookeeper import find, server_command
     from ottla.runtime.free_ports import free_port
 
     overrides = parse_pairs(set_, "--set")
@@ -173,7 +173,7 @@ def _stop(cluster: LocalCluster, controller_id: int) -> None:
 
 
 def _controller(cluster: LocalCluster, otherwise: int) -> int:
-    from ottla.cli.cluster_view import ClusterView
+    from ottla.cli.cluster.view import ClusterView
 
     try:
         return ClusterView(Connection(cluster.bootstrap_servers)).controller_id if cluster.addresses else otherwise
@@ -183,7 +183,7 @@ def _controller(cluster: LocalCluster, otherwise: int) -> int:
 
 def _wait_until_all_are_in(cluster: LocalCluster, count: int) -> int:
     """The id of the controller, once the brokers know of each other."""
-    from ottla.cli.cluster_view import ClusterView
+    from ottla.cli.cluster.view import ClusterView
 
     deadline = time.monotonic() + _JOIN_TIMEOUT_S
     known = 0
@@ -246,7 +246,7 @@ def status(
 ) -> None:
     """Show brokers, controller, leaders, in-sync replicas, high watermark and the log end of each replica."""
     # The protocol's messages are not needed to show what commands there are.
-    from ottla.cli.cluster_view import ClusterView
+    from ottla.cli.cluster.view import ClusterView
 
     view = ClusterView(Connection(bootstrap_servers, command_config))
     chosen = view.of(topics) if topics else [each for each in view.partitions.values() if internal or not each.is_internal]

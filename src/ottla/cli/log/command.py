@@ -13,7 +13,7 @@ from ottla.cli.options import Json
 from ottla.cli.output import print_line, size_text
 
 if TYPE_CHECKING:
-    from ottla.cli.segments import Item
+    from ottla.cli.log.segments import Item
 
 app = typer.Typer(help="Files of a log, read without a broker.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def dump(
     json_output: Json = False,
 ) -> None:
     """Show batches, records, indexes and checkpoints. Exit code 1 if anything is damaged."""
-    from ottla.cli.segments import read_path
+    from ottla.cli.log.segments import read_path
 
     counts = {"files": 0, "batches": 0, "records": 0, "damage": 0}
     empty = 0

@@ -1,4 +1,4 @@
-"""Settings of what librdkafka cannot name: all brokers at once (`ottla config … broker default`), and groups."""
+"""Settings of the resources that librdkafka cannot name: all brokers at once (`ottla config … broker default`) and groups."""
 
 from __future__ import annotations
 
@@ -16,33 +16,32 @@ _SET, _DELETE = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
-    """A resource as the protocol names it, and in words."""
+class ProtocolResource:
+    """A config resource as DescribeConfigs names it, and its title in messages."""
 
-    resource_type: int
-    resource_name: str
-    words: str
-
-
-ALL_BROKERS = Unnamed(4, "", "all brokers")
+    type: int
+    name: str
+    title: str
 
 
-def group(name: str) -> Unnamed:
-    return Unnamed(32, name, f"group {name}")
+_BROKER, _GROUP = 4, 32
+ALL_BROKERS = ProtocolResource(_BROKER, "", "all brokers")
 
 
-def describe(connection: Connection, unnamed: Unnamed) -> dict[str, ConfigEntry]:
-    """Of all brokers only what is set: defaults and files are matters of each broker."""
+def group(name: str) -> ProtocolResource:
+    return ProtocolResource(_GROUP, name, f"group {name}")
+
+
+def describe(connection: Connection, resource: ProtocolResource) -> dict[str, ConfigEntry]:
+    """Settings of the resource. For all brokers the reply holds only dynamic settings: the rest belongs to single brokers."""
     from ottla.cli.client import ConfigEntry, ConfigSource
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 
-    resource = DescribeConfigsResource(
-        resource_type=unnamed.resource_type, resource_name=unnamed.resource_name, configuration_keys=None
-    )
-    request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+    asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
     (result,) = call(connection, "describe_configs", 1, request, DescribeConfigsResponse).results
-    _raise_if(unnamed, result.error_code, result.error_message)
+    _raise_if(resource, result.error_code, result.error_message)
     return {
         found.name: ConfigEntry(
             found.name,
@@ -58,7 +57,7 @@ def describe(connection: Connection, unnamed: Unnamed) -> dict[str, ConfigEntry]
     }
 
 
-def alter(connection: Connection, unnamed: Unnamed, changes: Mapping[str, str], removals: Sequence[str]) -> None:
+def alter(connection: Connection, resource: ProtocolResource, changes: Mapping[str, str], removals: Sequence[str]) -> None:
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.incremental_alter_configs import (
         AlterableConfig,
@@ -69,15 +68,15 @@ def alter(connection: Connection, unnamed: Unnamed, changes: Mapping[str, str], 
 
     configs = [AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in changes.items()]
     configs += [AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removals]
-    resource = AlterConfigsResource(resource_type=unnamed.resource_type, resource_name=unnamed.resource_name, configs=configs)
-    request = IncrementalAlterConfigsRequest(resources=[resource])
+    altered = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[altered])
     (result,) = call(connection, "incremental_alter_configs", 0, request, IncrementalAlterConfigsResponse).responses
-    _raise_if(unnamed, result.error_code, result.error_message)
+    _raise_if(resource, result.error_code, result.error_message)
 
 
-def _raise_if(unnamed: Unnamed, code: int, message: str | None) -> None:
+def _raise_if(resource: ProtocolResource, code: int, message: str | None) -> None:
     if code:
         from ottla.cli.plain_request import error_name
 
         name = error_name(code)
-        raise Failure(f"settings of {unnamed.words}: {message or name}", code=name)
+        raise Failure(f"settings of {resource.title}: {message or name}", code=name)

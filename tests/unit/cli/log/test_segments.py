@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from ottla.cli.log import dump, render
-from ottla.cli.segments import Item, read_path
+from ottla.cli.log.command import dump, render
+from ottla.cli.log.segments import Item, read_path
 from ottla.records.record import build_batch
 
 BASE = f"{0:020d}"

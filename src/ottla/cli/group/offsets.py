@@ -8,8 +8,8 @@ from typing import Any
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
 from ottla.cli.failure import Failure, explain
-from ottla.cli.group_plan import Step, TopicIndex
-from ottla.cli.group_view import Group
+from ottla.cli.group.plan import Step, TopicIndex
+from ottla.cli.group.view import Group
 from ottla.errors import ErrorCode
 
 

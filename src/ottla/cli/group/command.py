@@ -10,10 +10,10 @@ import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
-from ottla.cli.group_offsets import delete_offsets, scoped_partitions
-from ottla.cli.group_plan import TopicIndex, parse_scope
-from ottla.cli.group_reset import reset_offsets
-from ottla.cli.group_view import STATES, Group, find_groups, list_groups, unknown_group, with_partitions
+from ottla.cli.group.offsets import delete_offsets, scoped_partitions
+from ottla.cli.group.plan import TopicIndex, parse_scope
+from ottla.cli.group.reset import reset_offsets
+from ottla.cli.group.view import STATES, Group, find_groups, list_groups, unknown_group, with_partitions
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 

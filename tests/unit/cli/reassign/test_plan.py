@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.cli.failure import Failure
-from ottla.cli.reassign_plan import document_of, parse_document, plan
+from ottla.cli.reassign.plan import document_of, parse_document, plan
 
 
 def copies(current: dict[tuple[str, int], list[int]], target: dict[tuple[str, int], list[int]]) -> int:

@@ -12,8 +12,8 @@ import typer
 
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.group_offsets import alter_offsets, has_members, scoped_partitions
-from ottla.cli.group_plan import (
+from ottla.cli.group.offsets import alter_offsets, has_members, scoped_partitions
+from ottla.cli.group.plan import (
     Step,
     TopicIndex,
     export_csv,
@@ -24,7 +24,7 @@ from ottla.cli.group_plan import (
     read_plan,
     shifted,
 )
-from ottla.cli.group_view import committed_offsets, find_groups, listed_offsets, log_bounds
+from ottla.cli.group.view import committed_offsets, find_groups, listed_offsets, log_bounds
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import parse_time_ms

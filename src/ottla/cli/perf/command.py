@@ -20,9 +20,9 @@ import typer
 from ottla.cli.connection import Connection
 from ottla.cli.consume import Bounds, find_bounds, reader_properties
 from ottla.cli.failure import Failure, explain, guarded
-from ottla.cli.latencies import Latencies
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import print_document
+from ottla.cli.perf.latencies import Latencies
 from ottla.cli.positions import Position
 from ottla.cli.produce import ensure_topic
 

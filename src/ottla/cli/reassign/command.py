@@ -16,8 +16,8 @@ from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfi
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
-    from ottla.cli.reassign_moves import Move, Reassignments
-    from ottla.cli.reassign_plan import Assignment
+    from ottla.cli.reassign.moves import Move, Reassignments
+    from ottla.cli.reassign.plan import Assignment
 
 _WAIT_S = 0.5
 
@@ -32,13 +32,13 @@ KeepThrottle = Annotated[bool, typer.Option("--keep-throttle", help="Leave the t
 
 def _reassignments(bootstrap_servers: str, command_config: Path | None) -> Reassignments:
     # The protocol's messages are not needed to show what commands there are.
-    from ottla.cli.reassign_moves import Reassignments
+    from ottla.cli.reassign.moves import Reassignments
 
     return Reassignments(Connection(bootstrap_servers, command_config))
 
 
 def _read(path: Path) -> Assignment:
-    from ottla.cli.reassign_plan import parse_document
+    from ottla.cli.reassign.plan import parse_document
 
     if str(path) == "-":
         return parse_document(sys.stdin.read(), "stdin")
@@ -82,8 +82,8 @@ def plan(
     json_output: Annotated[bool, typer.Option("--json", help="Errors as JSON too; a plan always is.")] = False,
 ) -> None:
     """Spread replicas and leaders evenly over brokers and racks, copying as little as possible. Changes nothing."""
-    from ottla.cli.reassign_plan import document_of
-    from ottla.cli.reassign_plan import plan as make_plan
+    from ottla.cli.reassign.plan import document_of
+    from ottla.cli.reassign.plan import plan as make_plan
 
     if bool(topics) == all_topics:
         raise Failure("name topics, or pass --all-topics", exit_code=EXIT_USAGE)
@@ -128,7 +128,7 @@ def execute(
     json_output: Json = False,
 ) -> None:
     """Begin to move replicas as a plan says."""
-    from ottla.cli.reassign_plan import document_of
+    from ottla.cli.reassign.plan import document_of
 
     assignment = _read(file)
     reassignments = _reassignments(bootstrap_servers, command_config)

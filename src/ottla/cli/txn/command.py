@@ -14,7 +14,7 @@ from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import duration_ms
 
 if TYPE_CHECKING:
-    from ottla.cli.txn_view import Open, Transactions
+    from ottla.cli.txn.view import Open, Transactions
 
 app = typer.Typer(help="Transactions: list, describe, find-hanging, abort.", no_args_is_help=True)
 
@@ -159,7 +159,7 @@ def abort(
 
 def _transactions(bootstrap_servers: str, command_config: Path | None) -> Transactions:
     # The protocol's messages are not needed to show what commands there are.
-    from ottla.cli.txn_view import Transactions
+    from ottla.cli.txn.view import Transactions
 
     return Transactions(Connection(bootstrap_servers, command_config))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.cli.latencies import SAMPLES_MAX, Latencies
-from ottla.cli.perf import MB, payloads, rates
+from ottla.cli.perf.command import MB, payloads, rates
+from ottla.cli.perf.latencies import SAMPLES_MAX, Latencies
 
 
 def test_quantiles_of_a_thousand() -> None:

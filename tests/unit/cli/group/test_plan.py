@@ -7,8 +7,8 @@ import json
 import pytest
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.group_plan import export_csv, export_documents, parse_duration_ms, parse_scope, plan, read_plan, shifted
-from ottla.cli.group_view import Group, Member, PartitionView
+from ottla.cli.group.plan import export_csv, export_documents, parse_duration_ms, parse_scope, plan, read_plan, shifted
+from ottla.cli.group.view import Group, Member, PartitionView
 
 BOUNDS = {("t", 0): (5, 20), ("t", 1): (0, 0)}
 

@@ -1,0 +1,1 @@
+"""`ottla perf`: `command` (produce, consume, latency), `latencies` (quantiles in bounded memory)."""

@@ -1,0 +1,4 @@
+"""`ottla reassign`.
+
+`command` holds its commands, `plan` reads, writes and proposes assignments (pure), `moves` sends the requests.
+"""

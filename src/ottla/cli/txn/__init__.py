@@ -1,0 +1,1 @@
+"""`ottla txn`: `command` (its commands), `view` (transactions as coordinators and partition leaders describe them)."""
