@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.broker.coordinators.shard_timers import ShardTimers
+from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.coordinator.java_hash import positive_hash
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, Shard, TimerKey
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
@@ -267,19 +268,27 @@ class ShardHost(Generic[S]):
         end_offset = partition.log.log_end_offset
         if partition.log.high_watermark >= end_offset:
             return read()
-        return self._broker.purgatory.wait(
-            [partition.topic_partition],
-            self._commit_timeout_ms,
-            lambda: partition.log.high_watermark >= end_offset or not self._is_here(hosted),
-            lambda: self._read_if_committed(hosted, partition, end_offset, read),
-        )
 
-    def _read_if_committed(self, hosted: HostedShard[S], partition: Partition, end_offset: int, read: Callable[[], T]) -> T:
-        if not self._is_here(hosted):
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if partition.log.high_watermark < end_offset:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return read()
+        def ended(error: KafkaError | None) -> T:
+            if error is not None:
+                raise error
+            return read()
+
+        return self._after_commit(hosted, partition, end_offset, ended)
+
+    def _after_commit(
+        self, hosted: HostedShard[S], partition: Partition, end_offset: int, ended: Callable[[KafkaError | None], T]
+    ) -> asyncio.Future[T]:
+        """`ended(None)` when the log is committed up to `end_offset`; with an error for clients if that is not to be expected, or
+        if the shard was unloaded meanwhile."""
+        wait = CommitWait(self._broker.partitions, partition, end_offset)
+
+        def answer() -> T:
+            if not self._is_here(hosted):
+                return ended(KafkaError(ErrorCode.NOT_COORDINATOR))
+            return ended(_as_coordinator_error(wait.error) if wait.error is not None else None)
+
+        return wait_for_commits(self._broker.purgatory, [wait], self._commit_timeout_ms, answer)
 
     def perform(self, hosted: HostedShard[S], decision: Decision) -> None:
         """Append, replay, set timers, answer, and what else is to be done."""
@@ -355,19 +364,16 @@ class ShardHost(Generic[S]):
             self._wait_for_commit(hosted, partition, end_offset, decision)
 
     def _wait_for_commit(self, hosted: HostedShard[S], partition: Partition, end_offset: int, decision: Decision) -> None:
-        def settled() -> bool:
-            return partition.log.high_watermark >= end_offset or not self._is_here(hosted)
-
-        def release() -> None:
-            if partition.log.high_watermark >= end_offset and self._is_here(hosted):
+        def ended(error: KafkaError | None) -> None:
+            if error is None:
                 self._release(hosted, decision)
                 return
-            _refuse(decision, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "not replicated in time"))
-            if decision.effects and self._is_here(hosted):
+            _refuse(decision, error)
+            if decision.effects and self._is_here(hosted) and error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 # The records stand, and what follows from them is done when they are committed after all.
                 self._wait_for_commit(hosted, partition, end_offset, Decision(effects=decision.effects))
 
-        self._broker.purgatory.wait([partition.topic_partition], self._commit_timeout_ms, settled, release)
+        self._after_commit(hosted, partition, end_offset, ended)
 
     def _release(self, hosted: HostedShard[S], decision: Decision) -> None:
         for reply, response in decision.replies:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.broker.coordinators.markers import write_marker
 from ottla.broker.coordinators.shard_host import HostedShard, Reply, ShardHost
+from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
@@ -313,7 +314,7 @@ class Transactions(ShardHost["TransactionShard"]):
                 if partition.log.high_watermark >= end_offset:
                     settled.append(topic_partition)
                 else:
-                    self._settle_when_committed(hosted, marker, partition, end_offset)
+                    self._complete_when_committed(hosted, marker, partition, end_offset)
         self._markers_written(hosted, marker, settled, retry)
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
@@ -360,21 +361,16 @@ class Transactions(ShardHost["TransactionShard"]):
                 )
         self._markers_written(hosted, marker, written, retry)
 
-    def _settle_when_committed(
+    def _complete_when_committed(
         self, hosted: HostedShard[TransactionShard], marker: Marker, partition: Partition, end_offset: int
     ) -> None:
-        leader_epoch = partition.leader_epoch
+        wait = CommitWait(self._broker.partitions, partition, end_offset)
 
-        def answer() -> None:
-            done = partition.log.high_watermark >= end_offset and partition.leader_epoch == leader_epoch
-            self._markers_written(hosted, marker, [partition.topic_partition] if done else [], not done)
+        def ended() -> None:
+            committed = wait.error is None
+            self._markers_written(hosted, marker, [partition.topic_partition] if committed else [], not committed)
 
-        self._broker.purgatory.wait(
-            [partition.topic_partition],
-            self._commit_timeout_ms,
-            lambda: partition.log.high_watermark >= end_offset or partition.leader_epoch != leader_epoch,
-            answer,
-        )
+        wait_for_commits(self._broker.purgatory, [wait], self._commit_timeout_ms, ended)
 
     def _markers_written(
         self,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.handlers.produce_quick import quick as quick
 from ottla.broker.network.context import CloseConnection, RequestContext
+from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.broker.replicas.partition import ACKS_ALL, Transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
@@ -42,7 +43,6 @@ from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartiti
 if TYPE_CHECKING:
     from ottla.broker.coordinators.transactions import Refusals, RefusalsLater
     from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
 
     Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
 
@@ -63,6 +63,8 @@ _ASK_TIMES = 10
 
 Findings = Mapping[int, Checked | KafkaError]
 """What was found elsewhere, by the place of the batch among those of the request."""
+Waits = list[tuple[CommitWait, PartitionProduceResponse]]
+"""Appended records that are not committed yet, each with its place in the response."""
 Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
 
 
@@ -226,7 +228,7 @@ def _append(
     now_ms = broker.world.clock.now_ms()
     answers: list[TopicProduceResponse] = []
     first_error: KafkaError | None = None
-    waits: list[_Wait] | None = None
+    waits: Waits | None = None
     large: list[_Large] | None = None
     place = -1
     for topic in request.topic_data:
@@ -276,7 +278,9 @@ def _append(
                 results.append(answer)
                 if acks and partition.awaits(acks, info.last_offset + 1):
                     waits = waits if waits is not None else []
-                    waits.append(_Wait(partitions, partition, acks, info.last_offset + 1, answer))
+                    # After an ISR shrink nothing commits before enough replicas are back (R12, R13): the producer retries.
+                    wait = CommitWait(partitions, partition, info.last_offset + 1, acks, ends_under_min_isr=acks == ACKS_ALL)
+                    waits.append((wait, answer))
     if large is None:
         return _reply(request, context, answers, first_error, waits)
     size = sum(len(batch.records) for batch in large)
@@ -295,7 +299,7 @@ def _reply(
     context: RequestContext,
     answers: list[TopicProduceResponse],
     first_error: KafkaError | None,
-    waits: list[_Wait] | None,
+    waits: Waits | None,
 ) -> Reply:
     """Now, or when what was appended is safe."""
     if request.acks == 0:
@@ -307,11 +311,8 @@ def _reply(
         if first_error is not None:
             _name_leaders(response, context)
         return response
-    return context.broker.purgatory.wait(
-        [wait.partition.topic_partition for wait in waits],
-        request.timeout_ms,
-        ready=lambda: all(wait.settled() for wait in waits),
-        answer=lambda: _answer(response, waits, context),
+    return wait_for_commits(
+        context.broker.purgatory, [wait for wait, _ in waits], request.timeout_ms, lambda: _answer(response, waits, context)
     )
 
 
@@ -331,51 +332,9 @@ def _led_elsewhere(
                 yield TopicPartition(name, answer.index), answer
 
 
-class _Wait:
-    """Records that were appended and are not yet on all in-sync replicas, or not on the disk though `flush.messages` wants it."""
-
-    __slots__ = ("acks", "answer", "end_offset", "open", "partition", "partitions", "reign")
-
-    def __init__(
-        self, partitions: Partitions, partition: Partition, acks: int, end_offset: int, answer: PartitionProduceResponse
-    ) -> None:
-        self.partitions = partitions
-        self.partition = partition
-        self.reign = partition.reign
-        self.acks = acks
-        self.end_offset = end_offset
-        self.answer = answer
-        self.open = True
-
-    def settled(self) -> bool:
-        """Whether the outcome is known: replicated, or too few are in sync, or this broker leads no more, or its disk failed."""
-        if not self.open:
-            return True
-        partition = self.partition
-        try:
-            here = self.partitions.get(partition.topic_partition)  # if not, it says whether the topic was deleted
-            here.check_leader()
-        except KafkaError as error:
-            return self._close(error.code)
-        if here is not partition or partition.reign != self.reign:
-            return self._close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if self.acks == ACKS_ALL and partition.is_under_min_isr:
-            # Nothing will be committed before enough are in sync again (R12, R13): the producer can try again then.
-            return self._close(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        if partition.awaits(self.acks, self.end_offset):
-            return False
-        return self._close(ErrorCode.NONE)
-
-    def _close(self, code: ErrorCode) -> bool:
-        self.open = False
-        self.answer.error_code = code
-        return True
-
-
-def _answer(response: ProduceResponse, waits: list[_Wait], context: RequestContext) -> ProduceResponse:
-    for wait in waits:
-        if not wait.settled():
-            wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+def _answer(response: ProduceResponse, waits: Waits, context: RequestContext) -> ProduceResponse:
+    for wait, answer in waits:
+        answer.error_code = wait.error.code if wait.error is not None else ErrorCode.NONE
     if any(answer.error_code for topic in response.responses for answer in topic.partition_responses):
         _name_leaders(response, context)
     return response

@@ -1,17 +1,17 @@
-"""WriteTxnMarkers: a coordinator tells the leaders of partitions how transactions ended (T12).
+"""WriteTxnMarkers: a transaction coordinator has partition leaders write the markers that end transactions (T12).
 
-Each partition gets a control batch, and is answered when the high watermark has passed it, as with acks=all; the request when all
-are. A marker on a partition of offsets settles what the transaction committed for groups.
-Version 2 carries the version of the transaction (KIP-1228); before, a marker may have the epoch of the transaction itself.
+The broker appends one control batch to each partition and answers when all of them are committed, as for acks=all (`CommitWait`).
+A marker on `__consumer_offsets` completes the offsets that the transaction committed.
+Version 2 carries the transaction version (KIP-1228); before it, a marker may have the producer epoch of the transaction itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.markers import write_marker
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -22,9 +22,6 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.types import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-
 VERSIONS = (0, 2)
 
 
@@ -33,7 +30,7 @@ def handle(
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     broker = context.broker
     response = WriteTxnMarkersResponse()
-    waits: list[_Wait] = []
+    waits: list[tuple[CommitWait, WritableTxnMarkerPartitionResult]] = []
     for marker in request.markers:
         result = WritableTxnMarkerResult(producer_id=marker.producer_id)
         response.markers.append(result)
@@ -57,47 +54,17 @@ def handle(
                     answer.error_code = error.code
                     continue
                 if partition.log.high_watermark < end_offset:
-                    waits.append(_Wait(partition, end_offset, answer))
+                    waits.append((CommitWait(broker.partitions, partition, end_offset), answer))
     if not waits:
         return response
 
     def answer_all() -> WriteTxnMarkersResponse:
-        for wait in waits:
-            if not wait.settled():
-                wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for wait, answer in waits:
+            answer.error_code = wait.error.code if wait.error is not None else ErrorCode.NONE
         return response
 
-    return broker.purgatory.wait(
-        [wait.partition.topic_partition for wait in waits],
-        broker.settings.int("request.timeout.ms"),
-        ready=lambda: all(wait.settled() for wait in waits),
-        answer=answer_all,
-    )
-
-
-class _Wait:
-    """A marker that is not on all in-sync replicas yet."""
-
-    __slots__ = ("answer", "end_offset", "partition", "reign")
-
-    def __init__(self, partition: Partition, end_offset: int, answer: WritableTxnMarkerPartitionResult) -> None:
-        self.partition = partition
-        self.reign = partition.reign
-        self.end_offset = end_offset
-        self.answer = answer
-
-    def settled(self) -> bool:
-        """Whether the outcome is known."""
-        partition = self.partition
-        try:
-            partition.check_leader()
-        except KafkaError as error:
-            self.answer.error_code = error.code
-            return True
-        if partition.reign != self.reign:
-            self.answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return True
-        return partition.log.high_watermark >= self.end_offset
+    timeout_ms = broker.settings.int("request.timeout.ms")
+    return wait_for_commits(broker.purgatory, [wait for wait, _ in waits], timeout_ms, answer_all)
 
 
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.handlers import produce
 from ottla.broker.replicas import fetch_read, replica_fetcher
+from ottla.broker.replicas.commit_wait import CommitWait
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
-from ottla.errors import ErrorCode
 from ottla.replication.follower import Truncation
 from ottla.replication.leader import Leadership
 from ottla.sim.bugs.registry import Patch, bug
@@ -97,26 +96,24 @@ def min_isr_not_asked() -> list[Patch]:
 
 @bug("acks=all is answered when the leader has written", world="cluster", seeds_max=20)
 def all_means_one() -> list[Patch]:
-    original = produce._Wait.settled
+    original = CommitWait.try_complete
 
-    def settled(self: Any) -> bool:
-        if self.open:
-            return bool(self._close(ErrorCode.NONE))
-        return bool(original(self))
+    def try_complete(self: CommitWait) -> bool:
+        return original(self) if self.done else self._end(None)
 
-    return [(produce._Wait, "settled", settled)]
+    return [(CommitWait, "try_complete", try_complete)]
 
 
 @bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=40)
 def deposed_says_success() -> list[Patch]:
-    original = produce._Wait.settled
+    original = CommitWait.try_complete
 
-    def settled(self: Any) -> bool:
-        if self.open and (not self.partition.is_leader or self.partition.reign != self.reign):
-            return bool(self._close(ErrorCode.NONE))
-        return bool(original(self))
+    def try_complete(self: CommitWait) -> bool:
+        if not self.done and (not self.partition.is_leader or self.partition.reign != self._reign):
+            return self._end(None)
+        return original(self)
 
-    return [(produce._Wait, "settled", settled)]
+    return [(CommitWait, "try_complete", try_complete)]
 
 
 @bug("a new leader tells the end of its log before it knows what is committed", world="stories", first=28, seeds_max=60)

@@ -36,7 +36,7 @@ class FakePartition:
         self.topic_partition = topic_partition
         self.log = FakeLog()
         self.rules = SimpleNamespace(max_message_bytes=1_000_000)
-        self.leader_epoch = 0
+        self.leader_epoch = self.reign = 0
         self.failure: ErrorCode | None = None
         self.lags = False
         """Whether the followers are to be waited for."""
@@ -56,6 +56,13 @@ class FakePartition:
         info = self._written()
         self.broker.markers.append((self.topic_partition, producer_id, producer_epoch, commit))
         return info
+
+    def check_leader(self) -> None:
+        if self.leader_epoch != 0:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def awaits(self, acks: int, end_offset: int) -> bool:
+        return self.log.high_watermark < end_offset
 
     def replicate(self) -> None:
         self.log.high_watermark = self.log.log_end_offset
