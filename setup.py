@@ -23,6 +23,8 @@ HOT_MODULES = [
     "src/ottla/broker/handlers/offset_commit_quick.py",
     "src/ottla/broker/handlers/produce_quick.py",
     "src/ottla/broker/network/log_limit.py",
+    "src/ottla/broker/replicas/following.py",
+    "src/ottla/broker/replicas/leading.py",
     "src/ottla/broker/replicas/partition.py",
     "src/ottla/broker/network/purgatory.py",
     "src/ottla/broker/network/request_memory.py",

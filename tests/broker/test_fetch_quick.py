@@ -13,7 +13,7 @@ from short_cut import NOW_MS, Asked, started
 from ottla.broker.app import Broker
 from ottla.broker.handlers import fetch_quick
 from ottla.broker.network.dispatch import PendingReply
-from ottla.broker.replicas.partition import Transaction
+from ottla.broker.replicas.partition import VerifiedTransaction
 from ottla.cluster.requests import NewTopic
 from ottla.ports import FileRange
 from ottla.protocol.headers import decode_response, encode_request
@@ -117,7 +117,7 @@ class Both:
         partition = self.partition("t", 1)
         for producer_id, commit in ((7, True), (8, False), (9, False), (10, None)):
             batch = records(3, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-            partition.append(batch, 1, NOW_MS, transaction=Transaction(verified=True))
+            partition.append(batch, 1, NOW_MS, transaction=VerifiedTransaction())
             if commit is not None:
                 partition.append_marker(producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
 

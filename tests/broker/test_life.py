@@ -342,7 +342,7 @@ def test_damage_that_a_reader_meets_is_told_once(ground: Ground, caplog: pytest.
     ground.play(main)
     told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(told) == 1
-    assert told[0].startswith("t-0 is damaged, consumers cannot go on at offset")
+    assert told[0].startswith("Corrupt log of t-0, consumers cannot read past offset")
 
 
 def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> None:

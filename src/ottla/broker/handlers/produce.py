@@ -22,7 +22,7 @@ from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.handlers.produce_quick import quick as quick
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
-from ottla.broker.replicas.partition import ACKS_ALL, Transaction
+from ottla.broker.replicas.partition import ACKS_ALL, VerifiedTransaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Part
 from ottla.protocol.messages.produce import (
@@ -223,7 +223,7 @@ def _append(
 ) -> Reply:
     """Append to all partitions. `refusal`: none may be written to. `refusals`: of a transaction, those that may not."""
     version, acks, broker = context.version, request.acks, context.broker
-    transaction = Transaction(verified=True, bumps_epochs=version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
+    transaction = VerifiedTransaction(version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
     partitions = broker.partitions
     now_ms = broker.world.clock.now_ms()
     answers: list[TopicProduceResponse] = []

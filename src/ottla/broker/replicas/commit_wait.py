@@ -32,7 +32,7 @@ T = TypeVar("T")
 class CommitWait:
     """Records of one partition that are appended and not yet acknowledged."""
 
-    __slots__ = ("_acks", "_ends_under_min_isr", "_partitions", "_reign", "done", "end_offset", "error", "partition")
+    __slots__ = ("_acks", "_ends_under_min_isr", "_leading_since_epoch", "_partitions", "done", "end_offset", "error", "partition")
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CommitWait:
     ) -> None:
         self._partitions = partitions
         self.partition = partition
-        self._reign = partition.reign
+        self._leading_since_epoch = partition.leading_since_epoch
         self.end_offset = end_offset
         """The offset after the last record."""
         self._acks = acks
@@ -63,7 +63,7 @@ class CommitWait:
             here.check_leader()  # B, C
         except KafkaError as error:
             return self._end(error)
-        if here is not partition or partition.reign != self._reign:  # A, C
+        if here is not partition or partition.leading_since_epoch != self._leading_since_epoch:  # A, C
             return self._end(
                 KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} had another leader in between")
             )

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.replicas import leading
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.records.batch import RECORDS_AT
@@ -140,15 +141,19 @@ class FetchRead:
                 continue
             try:
                 partition.check_leader(wanted.current_leader_epoch)
-                partition.check_follower(self._replica_id, self._replica_epoch)
+                leading.check_follower(partition, self._replica_id, self._replica_epoch)
                 if wanted.last_fetched_epoch >= 0 and partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset):
                     continue
             except KafkaError:
                 continue  # `read` says so
             log = partition.log
             if log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
-                partition.follower_fetched(
-                    self._replica_id, wanted.fetch_offset, wanted.follower_log_start_offset, self._replica_epoch
+                leading.follower_fetched(
+                    partition,
+                    self._replica_id,
+                    wanted.fetch_offset,
+                    wanted.follower_log_start_offset,
+                    self._replica_epoch,
                 )
 
     def enough(self) -> bool:
@@ -188,7 +193,7 @@ class FetchRead:
                 if partition.is_leader or not from_followers:
                     partition.check_leader(wanted.current_leader_epoch)
                 else:
-                    partition.check_follows(wanted.current_leader_epoch)
+                    partition.check_leader_or_follower(wanted.current_leader_epoch)
                     if wanted.fetch_offset > log.log_end_offset:
                         # The leader may have it; it will come.
                         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -198,10 +203,10 @@ class FetchRead:
                 preferred: int | None = None
                 if is_follower:
                     # Nobody becomes a follower by saying so (CVE-2018-1288).
-                    partition.check_follower(self._replica_id, self._replica_epoch)
+                    leading.check_follower(partition, self._replica_id, self._replica_epoch)
                     keys.append(partition)
                     end_offset = log.log_end_offset
-                    if partition.leader_throttled and partition.holds_back(self._replica_id):
+                    if partition.leader_throttled and leading.exceeds_leader_quota(partition, self._replica_id):
                         end_offset = wanted.fetch_offset
                 else:
                     keys.append(partition.topic_partition)
@@ -296,7 +301,7 @@ class FetchRead:
                 if self._replica_id >= _FOLLOWER_FROM:
                     partition = self._broker.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
                     if partition is not None:
-                        partition.sent_to_follower(size)
+                        leading.record_sent(partition, size)
             told.append(data)
         error, session_id = context.finish(int(self._broker.world.clock.monotonic() * 1000))
         return int(error), session_id, [] if error else told

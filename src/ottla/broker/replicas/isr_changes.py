@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.broker.replicas import leading
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -78,7 +79,7 @@ class IsrChanges:
             await asyncio.sleep(max(self._broker.cluster.replication.lag_time_max_ms / 2, 1) / 1000)
             for partition in list(self._broker.partitions):
                 if partition.leadership is not None:
-                    partition.shrink_isr()
+                    leading.shrink_isr(partition)
 
     async def _send_all(self) -> None:
         failures = 0
@@ -167,11 +168,11 @@ def _answered(asked: dict[Partition, IsrProposal], response: AlterPartitionRespo
             if proposal is None:
                 continue
             if data.error_code:
-                if partition.isr_refused(proposal, ErrorCode(data.error_code)):
+                if leading.isr_refused(partition, proposal, ErrorCode(data.error_code)):
                     again[partition] = proposal
                 logger.info(
                     "%s: the controller refuses another ISR: %s", partition.topic_partition, ErrorCode(data.error_code).name
                 )
-            elif partition.isr_confirmed(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
+            elif leading.isr_confirmed(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
                 logger.info("%s: ISR is %s", partition.topic_partition, ",".join(map(str, data.isr)))
     return again

@@ -1,17 +1,19 @@
-"""One replica on this broker: its log, its role, and how far consumers may read.
+"""One replica of a partition on this broker: its log, its role, and its high watermark.
 
-Owns the role in one partition as the controller gives it, and the high watermark. Never waits: a change that others may be
-waiting for is reported to `on_progress`, under the name of the partition if consumers can see it or its leader changed, and under
-the partition itself if there is more for followers to fetch.
+Owns the role that the controller assigns, and appends and reads with what follows from them. `leading` has what a leader does for
+its followers, `following` what a follower does with the leader's records. Never waits. Every change that a request may be waiting
+for is reported to `on_progress`: under the topic-partition where consumers can see it or the leader changed, under the partition
+object itself where followers have more to fetch.
 
-1. Only the leader appends what producers send; its epoch stamps every batch. A follower appends what the leader has.
-2. The high watermark is the smallest log end of the in-sync replicas (`replication.leader` has the rules). With one replica that
-   is its own log end, and nothing is reckoned. A follower's is the leader's, as far as its own log reaches.
+1. Only the leader appends what producers send, and stamps its leader epoch into every batch. A follower appends what the leader
+   sends, unchanged.
+2. The leader's high watermark is the smallest log end offset of the in-sync replicas (`replication.leader`). With one replica it
+   is the log end offset. A follower's is the leader's, limited to its own log end offset.
 3. A request that names a leader epoch is served only if it is the current one (KIP-320).
 4. An I/O error takes the whole data directory offline; the partition then answers KAFKA_STORAGE_ERROR.
-5. What `flush.messages` wants on the disk first is neither acknowledged nor seen before it is there. The flush runs elsewhere;
-   what is appended meanwhile waits for it, and is flushed together if it needs to be (F14). A follower does not ask for more
-   before it has flushed what it owes.
+5. Records that `flush.messages` requires on disk are neither acknowledged nor visible before the flush has ended (F14). The flush
+   runs in a worker; records appended meanwhile wait for it, and for the next one if they need it. A follower flushes what it
+   owes before its next fetch.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.replicas.replication_context import ALONE, Replication
@@ -28,9 +31,9 @@ from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.compression import NONE
 from ottla.records.own import own_batch
 from ottla.records.validate import CREATE_TIME, PRODUCER, UNPACKED_BYTES_HERE, Checked, Rules, check
-from ottla.replication.leader import IsrProposal, Leadership
+from ottla.replication.leader import Leadership
 from ottla.storage.config import INT64_MAX
-from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo, UnexpectedOffset
+from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, OffsetAndEpoch
 
 if TYPE_CHECKING:
@@ -44,16 +47,27 @@ ACKS_ALL: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
-    """What a partition has to know of the transaction that records are written in."""
+class VerifiedTransaction:
+    """The transaction coordinator confirmed that the partition is part of the producer's transaction (T10)."""
 
-    verified: bool
-    """Its coordinator says that the partition is part of it. Needed for the first records only (T10)."""
     bumps_epochs: bool = False
-    """Of transaction version 2: its epoch is its own, and its sequences begin at 0."""
+    """Transaction version 2: every transaction has its own producer epoch, and its sequences begin at 0 (KIP-890)."""
 
 
-NO_TRANSACTION: Final = Transaction(verified=False)
+class StorageErrors:
+    """`with partition.storage_errors:` turns an OSError into KAFKA_STORAGE_ERROR and takes the data directory offline."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise self._partition.failed(error) from error
 
 
 class Partition:
@@ -62,11 +76,9 @@ class Partition:
         "_flush_now",
         "_flush_requested",
         "_internal",
+        "_logged_corruption",
         "_offline",
         "_on_failure",
-        "_on_progress",
-        "_replication",
-        "_told",
         "_verifying",
         "data_dir",
         "follower_throttled",
@@ -77,12 +89,15 @@ class Partition:
         "leader_epoch",
         "leader_throttled",
         "leadership",
+        "leading_since_epoch",
         "log",
         "min_insync_replicas",
+        "on_progress",
         "partition_epoch",
-        "reign",
         "replicas",
+        "replication",
         "rules",
+        "storage_errors",
         "topic_id",
         "topic_partition",
     )
@@ -100,7 +115,7 @@ class Partition:
         replication: Replication = ALONE,
         flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
-        """`flush_now`: to have it flushed and told so by `flush_ended`; without it a flush is waited for."""
+        """`flush_now` starts a flush whose end is reported to `flush_ended`. Without it a flush runs inline."""
         self.log = log
         self.data_dir = data_dir
         self.topic_partition = log.topic_partition
@@ -110,37 +125,38 @@ class Partition:
         self.leader = -1
         self.leader_epoch = NO_LEADER_EPOCH
         self.is_leader = False
-        self.reign = NO_LEADER_EPOCH
-        """The epoch since which this broker leads without a break: what it appended since then nobody has cut off."""
+        self.leading_since_epoch = NO_LEADER_EPOCH
+        """The epoch since which this broker leads without interruption: nothing it appended since then was truncated."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.partition_epoch = -1
         self.leader_throttled = self.follower_throttled = False
-        """Replication of this replica, as leader or as follower, has to keep to a rate while it is not in sync (KIP-73)."""
+        """Listed in `leader.replication.throttled.replicas` or the follower's list: rate-limited while out of sync (KIP-73)."""
         self.leadership: Leadership | None = None
-        """Of a leader that has followers."""
-        self._replication = replication
+        """Follower positions and ISR. None unless this broker leads and the partition has other replicas."""
+        self.replication = replication
         self._verifying: dict[int, object] = {}
-        """Guards of producers about whose transactions their coordinator is being asked."""
+        """By producer id: the guard of a question to the transaction coordinator that is under way."""
         self._broker_id = broker_id
         self._internal = log.topic_partition.topic in INTERNAL_TOPICS
         self._offline = False
-        self._told: str | None = None
-        """The damage that was logged last: who reads tries again and again."""
-        self._on_progress = on_progress
+        self._logged_corruption: str | None = None
+        """The corruption logged last. Consumers retry the same read many times a second."""
+        self.on_progress = on_progress
         self._on_failure = on_failure
         self._flush_requested = flush_requested
         self._flush_now = flush_now
         self.held_offset: int | None = None
-        """From here on records wait for a flush. None: none do."""
+        """The first offset that may not be acknowledged before a flush has ended. None: no flush is awaited."""
+        self.storage_errors = StorageErrors(self)
 
     # Role
 
     def take_role(self, image: PartitionImage) -> None:
-        """Become what the controller decided: leader of a new epoch, follower, or the same as before with another ISR."""
-        was_leader, former_epoch = self.is_leader, self.leader_epoch
-        if former_epoch == image.leader_epoch and image.partition_epoch < self.partition_epoch:
-            return  # the answer to a change of the ISR was faster than the order
+        """Apply the controller's decision: lead a new epoch, follow, or keep the role with another ISR."""
+        was_leader, previous_epoch = self.is_leader, self.leader_epoch
+        if previous_epoch == image.leader_epoch and image.partition_epoch < self.partition_epoch:
+            return  # an AlterPartition response overtook this LeaderAndIsr request
         self.leader = image.leader
         self.leader_epoch = image.leader_epoch
         self.partition_epoch = image.partition_epoch
@@ -152,26 +168,24 @@ class Partition:
             self.leadership = None
             return
         if self.is_leader:
-            is_new = not was_leader or former_epoch != image.leader_epoch
+            is_new = not was_leader or previous_epoch != image.leader_epoch
             if not was_leader:
-                self.reign = image.leader_epoch
+                self.leading_since_epoch = image.leader_epoch
             if is_new:
                 self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
-                followed = not was_leader and former_epoch != NO_LEADER_EPOCH
+                followed = not was_leader and previous_epoch != NO_LEADER_EPOCH
                 if followed and self.owes_flush and self.held_offset is None and self._flush_now is not None:
-                    # Its last flush has not ended. (What is found at a start has been acknowledged, and is not taken back.)
+                    # The last flush as follower has not ended. (Records found at startup were acknowledged before.)
                     self.held_offset = self.log.recovery_point
                     self._flush_now(self)
             self._lead(image, is_new)
-            self._advance_high_watermark()
+            self.advance_high_watermark()
         else:
             self.leadership = None
-        # Those who wait on this partition must see that its leader or epoch changed.
-        self._on_progress(self.topic_partition)
-        self._on_progress(self)
+        self._role_changed()
 
     def _lead(self, image: PartitionImage, is_new: bool) -> None:
-        replication, leadership = self._replication, self.leadership
+        replication, leadership = self.replication, self.leadership
         if image.replicas == (self._broker_id,):
             self.leadership = None
         elif leadership is not None and not is_new:
@@ -191,51 +205,53 @@ class Partition:
             )
 
     def configure(self, rules: Rules, min_insync_replicas: int) -> None:
-        """The topic's settings are others now (the log has its own already)."""
+        """Apply changed topic settings. The log gets its own separately."""
         self.rules = rules
         self.min_insync_replicas = min_insync_replicas
         if self.leadership is not None:
             self.leadership.min_isr = min_insync_replicas
-            self._advance_high_watermark()
+            self.advance_high_watermark()
 
     def replace_log(self, log: Log, data_dir: DataDir) -> None:
-        """The replica lies in another directory now. Its log has the same records."""
+        """Switch to the copy of the log that AlterReplicaLogDirs made in another directory."""
         self.log = log
         self.data_dir = data_dir
 
-    def stand_down(self) -> None:
-        """Have no role any more: those who wait look for the leader elsewhere."""
+    def resign(self) -> None:
+        """Give up the role. Waiting requests are answered with NOT_LEADER_OR_FOLLOWER."""
         self.leader = -1
         self.is_leader = False
         self.leadership = None
-        self._on_progress(self.topic_partition)
-        self._on_progress(self)
+        self._role_changed()
 
     def go_offline(self) -> None:
         self._offline = True
         self.leadership = None
-        self._on_progress(self.topic_partition)
-        self._on_progress(self)
+        self._role_changed()
+
+    def _role_changed(self) -> None:
+        self.on_progress(self.topic_partition)
+        self.on_progress(self)
 
     @property
     def is_offline(self) -> bool:
         return self._offline
 
     def check_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> None:
-        """That this broker leads the partition, in the epoch the client believes in (R08)."""
+        """Require that this broker leads the partition, in the epoch that the client names (R08)."""
         self._check_epoch(current_leader_epoch)
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader} leads {self.topic_partition}")
 
     def check_replica(self, current_leader_epoch: int) -> None:
-        """That its log is here, in the epoch the client believes in, whoever leads."""
+        """Require that the log is online, in the epoch that the client names, whoever leads."""
         self._check_epoch(current_leader_epoch)
 
-    def check_follows(self, current_leader_epoch: int) -> None:
-        """That this broker has a role in the partition, be it as follower, in the epoch the client believes in (R19)."""
+    def check_leader_or_follower(self, current_leader_epoch: int) -> None:
+        """Require that this broker leads or follows, in the epoch that the client names (R19)."""
         self._check_epoch(current_leader_epoch)
         if self.leader < 0:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"nobody leads {self.topic_partition}")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no leader")
 
     def _check_epoch(self, current_leader_epoch: int) -> None:
         if self._offline:
@@ -244,14 +260,15 @@ class Partition:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(
                     ErrorCode.FENCED_LEADER_EPOCH,
-                    f"{self.topic_partition} is in leader epoch {self.leader_epoch}, not {current_leader_epoch} any more",
+                    f"leader epoch {current_leader_epoch} of {self.topic_partition} is over, {self.leader_epoch} is current",
                 )
             raise KafkaError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{self.topic_partition} is in leader epoch {self.leader_epoch} here, {current_leader_epoch} is not known yet",
+                f"leader epoch {current_leader_epoch} of {self.topic_partition} is not known yet, "
+                f"the current one here is {self.leader_epoch}",
             )
 
-    # Write
+    # Append
 
     def append(
         self,
@@ -259,43 +276,38 @@ class Partition:
         required_acks: int,
         now_ms: int,
         *,
-        transaction: Transaction | None = None,
+        transaction: VerifiedTransaction | None = None,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append what a producer sent, as leader. The records are checked; KafkaError means that nothing was kept.
+        """Append a producer's records as leader. Invalid records raise KafkaError, and nothing is appended.
 
-        Transactional records need to say of which transaction they are. MuchToUnpack: they are to be `checked` elsewhere.
+        `transaction` is required for transactional records. `checked` is the validation result, if that ran in a worker; without
+        it the records are validated here, and MuchToUnpack says that they need a worker.
         """
         if self._internal:
-            # Coordinators believe what they read there. Kafka lets clients in that call themselves __admin_client.
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic_partition} is the brokers' own")
+            # Coordinators trust what they read there. Kafka admits clients with the id __admin_client.
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{self.topic_partition} belongs to an internal topic")
         if self._offline or not self.is_leader:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
             raise self._not_enough_replicas()
         if checked is None:
             checked = check(records, self.rules, now_ms, True, UNPACKED_BYTES_HERE)
-        if transaction is None:
-            if checked.batches[0].attributes & TRANSACTIONAL_BIT:
-                raise KafkaError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
-                )
-            transaction = NO_TRANSACTION
+        if transaction is None and checked.batches[0].attributes & TRANSACTIONAL_BIT:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
+            )
         try:
-            log = self.log
-            info = log.append(
+            info = self.log.append(
                 checked,
                 self.leader_epoch,
                 now_ms,
-                verified=transaction.verified,
-                bumps_epochs=transaction.bumps_epochs,
+                verified=transaction is not None,
+                bumps_epochs=transaction is not None and transaction.bumps_epochs,
             )
-            self._after_append(info, now_ms)
         except OSError as error:
             raise self.failed(error) from error
-        self._advance_high_watermark()
-        if self.leadership is not None:
-            self._on_progress(self)
+        self._appended(info, now_ms)
         return info
 
     def append_own(
@@ -307,8 +319,8 @@ class Partition:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
     ) -> AppendInfo:
-        """Append a coordinator's keys and values as one batch, as leader, if enough replicas are in sync. With a producer id they
-        are part of its transaction."""
+        """Append a coordinator's keys and values as one batch, as leader, as with acks=all. With a producer id they are part of
+        that producer's transaction."""
         if self._offline or not self.is_leader:
             self.check_leader()
         if len(self.isr) < self.min_insync_replicas and self.is_under_min_isr:
@@ -320,16 +332,13 @@ class Partition:
             or rules.timestamp_type != CREATE_TIME
             or rules.compression not in (PRODUCER, codec)
         ):
-            # Refused, or changed into what the topic was told to keep.
+            # Too large, which is refused, or to be converted to the topic's timestamp type or codec.
             batch = check(batch.buffer, rules, now_ms, from_client=False)
         try:
             info = self.log.append(batch, self.leader_epoch, now_ms, from_client=False)
-            self._after_append(info, now_ms)
         except OSError as error:
             raise self.failed(error) from error
-        self._advance_high_watermark()
-        if self.leadership is not None:
-            self._on_progress(self)
+        self._appended(info, now_ms)
         return info
 
     def append_marker(
@@ -342,11 +351,11 @@ class Partition:
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append the marker that ends a producer's transaction, as leader (T12). It counts once the high watermark is past it."""
+        """Append the marker that ends a producer's transaction, as leader (T12). It is effective once committed."""
         self.check_leader()
         if self.is_under_min_isr:
             raise self._not_enough_replicas()
-        try:
+        with self.storage_errors:
             info = self.log.append_marker(
                 producer_id,
                 producer_epoch,
@@ -356,29 +365,54 @@ class Partition:
                 now_ms=now_ms,
                 transaction_version=transaction_version,
             )
-            self._after_append(info, now_ms)
-        except OSError as error:
-            raise self.failed(error) from error
         self._verifying.pop(producer_id, None)
-        self._advance_high_watermark()
-        if self.leadership is not None:
-            self._on_progress(self)
+        self._appended(info, now_ms)
         return info
 
-    # Asking whether a transaction may write here
+    def _appended(self, info: AppendInfo, now_ms: int) -> None:
+        """What follows every append of a leader."""
+        self.after_write(info, now_ms)
+        self.advance_high_watermark()
+        if self.leadership is not None:
+            self.on_progress(self)
+
+    def _not_enough_replicas(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"ISR of {self.topic_partition} has {len(self.isr)} replicas, min.insync.replicas={self.min_insync_replicas}",
+        )
+
+    def delete_records(self, offset: int) -> int:
+        """Delete the records before `offset` (-1: before the high watermark), as leader. Returns the new log start offset."""
+        self.check_leader()
+        # An empty cleanup.policy (Kafka 4) retains everything but allows this.
+        if self.log.config.compacted and not self.log.config.deletes:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy is compact alone",
+            )
+        with self.storage_errors:
+            self.log.advance_log_start(self.log.high_watermark if offset == NO_OFFSET else offset)
+        self.on_progress(self.topic_partition)
+        return self.log.log_start_offset
+
+    # Transaction verification
 
     def start_verification(self, producer_id: int) -> object:
-        """The coordinator is about to be asked. The guard is void once a marker of the producer, or another role, has come."""
+        """Returns a guard for a question to the transaction coordinator. A marker of the producer or a role change voids it."""
         return self._verifying.setdefault(producer_id, object())
 
     def end_verification(self, producer_id: int, guard: object, *, keep: bool) -> bool:
-        """Whether the guard still holds. `keep`: for others who ask at the same time."""
+        """Whether the guard is still valid. `keep` leaves it for requests that verify the same producer concurrently."""
         holds = self._verifying.get(producer_id) is guard
         if holds and not keep:
             del self._verifying[producer_id]
         return holds
 
-    def _after_append(self, info: AppendInfo, now_ms: int) -> None:
+    # Flush before acknowledgement (F14)
+
+    def after_write(self, info: AppendInfo, now_ms: int) -> None:
+        """Request the flushes that an append makes due."""
         log = self.log
         if info.rolled:
             self._flush_requested[self] = None
@@ -386,17 +420,18 @@ class Partition:
             self._hold(info, now_ms)
 
     def _hold(self, info: AppendInfo, now_ms: int) -> None:
-        """The settings ask that acknowledged records are on the disk (F14). A follower acknowledges with its next fetch: who
-        fetches sees to it (`owes_flush`)."""
+        """Hold the acknowledgement until a flush has ended. A follower acknowledges with its next fetch: the fetcher looks at
+        `owes_flush` before."""
         if self._flush_now is None:
-            self.log.flush(now_ms)
+            with self.storage_errors:
+                self.log.flush(now_ms)
         elif self.is_leader and self.held_offset is None:
             self.held_offset = info.first_offset
             self._flush_now(self)
 
     @property
     def owes_flush(self) -> bool:
-        """What was appended may not be acknowledged before it is flushed."""
+        """Whether a flush has to end before the records at the log end may be acknowledged."""
         log = self.log
         return (
             log.flush_messages != INT64_MAX
@@ -406,211 +441,23 @@ class Partition:
         )
 
     def flush_ended(self) -> bool:
-        """The flush that was asked for is over. True: another one is needed, for what came meanwhile."""
+        """A flush started by `flush_now` has ended. True: records appended meanwhile need another one."""
         log = self.log
         again = not self._offline and not log.closed and log.unflushed_messages >= log.flush_messages
         self.held_offset = log.recovery_point if again else None
         if self.is_leader and not self._offline:
-            self._advance_high_watermark()
-        self._on_progress(self.topic_partition)
+            self.advance_high_watermark()
+        self.on_progress(self.topic_partition)
         return again
 
     def awaits(self, acks: int, end_offset: int) -> bool:
-        """Whether records before `end_offset` cannot be acknowledged yet: to acks=all not before they are committed, to acks=1
-        only if they have to be flushed before."""
+        """Whether records before `end_offset` cannot be acknowledged yet: with acks=all while they are not committed, with acks=1
+        while they wait for a flush."""
         if acks == ACKS_ALL:
             return self.log.high_watermark < end_offset
         return self.held_offset is not None and self.held_offset < end_offset
 
-    def _not_enough_replicas(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{self.topic_partition} has {len(self.isr)} replicas in sync, min.insync.replicas={self.min_insync_replicas}",
-        )
-
-    @property
-    def low_watermark(self) -> int:
-        """Below it no living replica has records, as far as this leader knows."""
-        start = self.log.log_start_offset
-        return start if self.leadership is None else self.leadership.low_watermark(start)
-
-    @property
-    def epoch_start_offset(self) -> int:
-        """Where the log ended when this leader took over; 0 where that makes no difference."""
-        return self.leadership.epoch_start_offset if self.leadership is not None else 0
-
-    @property
-    def is_under_min_isr(self) -> bool:
-        """Too few replicas are in sync for acks=all (F49). No more than there are is ever asked for, as with Kafka."""
-        leadership = self.leadership
-        if leadership is not None:
-            return leadership.is_under_min_isr
-        return len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
-
-    def _advance_high_watermark(self) -> None:
-        log, leadership = self.log, self.leadership
-        if leadership is None:
-            # Alone: nobody else's position counts.
-            if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
-                committed = log.log_end_offset if self.held_offset is None else self.held_offset
-                if committed > log.high_watermark:
-                    log.high_watermark = committed
-                    self._on_progress(self.topic_partition)
-            return
-        end_offset = log.log_end_offset if self.held_offset is None else min(log.log_end_offset, self.held_offset)
-        committed = leadership.high_watermark(end_offset, self._replication.monotonic_ms())
-        if committed > log.high_watermark:
-            log.high_watermark = committed
-            self._on_progress(self.topic_partition)
-
-    # Followers of this leader
-
-    def check_follower(self, replica_id: int, broker_epoch: int = -1) -> None:
-        """That a replica is one of this partition's, in its present life. It may hear of a reassignment before its leader."""
-        leadership = self.leadership
-        if leadership is None:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no followers")
-        follower = leadership.followers.get(replica_id)
-        if follower is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"broker {replica_id} is no replica of {self.topic_partition} in leader epoch {self.leader_epoch}",
-            )
-        if 0 <= broker_epoch < follower.broker_epoch:
-            # What comes from a former life says nothing of what the present one has (KIP-903).
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"broker {replica_id} was restarted since: epoch {broker_epoch}, not {follower.broker_epoch}",
-            )
-
-    def follower_fetched(self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int) -> None:
-        """A follower has all before `offset` of this log: so far its acknowledgement counts."""
-        leadership, log = self.leadership, self.log
-        assert leadership is not None
-        now_ms = self._replication.monotonic_ms()
-        follower = leadership.followers[replica_id]
-        former_end, former_start = follower.log_end_offset, follower.log_start_offset
-        proposal = leadership.follower_fetched(
-            replica_id, offset, log_start_offset, log.log_end_offset, log.high_watermark, now_ms, broker_epoch
-        )
-        if offset != former_end:
-            self._advance_high_watermark()
-        if log_start_offset != former_start:
-            self._on_progress(self.topic_partition)  # whoever deletes records waits for that
-        if proposal is not None:
-            self._replication.propose(self, proposal)
-
-    def holds_back(self, replica_id: int) -> bool:
-        """A throttled follower that is not in sync has to wait: too much was sent in the last seconds."""
-        if not self.leader_throttled or replica_id in self.isr:
-            return False
-        return self._replication.leader_quota.exceeded(self._replication.monotonic_ms())
-
-    def sent_to_follower(self, count: int) -> None:
-        if self.leader_throttled:
-            self._replication.leader_quota.record(count, self._replication.monotonic_ms())
-
-    def shrink_isr(self) -> None:
-        """Propose to go on without followers that do not keep up."""
-        leadership, log = self.leadership, self.log
-        if leadership is None:
-            return
-        proposal = leadership.shrink(log.log_end_offset, self._replication.monotonic_ms())
-        if proposal is not None:
-            self._replication.propose(self, proposal)
-        else:
-            # A follower that was waited for without being in sync may have fallen behind.
-            self._advance_high_watermark()
-
-    def isr_confirmed(self, proposal: IsrProposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
-        """The controller answered. False: too late, the answer counts for nothing."""
-        leadership = self.leadership
-        if leadership is None or not leadership.confirmed(proposal, isr, leader_epoch, partition_epoch):
-            return False
-        self.isr, self.partition_epoch = leadership.isr, leadership.partition_epoch
-        self._advance_high_watermark()
-        self._on_progress(self.topic_partition)  # too few may be in sync now (R12)
-        return True
-
-    def isr_refused(self, proposal: IsrProposal, error: ErrorCode) -> bool:
-        """The controller refused. True: ask again."""
-        leadership = self.leadership
-        return leadership is not None and leadership.refused(proposal, error, self._replication.monotonic_ms())
-
-    # Following another leader
-
-    def append_as_follower(
-        self, records: Buffer, leader_high_watermark: int, leader_log_start_offset: int, now_ms: int
-    ) -> AppendInfo | None:
-        """Append what the leader sent, and know what the leader knows. KafkaError, UnexpectedOffset: nothing of it was kept."""
-        log = self.log
-        info: AppendInfo | None = None
-        try:
-            if len(records):
-                try:
-                    info = log.append_as_follower(records, now_ms)
-                except UnexpectedOffset as found:  # another name than below: where it is compiled, a name has one type
-                    is_empty = log.log_start_offset == log.log_end_offset
-                    if not is_empty or not found.first_offset < log.log_end_offset <= found.last_offset:
-                        raise
-                    # The leader's log starts inside of a batch (DeleteRecords), which is the first that is sent. Batches stay
-                    # whole: begin with it. The start of the log is set right below.
-                    log.truncate_fully_and_start_at(found.first_offset, now_ms)
-                    info = log.append_as_follower(records, now_ms)
-                self._after_append(info, now_ms)
-                if self.follower_throttled:
-                    self._replication.follower_quota.record(len(records), self._replication.monotonic_ms())
-            committed = min(leader_high_watermark, log.log_end_offset)
-            if committed > log.high_watermark:
-                log.high_watermark = committed
-                self._on_progress(self.topic_partition)
-            if leader_log_start_offset > log.log_start_offset:
-                log.advance_log_start(min(leader_log_start_offset, log.high_watermark))
-        except OSError as error:
-            raise self.failed(error) from error
-        return info
-
-    def holds_itself_back(self, leader_high_watermark: int | None) -> bool:
-        """As throttled follower, not to fetch now: too much came in the last seconds, and this is not in sync. (None: the leader
-        has not said yet how far it is.)"""
-        if leader_high_watermark is not None and leader_high_watermark <= self.log.log_end_offset:
-            return False
-        return self._replication.follower_quota.exceeded(self._replication.monotonic_ms())
-
-    def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """As follower, forget what the leader does not have. True: the checkpoints vouch for more than is left."""
-        log = self.log
-        vouched = log.recovery_point
-        try:
-            log.truncate_to(offset, now_ms)
-        except OSError as error:
-            raise self.failed(error) from error
-        return log.recovery_point < vouched
-
-    def start_anew_at(self, offset: int, now_ms: int) -> None:
-        """As follower: the leader has nothing of what is here, its log begins behind it."""
-        try:
-            self.log.truncate_fully_and_start_at(offset, now_ms)
-        except OSError as error:
-            raise self.failed(error) from error
-
-    def delete_records(self, offset: int) -> int:
-        """Forget all records below `offset` (-1: below the high watermark). Returns the new log start."""
-        self.check_leader()
-        # An empty policy keeps everything until somebody says otherwise (Kafka 4), and here somebody does.
-        if self.log.config.compacted and not self.log.config.deletes:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
-                f"records of {self.topic_partition} cannot be deleted: its cleanup.policy is compact alone",
-            )
-        try:
-            self.log.advance_log_start(self.log.high_watermark if offset == NO_OFFSET else offset)
-        except OSError as error:
-            raise self.failed(error) from error
-        self._on_progress(self.topic_partition)
-        return self.log.log_start_offset
-
-    # Read
+    # Watermarks
 
     @property
     def high_watermark(self) -> int:
@@ -618,59 +465,89 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where every transaction is decided. Without transactions that is all that may be read."""
         return self.log.last_stable_offset
 
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start offset of all live replicas."""
+        start = self.log.log_start_offset
+        return start if self.leadership is None else self.leadership.low_watermark(start)
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """The log end offset when this leader epoch began; 0 for a partition without followers."""
+        return self.leadership.epoch_start_offset if self.leadership is not None else 0
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Too few in-sync replicas for acks=all (F49). As in Kafka, no more are required than the partition has replicas."""
+        leadership = self.leadership
+        if leadership is not None:
+            return leadership.is_under_min_isr
+        return len(self.isr) < min(self.min_insync_replicas, len(self.replicas))
+
+    def advance_high_watermark(self) -> None:
+        log, leadership = self.log, self.leadership
+        if leadership is None:
+            if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
+                committed = log.log_end_offset if self.held_offset is None else self.held_offset
+                if committed > log.high_watermark:
+                    log.high_watermark = committed
+                    self.on_progress(self.topic_partition)
+            return
+        end_offset = log.log_end_offset if self.held_offset is None else min(log.log_end_offset, self.held_offset)
+        committed = leadership.high_watermark(end_offset, self.replication.monotonic_ms())
+        if committed > log.high_watermark:
+            log.high_watermark = committed
+            self.on_progress(self.topic_partition)
+
+    # Read
+
     def read(self, offset: int, max_bytes: int, end_offset: int, min_one_batch: bool, here: bool = True) -> ReadInfo:
+        """As `Log.read`. An I/O error is KAFKA_STORAGE_ERROR; corruption is logged."""
         try:
             return self.log.read(offset, max_bytes, end_offset, min_one_batch, here)
         except OSError as error:
             raise self.failed(error) from error
         except KafkaError as error:
-            if error.code == ErrorCode.CORRUPT_MESSAGE and error.detail != self._told:
-                self._told = error.detail
-                logger.error("%s is damaged, consumers cannot go on at offset %d: %s", self.topic_partition, offset, error.detail)
+            if error.code == ErrorCode.CORRUPT_MESSAGE and error.detail != self._logged_corruption:
+                self._logged_corruption = error.detail
+                logger.error(
+                    "Corrupt log of %s, consumers cannot read past offset %d: %s", self.topic_partition, offset, error.detail
+                )
             raise
 
     def read_past_empty(self, info: ReadInfo, max_bytes: int, end_offset: int, min_one_batch: bool) -> ReadInfo:
-        try:
+        with self.storage_errors:
             return self.log.read_past_empty(info, max_bytes, end_offset, min_one_batch)
-        except OSError as error:
-            raise self.failed(error) from error
 
     def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """The aborted transactions of which records may lie in a range (T02)."""
-        try:
+        """The aborted transactions that overlap a range of offsets (T02)."""
+        with self.storage_errors:
             return self.log.aborted(start_offset, end_offset)
-        except OSError as error:
-            raise self.failed(error) from error
 
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> OffsetAndEpoch | None:
-        """Where the fetcher's log parts from this one, if (last fetched epoch, fetch offset) is not on it (R10)."""
+        """Where the fetcher's log diverges from this one; None if (last fetched epoch, fetch offset) is on it (R10)."""
         end = self.log.end_offset_for_epoch(last_fetched_epoch)
         if end.offset < 0 or end.leader_epoch < 0:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"nothing is known of leader epoch {last_fetched_epoch} of {self.topic_partition}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"leader epoch {last_fetched_epoch} of {self.topic_partition} is unknown"
             )
         if end.leader_epoch < last_fetched_epoch or end.offset < fetch_offset:
             return end
         return None
 
     def offset_for_timestamp(self, timestamp_ms: int, start_offset: int = 0) -> OffsetByTime | None:
-        """Unfinished: there is more to look at than others should wait for (`storage.time_lookup`)."""
-        try:
+        """As `Log.offset_for_timestamp`. Unfinished: the rest of the search needs a worker (`storage.time_lookup`)."""
+        with self.storage_errors:
             return self.log.offset_for_timestamp(timestamp_ms, start_offset, UNPACKED_BYTES_HERE)
-        except OSError as error:
-            raise self.failed(error) from error
 
     def offset_of_max_timestamp(self) -> OffsetByTime | None:
-        """Unfinished: likewise."""
-        try:
+        """As `Log.offset_of_max_timestamp`. Unfinished: as above."""
+        with self.storage_errors:
             return self.log.offset_of_max_timestamp(UNPACKED_BYTES_HERE)
-        except OSError as error:
-            raise self.failed(error) from error
 
     def failed(self, error: OSError) -> KafkaError:
-        """Its directory is not to be used any more; what a client hears of that."""
+        """Take the data directory offline. Returns the error for the client."""
         self._on_failure(self.data_dir, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} cannot be read or written: {error}")
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"I/O error in the log of {self.topic_partition}: {error}")

@@ -363,7 +363,7 @@ class Partitions:
         self._forget_bytes()
         if partition is not None:
             self.flush_requested.pop(partition, None)
-            partition.stand_down()
+            partition.resign()
         return partition
 
     def remove(self, key: TopicPartition) -> None:
@@ -386,7 +386,7 @@ class Partitions:
                 self.directory_failed(partition.data_dir, error)
         # Whoever waits on it hears that it is gone; only then that nothing more is to be had from its log.
         if not partition.is_offline:
-            partition.stand_down()
+            partition.resign()
         partition.go_offline()
 
     def doom(self, path: str, log: Log) -> None:

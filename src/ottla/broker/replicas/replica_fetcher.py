@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.broker.replicas import following
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
@@ -111,7 +112,7 @@ class ReplicaFetchers:
         if log.latest_epoch < 0 and log.log_end_offset > log.log_start_offset:
             # Records from before there were epochs: nothing but the high watermark tells which of them the leader has.
             try:
-                partition.truncate_to(log.high_watermark, self._broker.world.clock.now_ms())
+                following.truncate_to(partition, log.high_watermark, self._broker.world.clock.now_ms())
             except KafkaError:
                 return
         number = self._number(partition.topic_partition)
@@ -189,7 +190,9 @@ class _Fetcher:
         self._news.clear()
         now = loop.time()
         for followed in self._followed.values():
-            if followed.partition.follower_throttled and followed.partition.holds_itself_back(followed.leader_high_watermark):
+            if followed.partition.follower_throttled and following.exceeds_follower_quota(
+                followed.partition, followed.leader_high_watermark
+            ):
                 followed.not_before = max(followed.not_before, now + _THROTTLED_S)
         due = {followed.key: followed for followed in self._followed.values() if followed.not_before <= now and followed.current}
         if not due:
@@ -330,13 +333,13 @@ class _Fetcher:
         records = data.records if data.records is not None else b""
         assert not isinstance(records, (FileRange, list))
         vouched = log.recovery_point
-        partition.append_as_follower(records, data.high_watermark, data.log_start_offset, now_ms)
+        following.append_as_follower(partition, records, data.high_watermark, data.log_start_offset, now_ms)
         if log.recovery_point < vouched:
             self._unsound.add(partition.data_dir)
 
     def _cut(self, followed: _Followed, offset: int) -> None:
         partition = followed.partition
-        if partition.truncate_to(offset, self._broker.world.clock.now_ms()):
+        if following.truncate_to(partition, offset, self._broker.world.clock.now_ms()):
             self._unsound.add(partition.data_dir)
 
     def _failed(self, followed: _Followed, code: int, lost: list[_Followed]) -> None:
@@ -375,7 +378,7 @@ class _Fetcher:
             if decision.truncate_to is not None:
                 self._cut(followed, decision.truncate_to)
             elif decision.start_anew_at is not None:
-                partition.start_anew_at(decision.start_anew_at, self._broker.world.clock.now_ms())
+                following.truncate_fully_and_start_at(partition, decision.start_anew_at, self._broker.world.clock.now_ms())
                 self._unsound.add(partition.data_dir)
             else:
                 self._later(followed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.replicas import fetch_read, replica_fetcher
+from ottla.broker.replicas import fetch_read, following, replica_fetcher
 from ottla.broker.replicas.commit_wait import CommitWait
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
@@ -109,7 +109,7 @@ def deposed_says_success() -> list[Patch]:
     original = CommitWait.try_complete
 
     def try_complete(self: CommitWait) -> bool:
-        if not self.done and (not self.partition.is_leader or self.partition.reign != self._reign):
+        if not self.done and (not self.partition.is_leader or self.partition.leading_since_epoch != self._leading_since_epoch):
             return self._end(None)
         return original(self)
 
@@ -190,7 +190,7 @@ def truncates_to_high_watermark() -> list[Patch]:
     original = replica_fetcher.ReplicaFetchers.follow
 
     def follow(self: Any, partition: Partition) -> None:
-        partition.truncate_to(partition.log.high_watermark, self._broker.world.clock.now_ms())
+        following.truncate_to(partition, partition.log.high_watermark, self._broker.world.clock.now_ms())
         original(self, partition)
 
     return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
@@ -246,14 +246,14 @@ def fetching_given_up() -> list[Patch]:
 
 @bug("a follower takes the leader's high watermark for records it does not have", world="cluster", seeds_max=40)
 def high_watermark_ahead() -> list[Patch]:
-    original = Partition.append_as_follower
+    original = following.append_as_follower
 
-    def append_as_follower(self: Partition, records: Any, leader_high_watermark: int, *rest: Any) -> Any:
-        info = original(self, records, leader_high_watermark, *rest)
-        self.log._high_watermark = self.log.log_end_offset
+    def append_as_follower(partition: Partition, *rest: Any) -> Any:
+        info = original(partition, *rest)
+        partition.log._high_watermark = partition.log.log_end_offset
         return info
 
-    return [(Partition, "append_as_follower", append_as_follower)]
+    return [(following, "append_as_follower", append_as_follower)]
 
 
 # --- replicas of deleted topics
