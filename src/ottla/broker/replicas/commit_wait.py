@@ -32,7 +32,16 @@ T = TypeVar("T")
 class CommitWait:
     """Records of one partition that are appended and not yet acknowledged."""
 
-    __slots__ = ("_acks", "_ends_under_min_isr", "_leading_since_epoch", "_partitions", "done", "end_offset", "error", "partition")
+    __slots__ = (
+        "_acks",
+        "_ends_under_min_isr",
+        "_leading_since_epoch",
+        "_partitions",
+        "done",
+        "end_offset",
+        "error",
+        "partition",
+    )
 
     def __init__(
         self,
