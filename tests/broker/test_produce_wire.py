@@ -315,7 +315,7 @@ def test_many_connections_at_once_keep_their_own_replies(play: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_f68_nobody_but_coordinators_writes_to_the_brokers_own_topics(play: Any, version: int) -> None:
+def test_nobody_but_coordinators_writes_to_the_brokers_own_topics(play: Any, version: int) -> None:
     """What a client wrote there would be read as the offsets of groups, and a group could not be loaded any more."""
 
     async def case(stage: Any) -> None:

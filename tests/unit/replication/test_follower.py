@@ -1,4 +1,4 @@
-"""Where a follower cuts its log (R05-R07, R09), and its side of a fetch session."""
+"""Where a follower cuts its log (F53, R05-R07, R09), and its side of a fetch session."""
 
 from __future__ import annotations
 

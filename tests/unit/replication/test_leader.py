@@ -1,4 +1,4 @@
-"""The leader's rules by their cases (R01-R03, R12-R14, C05): positions, ISR and high watermark without any broker."""
+"""The leader's rules by their cases (F48, R01-R03, R12-R14, C05): positions, ISR and high watermark without any broker."""
 
 from __future__ import annotations
 

@@ -391,7 +391,7 @@ class ClusterWorld:
         while not self.flushes and not self.lossy and self._is_in_sync(node):
             await asyncio.sleep(0.5)
         if not self.flushes and any(state is not None and state.isr == (node.number,) for state in self._states()):
-            # A change of those in sync was under way when it crashed: the last one in sync has lost its tail (R17).
+            # A change of those in sync was under way when it crashed: the last one in sync has lost its tail.
             self.trace.add(f"{node.host} was the last one in sync: what it had not flushed may be lost")
             self.lossy = self.rules.lossy = self.play.offsets_may_shrink = True
 

@@ -1,0 +1,67 @@
+"""docs/cases.md defines every case that src and tests name, and a test names every case it defines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ID = r"(?:F[1-9]\d?|[CGILRTW][0-2]\d)"
+NAMED = re.compile(rf"(?<![\w#&\\/.-])({ID})(?:-({ID}))?(?![\w-]|\.\w)")
+"""An id, or a range of them (`R01-R03`), in text."""
+IN_TEST_NAME = re.compile(r"_([cfgilrtw]\d{1,2})(?=_|$)")
+DEFINED = re.compile(rf"^- \*\*({ID})\*\* \S", re.MULTILINE)
+LOOK_ALIKE: frozenset[tuple[str, str]] = frozenset()
+"""(file, text) of what only looks like an id."""
+
+
+def ids_in(text: str) -> Iterator[str]:
+    for first, last in NAMED.findall(text):
+        if not last:
+            yield first
+            continue
+        letter, width = first[0], len(first) - 1 if first[1] == "0" else 1
+        assert letter == last[0], f"{first}-{last} is no range"
+        yield from (f"{letter}{number:0{width}}" for number in range(int(first[1:]), int(last[1:]) + 1))
+
+
+def named(folder: str, pattern: str = "*.py") -> dict[str, str]:
+    """Every id named under a folder, with the first place that names it."""
+    found: dict[str, str] = {}
+    for path in sorted((ROOT / folder).rglob(pattern)):
+        name = str(path.relative_to(ROOT))
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            ids = [each for each in ids_in(line) if (name, each) not in LOOK_ALIKE]
+            if test := re.match(r"\s*(?:async )?def (test_\w+)", line):
+                ids += [each.upper() for each in IN_TEST_NAME.findall(test[1])]
+            for each in ids:
+                found.setdefault(each, f"{name}:{number}")
+    return found
+
+
+def defined() -> list[str]:
+    return DEFINED.findall((ROOT / "docs/cases.md").read_text())
+
+
+def test_every_case_that_is_named_is_defined():
+    places = named("src") | named("tests") | named("bench") | named("examples") | named("docs", "*.md")
+    unknown = {each: place for each, place in places.items() if each not in defined()}
+    assert not unknown, "define them in docs/cases.md, or write them so that they do not look like cases"
+
+
+def test_every_case_that_is_defined_is_named_by_a_test():
+    tested = named("tests", "test_*.py")
+    assert not [each for each in defined() if each not in tested], "name them in the tests that cover them"
+
+
+def test_no_case_is_defined_twice():
+    found = defined()
+    assert len(found) == len(set(found))
+    assert len(found) > 100
+
+
+def test_ranges_and_names_are_read():
+    assert list(ids_in("(R01-R03, F9-F11)")) == ["R01", "R02", "R03", "F9", "F10", "F11"]
+    assert list(ids_in('f"F{1}" 2024-W18-3 #C02 FF12 T0 "F1x"')) == []
+    assert IN_TEST_NAME.findall("test_r12_t10_something_f3") == ["r12", "t10", "f3"]
