@@ -93,7 +93,7 @@ bugs: setup ## plants every bug in turn and says who caught it
 .PHONY: compat
 compat: setup ## other people's suites: CLIENT=kafka_python|franz_go
 	@test -n "$(CLIENT)" || { echo "make compat CLIENT=one of: $$(cd tests/compat && ls -d */run.py | xargs -n1 dirname | tr '\n' ' ')"; exit 2; }
-	$(PY) tests/compat/$(CLIENT)/run.py
+	$(PY) -m tests.compat.$(CLIENT).run
 
 .PHONY: fuzz
 fuzz: setup ## atheris on the decoder and the batch check, SECONDS_EACH=60

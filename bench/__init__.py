@@ -7,9 +7,7 @@ Looks apart, each a command: `compaction_load`, `inside`, `inside_groups`, `star
 The method, and how to read the result, is in docs/bench.md.
 """
 
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out"
-sys.path.insert(0, str(ROOT / "tests" / "compat"))  # the counterparts (`peers`) and the raw client (`raw`)

@@ -31,7 +31,6 @@ from itertools import count
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_3, KAFKA_4, START_SCRIPT_JVM, ApacheCluster, OttlaCluster, kcat
 from rich.console import Console
 from rich.table import Table
 
@@ -48,6 +47,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.kit.peers import KAFKA_3, KAFKA_4, START_SCRIPT_JVM, ApacheCluster, OttlaCluster, kcat
 
 Figures = dict[str, float]
 NAMES = {"ottla": "Ottla", "kafka-3.9.2": "Kafka 3.9.2, ZooKeeper", "kafka-4.3.0": "Kafka 4.3.0"}

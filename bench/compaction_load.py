@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 from bench.measure import Server, create
 from bench.measure_compaction import compact, look_often
 from bench.servers import Kafka, Ottla, memory_bytes, usage
+from tests.kit.raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 TOPIC = "two-million"
 SEGMENT_BYTES = 64 << 20

@@ -28,11 +28,10 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from raw import batch, produce_frame
-
 from bench import ROOT
 from bench.load import values
 from ottla.runtime.congestion import begin_unpaced
+from tests.kit.raw import batch, produce_frame
 
 BATCH_BYTES = 61_007
 """Written as a broker would: where a write ends decides how large the pieces of the page cache are that `sendfile` goes over."""

@@ -20,14 +20,13 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from peers import kcat
-
 from bench.measure import PARTITIONS, lines_file, touch_memory
 from ottla.broker.network.request_memory import new_buffer
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages import metadata
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.registry import API_BY_KEY
+from tests.kit.peers import kcat
 
 TOPIC = "floor"
 LINES_BYTES = 400_000_000

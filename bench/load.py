@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import uvloop
-from raw import batch, fetch_frame, produce_frame, read_fetched, read_records
+
+from tests.kit.raw import batch, fetch_frame, produce_frame, read_fetched, read_records
 
 
 def values(count: int, size: int) -> list[bytes]:

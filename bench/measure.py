@@ -17,13 +17,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from peers import kcat
-from raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
-
 from bench import ROOT
 from bench.figures import LOG_SIZES, PARTITION_COUNTS
 from bench.load import values
 from bench.servers import Kafka, Ottla, usage
+from tests.kit.peers import kcat
+from tests.kit.raw import RawConnection, batch, fetch_frame, produce_frame, read_fetched, read_produced
 
 PARTITIONS = 6
 START_TIMEOUT_S = 120

@@ -26,10 +26,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from peers import ApacheKafka, spark_connector_jars
-
 from bench import OUT
 from bench.servers import TICKS_PER_S
+from tests.kit.peers import ApacheKafka, spark_connector_jars
 
 if TYPE_CHECKING:
     from ottla.pipelines.running import Flows

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, run_tool, serves
+from tests.kit.peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, run_tool, serves
 
 # The same for both, where a default would have the benchmark wait: for more members, for the next assignment.
 SETTINGS: dict[str, object] = {

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 
 import crc32c
-from raw import PRODUCE, frame
 
 from bench.group_frames import string
+from tests.kit.raw import PRODUCE, frame
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24, 26
 NO_PRODUCER = (-1, -1)

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import uvloop
-from raw import batch, fetch_frame
 
 from bench import transaction_frames as frames
 from bench.groups import Connection, begin, done
 from bench.load import values
+from tests.kit.raw import batch, fetch_frame
 
 PAUSE_S = 0.02  # what Java's producer waits before it asks again whether the transaction before has ended
 SEQUENCES = 1 << 31

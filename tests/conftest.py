@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+pytest.register_assert_rewrite("tests.kit")
 
 _SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 

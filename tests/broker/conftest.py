@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from ottla.protocol.messages.produce import PartitionProduceData, PartitionProdu
 from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.runtime.loop import ThreadWorkers, real_world, run
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 NOW_MS = 1_700_000_000_000
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-from short_cut import started
-
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply
 from ottla.broker.network.socket_server import ListenerUse
@@ -16,6 +14,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.loop import run
+from tests.broker.short_cut import started
 
 REQUESTS = (
     ("heartbeat", 0, HeartbeatRequest(group_id="g", generation_id=1, member_id="m")),

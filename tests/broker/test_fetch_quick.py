@@ -8,7 +8,6 @@ import random
 from pathlib import Path
 
 import pytest
-from short_cut import NOW_MS, Asked, started
 
 from ottla.broker.app import Broker
 from ottla.broker.handlers import fetch_quick
@@ -23,6 +22,7 @@ from ottla.records.record import build_batch
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.runtime.loop import run
 from ottla.types import TopicPartition
+from tests.broker.short_cut import NOW_MS, Asked, started
 
 FETCH = API_BY_NAME["fetch"]
 LONG = "x" * 200

@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from short_cut import Asked, started
-
 from ottla.broker.coordinators.groups import OFFSETS_TOPIC
 from ottla.broker.handlers import heartbeat_quick
 from ottla.broker.network.dispatch import PendingReply
@@ -15,6 +13,7 @@ from ottla.protocol.headers import encode_request
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.loop import run
+from tests.broker.short_cut import Asked, started
 
 HEARTBEAT = API_BY_NAME["heartbeat"]
 VERSIONS = range(5)

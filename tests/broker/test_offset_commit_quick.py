@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from short_cut import Asked, StoppedClock, started
-
 from ottla.broker.coordinators.groups import OFFSETS_TOPIC
 from ottla.broker.handlers import offset_commit_quick
 from ottla.broker.network.dispatch import PendingReply
@@ -23,6 +21,7 @@ from ottla.protocol.registry import API_BY_NAME
 from ottla.records.batch import scan_batches
 from ottla.records.record import read_records
 from ottla.runtime.loop import run
+from tests.broker.short_cut import Asked, StoppedClock, started
 
 OFFSET_COMMIT = API_BY_NAME["offset_commit"]
 LONG = "x" * 200

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from short_cut import NOW_MS, Asked, StoppedClock, started
 
 from ottla.broker.handlers import produce_quick
 from ottla.broker.network.dispatch import PendingReply
@@ -19,6 +18,7 @@ from ottla.protocol.registry import API_BY_NAME
 from ottla.records.record import build_batch
 from ottla.runtime.loop import run
 from ottla.types import TopicPartition
+from tests.broker.short_cut import NOW_MS, Asked, StoppedClock, started
 
 PRODUCE = API_BY_NAME["produce"]
 LONG = "x" * 200

@@ -1,11 +1,10 @@
-"""Does the client library hang on Apache Kafka too? `python tests/chaos/hangs.py kafka|ottla SEED SECONDS`
+"""Does the client library hang on Apache Kafka too? `python -m tests.chaos.hangs kafka|ottla SEED SECONDS`
 
 The copiers of `test_exactly_once` under the same load, the broker killed again and again, and nobody else disturbed. Prints how
 many calls of send_offsets_to_transaction came back neither in time nor in twice the time (`copier.py` ends itself then), and how
 many transactions were committed.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 import json
@@ -17,13 +16,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "compat")]
-
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_4, ApacheKafka
-from test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, Writer, eventually
 
 from ottla.testing import Broker
+from tests.chaos.test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, Writer, eventually
+from tests.kit.peers import KAFKA_4, ApacheKafka
 
 AWAY_S = (0, 1, 3, 6)
 

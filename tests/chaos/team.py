@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import proof
 from confluent_kafka import Message, Producer
+
+from tests.chaos import proof
 
 TOPIC = "chaos"
 PARTITIONS = 24

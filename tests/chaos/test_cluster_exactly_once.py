@@ -8,18 +8,15 @@ on hosts of their own (network namespaces); the applications are on another.
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "cluster"))
-
-from cluster_kit import Cluster, on_hosts, until
-from test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, copied_through, pause
-from test_replicas import until_equal
+from tests.chaos.test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, copied_through, pause
+from tests.cluster.test_replicas import until_equal
+from tests.kit.cluster import Cluster, on_hosts, until
 
 BROKERS: list[str | int] = [1, 2, 3]
 SETTINGS = {

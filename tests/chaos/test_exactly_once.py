@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from copier import GIVEN_UP
 
 from ottla.sim.models.history import Commit, Committed, End, Event, Exhausted, Outcome, Poll, Seek, Send, anomalies
 from ottla.testing import Broker
+from tests.chaos.copier import GIVEN_UP
 
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 4

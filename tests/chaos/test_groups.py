@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from proof import owned_twice
-from team import MEMBERS, PARTITIONS, TOPIC, Feed, Team, steps
 
 from ottla.testing import Broker
+from tests.chaos.proof import owned_twice
+from tests.chaos.team import MEMBERS, PARTITIONS, TOPIC, Feed, Team, steps
 
 SESSION_MS = 4_000
 SETTLE_S = 180.0

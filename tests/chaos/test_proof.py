@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proof import Notes, owned_twice
+from tests.chaos.proof import Notes, owned_twice
 
 SESSION = 100
 

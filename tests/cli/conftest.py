@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from ottla.testing import Broker
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from ottla_command import Ottla
+from tests.kit.ottla_command import Ottla
 
 
 @pytest.fixture(scope="session")

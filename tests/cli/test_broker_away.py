@@ -6,9 +6,9 @@ import signal
 import subprocess
 
 import pytest
-from ottla_command import TIMEOUT_S, Ottla
 
 from ottla.testing import Broker
+from tests.kit.ottla_command import TIMEOUT_S, Ottla
 
 
 @pytest.mark.parametrize("words", [[], ["-g", "billing"]], ids=["alone", "member"])

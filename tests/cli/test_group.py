@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from ottla_command import TIMEOUT_S, Ottla
 
 from ottla.testing import Broker
+from tests.kit.ottla_command import TIMEOUT_S, Ottla
 
 
 @pytest.fixture

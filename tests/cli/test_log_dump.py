@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ottla_command import Ottla
-
 from ottla.testing import Broker
+from tests.kit.ottla_command import Ottla
 
 
 def test_what_a_broker_wrote_verifies(tmp_path: Path) -> None:

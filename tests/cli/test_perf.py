@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 
-from ottla_command import TIMEOUT_S, Ottla
+from tests.kit.ottla_command import TIMEOUT_S, Ottla
 
 PERCENTILES = ["avg", "p50", "p95", "p99", "p99.9", "max"]
 

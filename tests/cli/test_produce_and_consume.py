@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ottla_command import TIMEOUT_S, Ottla
+
+from tests.kit.ottla_command import TIMEOUT_S, Ottla
 
 
 def consumed(ottla: Ottla, *words: str) -> list[dict[str, Any]]:

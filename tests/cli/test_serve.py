@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from ottla_command import TIMEOUT_S, Ottla, environment
 
 from ottla.cli.serve import Options, gather
 from ottla.testing import Broker, BrokerFailed
+from tests.kit.ottla_command import TIMEOUT_S, Ottla, environment
 
 ANY_PORT = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
 

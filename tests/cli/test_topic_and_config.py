@@ -9,7 +9,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from ottla_command import Ottla
+
+from tests.kit.ottla_command import Ottla
 
 
 def unique() -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from ottla_command import Ottla
 
 from ottla.cli.connection import Connection
 from ottla.cli.plain_request import call
@@ -17,6 +16,7 @@ from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, Init
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.testing import Broker
+from tests.kit.ottla_command import Ottla
 
 
 @pytest.fixture

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-
-from cluster_kit import Cluster, clusters
-from zookeeper import ZooKeeper, served
+from tests.kit.cluster import Cluster, clusters
+from tests.kit.zookeeper import ZooKeeper, served
 
 
 @pytest.fixture(scope="session")

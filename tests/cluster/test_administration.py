@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from cluster_kit import WAIT_S, Cluster, until
 from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AlterConfigOpType,
@@ -29,6 +28,7 @@ from ottla.protocol.messages.list_partition_reassignments import ListPartitionRe
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
+from tests.kit.cluster import WAIT_S, Cluster, until
 
 
 def test_the_tree_is_kafkas(three: Cluster) -> None:

@@ -15,10 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_kit import Cluster, until
 from confluent_kafka import KafkaException
-from test_kafka_tools import tool
-from test_replicas import Load, read, until_equal
+
+from tests.cluster.test_kafka_tools import tool
+from tests.cluster.test_replicas import Load, read, until_equal
+from tests.kit.cluster import Cluster, until
 
 PARTITIONS = 3
 PATIENT: dict[str, Any] = {"message.timeout.ms": 0, "batch.num.messages": 1_000}

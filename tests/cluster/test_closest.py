@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_kit import BrokerProcess, Cluster, until
 from confluent_kafka import Consumer, TopicPartition
 
-sys.path.append(str(Path(__file__).parents[1] / "compat"))
-from peers import KAFKA_3, KAFKA_4, run_tool
+from tests.kit.cluster import BrokerProcess, Cluster, until
+from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
 
 pytestmark = pytest.mark.slow
 

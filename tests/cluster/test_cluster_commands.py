@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from cluster_kit import WAIT_S, Cluster, until
+from tests.kit.cluster import WAIT_S, Cluster, until
 
 
 def ottla(cluster: Cluster, *words: str, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:

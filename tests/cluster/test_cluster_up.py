@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_kit import WAIT_S, until
 from confluent_kafka import Consumer, Producer
-from zookeeper import KAFKA_3, kafka_jars
+
+from tests.kit.cluster import WAIT_S, until
+from tests.kit.zookeeper import KAFKA_3, kafka_jars
 
 
 @pytest.fixture(autouse=True, scope="module")

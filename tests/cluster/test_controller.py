@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_kit import WAIT_S, Cluster, clusters, until
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from zookeeper import ZooKeeper
+
+from tests.kit.cluster import WAIT_S, Cluster, clusters, until
+from tests.kit.zookeeper import ZooKeeper
 
 
 def epoch(cluster: Cluster) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster_kit import WAIT_S, Cluster, until
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
@@ -20,6 +19,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
+from tests.kit.cluster import WAIT_S, Cluster, until
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster_kit import Cluster, until
 from confluent_kafka import Consumer
+
+from tests.kit.cluster import Cluster, until
 
 
 def read_all(cluster: Cluster, topic: str, count: int, group: str = "reader") -> list[bytes]:

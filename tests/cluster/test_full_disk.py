@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_kit import BrokerProcess, Cluster, until
-from test_replicas import read
+
+from tests.cluster.test_replicas import read
+from tests.kit.cluster import BrokerProcess, Cluster, until
 
 
 @pytest.fixture

@@ -6,20 +6,17 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_kit import BrokerProcess, Cluster, until
 
-sys.path.extend(str(Path(__file__).parents[1] / "compat" / folder) for folder in ("", "streams", "transactions"))
-
-import test_streams
-import test_txn_java_kills
-from peers import KAFKA_3, KAFKA_4, java_command, run_tool, tool_class
+from tests.compat.streams import test_streams
+from tests.compat.transactions import test_txn_java_kills
+from tests.kit.cluster import BrokerProcess, Cluster, until
+from tests.kit.peers import KAFKA_3, KAFKA_4, java_command, run_tool, tool_class
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cluster_kit import WAIT_S, Cluster, until
-from peers import run_tool
 
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from tests.kit.cluster import WAIT_S, Cluster, until
+from tests.kit.peers import run_tool
 
 VERSIONS = ("3.9.2", "4.3.0")
 

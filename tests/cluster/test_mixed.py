@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheBroker
-from cluster_kit import Cluster, until
 from confluent_kafka import Consumer, TopicPartition
-from test_kafka_tools import tool
-from test_replicas import Load
 
 from ottla.protocol.messages.metadata import MetadataRequest
+from tests.cluster.test_kafka_tools import tool
+from tests.cluster.test_replicas import Load
+from tests.kit.apache_kafka import ApacheBroker
+from tests.kit.cluster import Cluster, until
 
 pytestmark = pytest.mark.slow
 

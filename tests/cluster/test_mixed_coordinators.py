@@ -5,29 +5,25 @@ other, who must read what the other wrote (F64, F66, T10, G07)."""
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheBroker
-from cluster_kit import WAIT_S, Cluster, ask_at, until
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from test_mixed import all_know
-from test_replicas import read
 
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
-
-sys.path.extend(str(Path(__file__).parents[1] / "compat" / folder) for folder in ("", "transactions"))
-
-import test_txn_java_kills
-from peers import KAFKA_3, KAFKA_4, run_tool
+from tests.cluster.test_mixed import all_know
+from tests.cluster.test_replicas import read
+from tests.compat.transactions import test_txn_java_kills
+from tests.kit.apache_kafka import ApacheBroker
+from tests.kit.cluster import WAIT_S, Cluster, ask_at, until
+from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 

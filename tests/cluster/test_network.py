@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_kit import Cluster, on_hosts, until
-from network import Network
-from test_chaos import PARTITIONS, Transactions, check
-from test_replicas import Load, read
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
+from tests.cluster.test_chaos import PARTITIONS, Transactions, check
+from tests.cluster.test_replicas import Load, read
+from tests.kit.cluster import Cluster, on_hosts, until
+from tests.kit.network import Network
 
 BROKERS = [1, 2, 3]
 NOT_ACKNOWLEDGED = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cluster_kit import WAIT_S, Cluster, until
 from confluent_kafka import Consumer, TopicPartition
 
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -14,6 +13,7 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tests.kit.cluster import WAIT_S, Cluster, until
 
 
 def reassign(cluster: Cluster, topic: str, replicas: list[int] | None) -> None:

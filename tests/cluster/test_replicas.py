@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cluster_kit import BrokerProcess, Cluster, until
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ottla.errors import ErrorCode
@@ -23,6 +22,7 @@ from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.runtime.free_ports import free_port
+from tests.kit.cluster import BrokerProcess, Cluster, until
 
 
 def log_bytes(cluster: Cluster, number: int, topic: str, partition: int = 0) -> bytes:

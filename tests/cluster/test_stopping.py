@@ -6,8 +6,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from cluster_kit import clusters, until
-from zookeeper import ZooKeeper
+
+from tests.kit.cluster import clusters, until
+from tests.kit.zookeeper import ZooKeeper
 
 STOPS_WITHIN_S = 90.0
 """A few seconds on a machine that has time for it; all tries of a controlled shutdown would take more than two minutes."""

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_kit import BrokerProcess, Cluster, clusters, until
-from test_chaos import PARTITIONS, Transactions, check
-from test_replicas import Load
-from zookeeper import ZooKeeper
+
+from tests.cluster.test_chaos import PARTITIONS, Transactions, check
+from tests.cluster.test_replicas import Load
+from tests.kit.cluster import BrokerProcess, Cluster, clusters, until
+from tests.kit.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.slow
 PATIENT = {"message.timeout.ms": 0}

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
-from zookeeper import ZooKeeper
 
 from ottla.ports import Create, MetadataStore, SessionEvent, SetData, StoreError, StoreUnavailable
 from ottla.runtime.zookeeper_store import ZooKeeperStore
-
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "runtime"))
-
-from store_conformance import CASES, Case
+from tests.kit.store_conformance import CASES, Case
+from tests.kit.zookeeper import ZooKeeper
 
 
 class ZooKeeperStores:

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from subject import Subject, running, soon
+from tests.kit.subject import Subject, running, soon
 
 _numbers = itertools.count()
 

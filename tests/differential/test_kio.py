@@ -20,11 +20,11 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial._introspect import EntityField, EntityTupleField, classify_field, get_schema_field_type
 from kio.static.constants import EntityType
-from random_messages import every_message, messages, name_of
 
 from ottla.protocol.registry import Api
 from ottla.wire.codec import decode, encode
 from ottla.wire.schema import definition_of
+from tests.kit.random_messages import every_message, messages, name_of
 
 _KIND = {"request": EntityType.request, "response": EntityType.response}
 _ERROR_CODES = {int(code.value) for code in KioErrorCode}

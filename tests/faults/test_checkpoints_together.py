@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from raw import RawConnection, batch, produce_frame, read_produced
 
 from ottla.testing import Broker
+from tests.kit.raw import RawConnection, batch, produce_frame, read_produced
 
 TOPICS = 30
 

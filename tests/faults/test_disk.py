@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from raw import RawConnection, batch, produce_frame, read_produced
 
 from ottla.testing import Broker, BrokerFailed
+from tests.kit.raw import RawConnection, batch, produce_frame, read_produced
 
 KAFKA_STORAGE_ERROR = 56
 TOPIC = "full"

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
-from peers import free_ports
 
 from ottla.testing import Broker
+from tests.kit.peers import free_ports
 
 TOPIC = "idempotent"
 PARTITIONS = 2

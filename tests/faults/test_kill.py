@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from peers import KAFKA_4, run_tool
-from raw import API_VERSIONS, RawConnection, batch, frame, produce_frame, read_produced
 
 from ottla.testing import Broker
+from tests.kit.peers import KAFKA_4, run_tool
+from tests.kit.raw import API_VERSIONS, RawConnection, batch, frame, produce_frame, read_produced
 
 KILLS = 50
 TOPIC = "kill"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-
-from peers import KAFKA_4, ApacheKafka, run_tool
-
 from ottla.pipelines import PipelineError
+from tests.kit.peers import KAFKA_4, ApacheKafka, run_tool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from ottla.pipelines import PipelineError
 from ottla.testing import Broker
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 COPY = """
 from ottla import pipelines as p

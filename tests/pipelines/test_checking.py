@@ -11,7 +11,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import PipelineError, graph, loading, project, running
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 HEAD = """from pyspark.sql import functions as F
 from ottla import pipelines as p

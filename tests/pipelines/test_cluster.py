@@ -18,8 +18,8 @@ import pyspark
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import ReadTopic
     from ottla.testing import Broker
+    from tests.pipelines.conftest import ReadTopic
 
 SPARK = Path(pyspark.__file__).parent
 COPY = """

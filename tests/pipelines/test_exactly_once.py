@@ -19,7 +19,7 @@ from ottla.pipelines.exactly_once import ExactlyOnce, marker_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 COPY = """
 from ottla import pipelines as p

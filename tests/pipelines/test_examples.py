@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

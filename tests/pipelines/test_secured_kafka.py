@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,19 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-
-from peers import KAFKA_4, ApacheKafka, free_ports
-
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.options import InvalidOption, client_options
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines import PipelineError, topics
+from tests.kit.peers import KAFKA_4, ApacheKafka, free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from conftest import Shop
+    from tests.pipelines.conftest import Shop
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

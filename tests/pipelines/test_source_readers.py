@@ -9,10 +9,8 @@ import itertools
 import json
 import logging
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +21,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-
-from subject import EITHER, KEEPING, running
-
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import InvalidOption, plain_options
@@ -36,6 +30,7 @@ from ottla.pipelines.source import OttlaReader, OttlaSource, OttlaStreamReader
 from ottla.pipelines.source_plan import DataLost
 from ottla.testing import Broker
 from ottla.types import TopicPartition
+from tests.kit.subject import EITHER, KEEPING, running
 
 _numbers = itertools.count()
 ALL = ReadAllAvailable()

@@ -56,8 +56,7 @@ class Lake:
 
 
 def jars(artifacts: tuple[str, ...]) -> str:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-    from peers import single_jars
+    from tests.kit.peers import single_jars
 
     return ",".join(map(str, single_jars("spark-tables", artifacts)))
 

@@ -24,8 +24,8 @@ import pyspark
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import ReadTopic
     from ottla.testing import Broker
+    from tests.pipelines.conftest import ReadTopic
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(3600)]
 
@@ -74,8 +74,7 @@ PORTS = (
 
 class Yarn:
     def __init__(self, folder: Path) -> None:
-        sys.path.insert(0, str(Path(__file__).parents[1] / "compat"))
-        from peers import free_ports, single_jars
+        from tests.kit.peers import free_ports, single_jars
 
         self.folder, self.conf = folder, folder / "conf"
         self.conf.mkdir()

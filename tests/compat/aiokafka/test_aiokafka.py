@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, OffsetOutOfRangeError
-from subject import soon
+
+from tests.kit.subject import soon
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from peers import KAFKA_3, KAFKA_4, ApacheCluster
+
+from tests.kit.peers import KAFKA_3, KAFKA_4, ApacheCluster
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import kcat
-from subject import Subject, running
+
+from tests.kit.peers import kcat
+from tests.kit.subject import Subject, running
 
 TOPIC = "compacted"
 KEYS = 40

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from subject import Subject, running
+
+from tests.kit.subject import Subject, running
 
 Found = list[tuple[int, bytes, bytes | None]]
 

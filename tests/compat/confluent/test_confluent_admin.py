@@ -18,7 +18,8 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from subject import broker_count, soon
+
+from tests.kit.subject import broker_count, soon
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from peers import KAFKA_4, free_ports, java_command, single_jars
-from subject import Subject
+
+from tests.kit.peers import KAFKA_4, free_ports, java_command, single_jars
+from tests.kit.subject import Subject
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

@@ -6,7 +6,6 @@ import random
 import re
 from pathlib import Path
 
-import peers
 import pytest
 
 from ottla.records.record import build_batch
@@ -16,6 +15,7 @@ from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.types import TopicPartition
+from tests.kit import peers
 
 pytestmark = pytest.mark.java
 

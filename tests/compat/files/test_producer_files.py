@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import peers
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
@@ -27,6 +26,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.types import ZERO_UUID, TopicPartition
+from tests.kit import peers
 
 pytestmark = pytest.mark.java
 

@@ -1,7 +1,9 @@
-"""franz-go's kgo suite against the chosen broker (`make compat CLIENT=franz_go`).
+"""Run franz-go's kgo suite against the chosen broker (`make compat CLIENT=franz_go`).
 
-The module is downloaded with Go, copied out of the (read-only) module cache, and its test binary is built once; after that
-no network is needed. Usage: run.py [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3] [--records 20000].
+The module is downloaded with Go, copied out of the read-only module cache, and its test binary is built once; later runs need no
+network. Usage:
+
+    python -m tests.compat.franz_go.run [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3] [--records 20000]
 """
 
 from __future__ import annotations
@@ -16,13 +18,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.kit.peers import MissingCounterpart, fetching, program
+from tests.kit.ratchet import allowed, judge, missed
+from tests.kit.subject import broker_count, running
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-
-from peers import MissingCounterpart, fetching, program  # noqa: E402
-from ratchet import allowed, judge, missed  # noqa: E402
-from subject import broker_count, running  # noqa: E402
-
 VERSION = "v1.22.2"
 MODULE = f"github.com/twmb/franz-go@{VERSION}"
 INSTALL_GO = "install Go 1.26 or newer (the suite is written in it)"

@@ -13,8 +13,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from group_chance import Party
-
 from ottla.coordinator.group.consumer_protocol import (
     ConsumerProtocolSubscription,
     EmbeddedTopicPartitions,
@@ -50,6 +48,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.wire.codec import encode
+from tests.compat.groups.group_chance import Party
 
 STEPS: Final = 40
 OFFSETS_PARTITIONS: Final = 50

@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from router import Router
-
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
 from ottla.metrics import Counters
@@ -46,6 +44,7 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.network import RealNetwork
+from tests.kit.router import Router
 
 STEPS = 25
 PATIENCE_S = 120.0

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-import consumer_chance
-import group_chance
 import pytest
-from dialogues import Transcripts, both, check
+
+from tests.compat.groups import consumer_chance, group_chance
+from tests.kit.dialogues import Transcripts, both, check
 
 pytestmark = pytest.mark.java
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_3, KAFKA_4, ApacheKafka, java_command, run_tool
-from subject import chosen
 
 from ottla.testing import Broker
+from tests.kit.peers import KAFKA_3, KAFKA_4, ApacheKafka, java_command, run_tool
+from tests.kit.subject import chosen
 
 pytestmark = pytest.mark.java
 

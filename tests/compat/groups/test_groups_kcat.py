@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-from peers import kcat
+from tests.kit.peers import kcat
 
 
 def test_kcat_reads_in_a_group_and_goes_on_where_it_stopped(servers: str, group: str, filled: Callable[..., str]) -> None:

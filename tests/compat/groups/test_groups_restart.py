@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from subject import chosen
 
 from ottla.testing import Broker
+from tests.kit.subject import chosen
 
 pytestmark = pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")
 

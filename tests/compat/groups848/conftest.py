@@ -11,7 +11,8 @@ from typing import Any, Self
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from subject import Subject, running, soon
+
+from tests.kit.subject import Subject, running, soon
 
 _numbers = itertools.count()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peers import KAFKA_4, class_path, program
 
 from ottla.coordinator.group.assignors import ASSIGNORS, GroupSpec, MemberSpec
+from tests.kit.peers import KAFKA_4, class_path, program
 
 pytestmark = pytest.mark.java
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_4, java_command, run_tool
-from subject import running
+
+from tests.kit.peers import KAFKA_4, java_command, run_tool
+from tests.kit.subject import running
 
 pytestmark = pytest.mark.java
 

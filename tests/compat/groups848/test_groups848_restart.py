@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_4, ApacheKafka
-from subject import chosen
 
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import MemberState
@@ -21,6 +19,8 @@ from ottla.coordinator.shard import Now
 from ottla.records.batch import scan_batches
 from ottla.records.record import read_records
 from ottla.testing import Broker
+from tests.kit.peers import KAFKA_4, ApacheKafka
+from tests.kit.subject import chosen
 
 
 @pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from peers import KAFKA_3, KAFKA_4, run_tool
+
+from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
 
 pytestmark = pytest.mark.java
 

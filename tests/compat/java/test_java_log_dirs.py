@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import KAFKA_4, java_command, run_tool
-from subject import EITHER, Subject, running
+
+from tests.kit.peers import KAFKA_4, java_command, run_tool
+from tests.kit.subject import EITHER, Subject, running
 
 pytestmark = pytest.mark.java
 

@@ -11,8 +11,9 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from peers import KAFKA_3, KAFKA_4, run_tool
-from subject import Subject
+
+from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
+from tests.kit.subject import Subject
 
 pytestmark = pytest.mark.java
 

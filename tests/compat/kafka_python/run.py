@@ -1,7 +1,8 @@
-"""kafka-python's own integration suite, from its sdist, against the chosen broker (`make compat CLIENT=kafka_python`).
+"""Run kafka-python's own integration suite, from its sdist, against the chosen broker (`make compat CLIENT=kafka_python`).
 
-Usage: run.py [-k PART] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3]. SASL and TLS tests start brokers of their own: not
-for us yet.
+Its SASL and TLS tests start brokers of their own and are left out. Usage:
+
+    python -m tests.compat.kafka_python.run [-k PART] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3]
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ import tempfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+from tests.kit.peers import MissingCounterpart, fetching, free_ports
+from tests.kit.ratchet import allowed, judge, missed
+from tests.kit.subject import broker_count, chosen, running
+
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-
-from peers import MissingCounterpart, fetching, free_ports  # noqa: E402
-from ratchet import allowed, judge, missed  # noqa: E402
-from subject import broker_count, chosen, running  # noqa: E402
-
 VERSION = "3.0.12"
 FILES = ["test_admin_integration.py", "test_consumer_integration.py", "test_producer_integration.py"]
 # The sdist leaves these two out. `test` must be a package to win over the standard library's, and with an external

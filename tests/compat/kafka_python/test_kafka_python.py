@@ -16,7 +16,8 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from subject import soon
+
+from tests.kit.subject import soon
 
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 

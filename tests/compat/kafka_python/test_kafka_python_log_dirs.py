@@ -7,7 +7,8 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
-from subject import running
+
+from tests.kit.subject import running
 
 RECORDS = 500
 

@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from peers import kcat
+
+from tests.kit.peers import kcat
 
 
 def run(bootstrap: str, *args: str, input: bytes | None = None) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from log_chance import NOWHERE, Visitor
-
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.batch import scan_batches
 from ottla.records.record import build_batch
+from tests.compat.log.log_chance import NOWHERE, Visitor
 
 FIRST_SEED: Final = 10_000
 """From here on seeds are of these dialogues."""

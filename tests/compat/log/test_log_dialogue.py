@@ -7,17 +7,13 @@ The visitors speak the bare protocol in all versions and say what a seed decides
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 import pytest
-from dialogues import Transcripts, both, check
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import log_chance
-from session_chance import FIRST_SEED, Fetcher
+from tests.compat.log import log_chance
+from tests.compat.log.session_chance import FIRST_SEED, Fetcher
+from tests.kit.dialogues import Transcripts, both, check
 
 pytestmark = pytest.mark.java
 

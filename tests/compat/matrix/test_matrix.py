@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from peers import kcat
+
+from tests.kit.peers import kcat
 
 Row = tuple[int, bytes | None, bytes | None, int]  # offset, key, value, timestamp
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from peers import spark_connector_jars
-from subject import Subject
+
+from tests.kit.peers import spark_connector_jars
+from tests.kit.subject import Subject
 
 RECORDS = 300
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from peers import KAFKA_4, java_command, streams_jars
-from subject import chosen
 
 from ottla.testing import Broker
+from tests.kit.peers import KAFKA_4, java_command, streams_jars
+from tests.kit.subject import chosen
 
 pytestmark = [pytest.mark.java, pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")]
 

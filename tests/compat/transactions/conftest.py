@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from subject import Subject, running
+
+from tests.kit.subject import Subject, running
 
 with warnings.catch_warnings():
     # Importing kafka-python uses importlib.resources in a way that Python 3.11 frowns on.
     warnings.simplefilter("ignore")
     import kafka  # noqa: F401
 
-sys.path.insert(0, str(Path(__file__).parent))
 
 _numbers = itertools.count()
 

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 import pytest
-from dialogues import Transcripts, both, check
-from router import Router
-from txn_chance import converse_at_random
-from txn_speaker import Speaker, ready
 
 from ottla.client.connection import ClientConnection
 from ottla.metrics import Counters
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest
 from ottla.runtime.network import RealNetwork
+from tests.compat.transactions.txn_chance import converse_at_random
+from tests.kit.dialogues import Transcripts, both, check
+from tests.kit.router import Router
+from tests.kit.txn_speaker import Speaker, ready
 
 pytestmark = pytest.mark.java
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from peers import KAFKA_3, KAFKA_4, java_command, run_tool
-from subject import running
+
+from tests.kit.peers import KAFKA_3, KAFKA_4, java_command, run_tool
+from tests.kit.subject import running
 
 pytestmark = pytest.mark.java
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from peers import KAFKA_3, KAFKA_4, java_command
-from subject import chosen
 
 from ottla.testing import Broker
+from tests.kit.peers import KAFKA_3, KAFKA_4, java_command
+from tests.kit.subject import chosen
 
 pytestmark = [pytest.mark.java, pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")]
 

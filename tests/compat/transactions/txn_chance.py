@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import random
 
-from router import Router
-from txn_speaker import Producer, Speaker, ready
-
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
+from tests.kit.router import Router
+from tests.kit.txn_speaker import Producer, Speaker, ready
 
 STEPS = 40
 PARTITIONS = 2

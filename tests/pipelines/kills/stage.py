@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from drivers import Driver
-from listening import AFTER, BEFORE, DROP, END_TXN, PASS, PRODUCE, TXN_OFFSET_COMMIT, Blow, Proxy
 
 from ottla.client.blocking import Client
 from ottla.client.offsets import LATEST, committed_offsets, list_offsets
 from ottla.client.options import plain_options
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.types import TopicPartition as Place
+from tests.pipelines.kills.drivers import Driver
+from tests.pipelines.kills.listening import AFTER, BEFORE, DROP, END_TXN, PASS, PRODUCE, TXN_OFFSET_COMMIT, Blow, Proxy
 
 PARTITIONS = 3
 RECORDS = 200

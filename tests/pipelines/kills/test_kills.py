@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from listening import Proxy
-from stage import BLOWS, PARTITIONS, Stage, staged
+
+from tests.pipelines.kills.listening import Proxy
+from tests.pipelines.kills.stage import BLOWS, PARTITIONS, Stage, staged
 
 ROUNDS = int(os.environ.get("OTTLA_TEST_ROUNDS", "2"))
 # By Kafka's names. Timed out transactions are looked for often.
@@ -44,7 +45,7 @@ def on_ottla(folder: Path) -> Iterator[Stage]:
 
 @contextmanager
 def on_kafka(folder: Path) -> Iterator[Stage]:
-    from peers import KAFKA_4, ApacheKafka
+    from tests.kit.peers import KAFKA_4, ApacheKafka
 
     proxy = Proxy()
     try:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from client_kit import Watch, broker_address, new_topic
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client import AsyncConsumer, AsyncProducer, EndToEndLatency, Interceptor, ProducerRecord, RecordMetadata
+from tests.kit.client import Watch, broker_address, new_topic
 
 TIMEOUT_S = 60
 

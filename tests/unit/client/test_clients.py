@@ -9,10 +9,10 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from client_kit import Watch, broker_address, new_topic
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from ottla.client import Consumer, EndToEndLatency, Interceptor, Producer, ProducerRecord, RecordMetadata
+from tests.kit.client import Watch, broker_address, new_topic
 
 
 @pytest.fixture(scope="module")

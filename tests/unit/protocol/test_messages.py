@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from random_messages import every_message, messages, name_of
 
 from ottla.errors import MalformedInput
 from ottla.protocol.registry import Api
 from ottla.wire.codec import decode, decoder, encode
+from tests.kit.random_messages import every_message, messages, name_of
 
 _QUICK = settings(
     max_examples=3,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from record_batches import NOW_MS, SAMPLE, with_header
 
 from ottla.errors import MalformedInput
 from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header, scan_batches, stamp, write_header
 from ottla.records.record import build_batch
+from tests.kit.record_batches import NOW_MS, SAMPLE, with_header
 
 
 def test_header_says_what_was_built() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from aiokafka.record import default_records as aiokafka_records
-from record_batches import NOW_MS
 
 from ottla.records.batch import read_batch_header
 from ottla.records.compression import CODEC_NAMES
 from ottla.records.record import Fields, build_batch, read_records
 from ottla.records.validate import LOG_APPEND_TIME, PRODUCER, Rules, check
+from tests.kit.record_batches import NOW_MS
 
 with warnings.catch_warnings():
     # it reads its schemas through a function of importlib that Python 3.11 calls deprecated

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from record_batches import NOW_MS, with_section
 
 from ottla.errors import MalformedInput
 from ottla.records import walk
@@ -21,6 +20,7 @@ from ottla.records.record import (
 )
 from ottla.records.validate import PRODUCER, RecordsRefused, Rules, check
 from ottla.wire.varint import write_varlong
+from tests.kit.record_batches import NOW_MS, with_section
 
 few = hypothesis_settings(max_examples=60, deadline=None)
 

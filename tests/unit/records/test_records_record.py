@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zigzag
 
 from ottla.errors import MalformedInput
 from ottla.records.batch import read_batch_header
@@ -12,6 +11,7 @@ from ottla.records.control import ABORT, COMMIT, control_type, coordinator_epoch
 from ottla.records.own import own_marker
 from ottla.records.record import Record, build_batch, offset_of_max_timestamp, offset_of_timestamp, read_records
 from ottla.types import TimestampAndOffset
+from tests.kit.record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zigzag
 
 CODECS = range(len(CODEC_NAMES))
 

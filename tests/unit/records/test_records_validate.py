@@ -6,7 +6,6 @@ import struct
 
 import cramjam
 import pytest
-from record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zigzag
 
 from ottla.errors import ErrorCode
 from ottla.records.batch import RECORDS_AT, batch_crc_ok, read_batch_header
@@ -15,6 +14,7 @@ from ottla.records.own import own_marker
 from ottla.records.record import build_batch, read_records
 from ottla.records.validate import LOG_APPEND_TIME, PRODUCER, RECORD_ERRORS_MAX, Checked, RecordsRefused, Rules, check
 from ottla.types import Buffer
+from tests.kit.record_batches import NOW_MS, SAMPLE, record, with_header, with_section, zigzag
 
 CODECS = range(len(CODEC_NAMES))
 RULES = Rules()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from record_batches import NOW_MS
 
 from ottla.errors import MalformedInput
 from ottla.records.batch import RECORDS_AT
 from ottla.records.record import Fields, build_batch
 from ottla.records.walk import INT64_MAX, INT64_MIN, PIECE_BYTES, Walk, walk, walk_view
+from tests.kit.record_batches import NOW_MS
 
 
 def section_of(sizes: list[int]) -> bytes:

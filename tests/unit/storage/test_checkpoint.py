@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from storage_kit import MemoryDisk, PowerLoss
 
 from ottla.storage import checkpoint
 from ottla.storage.checkpoint import CorruptCheckpoint
 from ottla.types import TopicPartition
+from tests.kit.storage import MemoryDisk, PowerLoss
 
 PATH = "/data/recovery-point-offset-checkpoint"
 OLD = {TopicPartition("a", 0): 1}

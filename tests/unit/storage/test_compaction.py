@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from compaction_kit import COMPACTED, Model, compact, dirt_of, pairs, put, records
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import NOW_MS, MemoryDisk, new_log, read_batches, reopen
 
 from ottla.records.batch import batch_crc_ok
 from ottla.records.clean_batches import Uncleanable
@@ -16,6 +14,8 @@ from ottla.records.record import Record, read_records
 from ottla.storage.compaction import Abandoned, Compaction, Limits
 from ottla.storage.log import Log
 from ottla.storage.names import LOG
+from tests.kit.compaction import COMPACTED, Model, compact, dirt_of, pairs, put, records
+from tests.kit.storage import NOW_MS, MemoryDisk, new_log, read_batches, reopen
 
 A, B, C = b"a", b"b", b"c"
 

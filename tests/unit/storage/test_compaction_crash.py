@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from compaction_kit import COMPACTED, compact, dirt_of, pairs, put
-from storage_kit import NOW_MS, TOPIC_ID, TP, seeded_random
 
 from ottla.sim.kernel.disk import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView, Fault, SimDisk
 from ottla.sim.kernel.process import Process, ProcessDied
@@ -18,6 +16,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.storage.names import CLEANED_OFFSETS
+from tests.kit.compaction import COMPACTED, compact, dirt_of, pairs, put
+from tests.kit.storage import NOW_MS, TOPIC_ID, TP, seeded_random
 
 CONFIG = replace(COMPACTED, segment_bytes=400)
 Pair = tuple[int, bytes | None, bytes | None]

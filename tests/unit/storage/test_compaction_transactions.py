@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from compaction_kit import COMPACTED
-from storage_kit import NOW_MS, RULES, MemoryDisk, new_log, read_batches, reopen
 
 from ottla.records.batch import BatchInfo
 from ottla.records.record import build_batch, read_records
@@ -14,6 +12,8 @@ from ottla.records.validate import check
 from ottla.storage.compaction import Compaction, Limits
 from ottla.storage.compaction_plan import find_dirt
 from ottla.storage.log import Log
+from tests.kit.compaction import COMPACTED
+from tests.kit.storage import NOW_MS, RULES, MemoryDisk, new_log, read_batches, reopen
 
 KEEP_MS = COMPACTED.delete_retention_ms
 

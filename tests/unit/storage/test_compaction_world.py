@@ -9,8 +9,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from compaction_kit import COMPACTED, Model, ModelBatch, pairs, put
-from storage_kit import NOW_MS, TOPIC_ID, TP, read_batches, seeded_random
 
 from ottla.records.record import Record, read_records
 from ottla.sim.kernel.disk import SimDisk
@@ -22,6 +20,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.storage.names import CLEANED_OFFSETS
+from tests.kit.compaction import COMPACTED, Model, ModelBatch, pairs, put
+from tests.kit.storage import NOW_MS, TOPIC_ID, TP, read_batches, seeded_random
 
 Pair = tuple[int, bytes | None, bytes | None]
 

@@ -6,7 +6,12 @@ import json
 from collections.abc import Callable, Sequence
 
 import pytest
-from storage_kit import (
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir, DataDirRefused, least_used
+from ottla.types import ZERO_UUID, TopicPartition
+from tests.kit.storage import (
     NOW_MS,
     TOPIC_ID,
     TP,
@@ -20,11 +25,6 @@ from storage_kit import (
     reopen,
     seeded_random,
 )
-
-from ottla.errors import ErrorCode, KafkaError
-from ottla.storage.config import LogConfig
-from ottla.storage.data_dir import DataDir, DataDirRefused, least_used
-from ottla.types import ZERO_UUID, TopicPartition
 
 
 def settings(topic: str) -> LogConfig:

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from storage_kit import MemoryDisk
 
 from ottla.storage.epoch_cache import UNDEFINED, EpochCache
 from ottla.types import OffsetAndEpoch
+from tests.kit.storage import MemoryDisk
 
 PATH = "/data/orders-0/leader-epoch-checkpoint"
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import (
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.records.batch import scan_batches
+from ottla.storage.config import LogConfig
+from ottla.storage.log import UnexpectedOffset
+from ottla.storage.segment import SegmentCache
+from tests.kit.storage import (
     NOW_MS,
     TP,
     MemoryDisk,
@@ -19,12 +25,6 @@ from storage_kit import (
     records_of,
     reopen,
 )
-
-from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import scan_batches
-from ottla.storage.config import LogConfig
-from ottla.storage.log import UnexpectedOffset
-from ottla.storage.segment import SegmentCache
 
 
 def test_f3_offsets_count_from_zero_and_do_not_change_over_a_restart() -> None:

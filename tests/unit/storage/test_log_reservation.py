@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_kit import NOW_MS, TP, MemoryDisk, append, new_log, open_dir, reopen
 
 from ottla.runtime.files import OsDisk
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.reservation import AHEAD_BYTES_MAX, BEGIN_BYTES, reserve_until
+from tests.kit import ROOT
+from tests.kit.storage import NOW_MS, TP, MemoryDisk, append, new_log, open_dir, reopen
 
 MB = 1 << 20
 RECORD = 200_000
@@ -238,9 +239,8 @@ def test_on_real_files_it_is_there_while_active_and_gone_after_roll_and_close(tm
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import test_log_reservation as it
-_, log = it.open_log(Path(sys.argv[2]))
+from tests.unit.storage import test_log_reservation as it
+_, log = it.open_log(Path(sys.argv[1]))
 it.fill(log, 3 << 20)
 print(log.log_end_offset, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -249,8 +249,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_on_real_files_a_kill_leaves_it_and_the_next_start_gives_it_back(tmp_path: Path) -> None:
     reserves = volume_reserves(tmp_path)
-    here = str(Path(__file__).parent)
-    killed = subprocess.run([sys.executable, "-c", KILLED, here, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert excess_bytes(tmp_path) > MB // 2 or not reserves
     data_dir, log = open_log(tmp_path)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from producer_kit import data_batch, refused
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BATCHES_KEPT, SEQUENCE_MAX
 from ottla.storage.config import INT64_MAX
 from ottla.storage.producer_state import ProducerStates, Written
 from ottla.types import TopicPartition
+from tests.kit.producer import data_batch, refused
 
 
 class Partition:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from producer_kit import refused
-from storage_kit import NOW_MS, RULES, TP, MemoryDisk, PowerLoss, new_log, reopen
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import RECORDS_AT, SEQUENCE_MAX, scan_batches
@@ -22,6 +20,8 @@ from ottla.storage.config import LogConfig
 from ottla.storage.log import AppendInfo, Log
 from ottla.storage.snapshot import CorruptSnapshot, decode, encode
 from ottla.storage.txn_index import AbortedTxn
+from tests.kit.producer import refused
+from tests.kit.storage import NOW_MS, RULES, TP, MemoryDisk, PowerLoss, new_log, reopen
 
 DIR = f"/data/{TP}"
 SMALL = LogConfig(segment_bytes=900, index_interval_bytes=200)
@@ -371,7 +371,7 @@ def reopen_logs(disk: MemoryDisk) -> dict[object, Log]:
 
 
 def reopen_any(disk: MemoryDisk) -> dict[object, Log]:
-    from storage_kit import open_dir
+    from tests.kit.storage import open_dir
 
     data_dir = open_dir(disk)
     data_dir.load(lambda topic: SMALL, NOW_MS)

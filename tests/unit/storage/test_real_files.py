@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from storage_kit import NOW_MS, TOPIC_ID, append, batch, read_batches, records_of, seeded_random
 
 from ottla.runtime.files import OsDisk
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.segment import SegmentCache
 from ottla.types import TopicPartition
+from tests.kit.storage import NOW_MS, TOPIC_ID, append, batch, read_batches, records_of, seeded_random
 
 CONFIG = LogConfig(segment_bytes=4 * len(batch(1)), index_interval_bytes=100, file_delete_delay_ms=0)
 

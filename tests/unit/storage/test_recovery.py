@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, read_batches, records_of, reopen
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from tests.kit.storage import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, read_batches, records_of, reopen
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 DIR = f"/data/{TP}"

@@ -5,8 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from compaction_kit import compact
-from storage_kit import (
+
+from ottla.errors import KafkaError
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.process import Process, ProcessDied
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
+from ottla.storage.log import Log
+from ottla.storage.replica_copy import ReplicaCopy, forget_swap
+from tests.kit.compaction import compact
+from tests.kit.storage import (
     NOW_MS,
     TOPIC_ID,
     TP,
@@ -20,14 +28,6 @@ from storage_kit import (
     read_batches,
     seeded_random,
 )
-
-from ottla.errors import KafkaError
-from ottla.sim.kernel.disk import SimDisk
-from ottla.sim.kernel.process import Process, ProcessDied
-from ottla.storage.config import LogConfig
-from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
-from ottla.storage.log import Log
-from ottla.storage.replica_copy import ReplicaCopy, forget_swap
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200)
 

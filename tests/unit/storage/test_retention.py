@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from storage_kit import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, reopen
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from tests.kit.storage import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, reopen
 
 SIZE = len(batch(1))
 DAY_MS = 86_400_000

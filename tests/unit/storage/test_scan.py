@@ -7,13 +7,13 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import MemoryDisk, batch
 
 from ottla.records.batch import BatchInfo
 from ottla.storage.config import INT64_MAX
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.scan import CHUNK_BYTES, LARGE_BYTES, IndexBuilder, index_file, scan_file
 from ottla.storage.time_index import TimeIndex
+from tests.kit.storage import MemoryDisk, batch
 
 BASE = 1000
 INTERVAL = 150

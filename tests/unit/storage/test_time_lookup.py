@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from storage_kit import MemoryDisk, append, new_log
 
 from ottla.records.compression import GZIP, ZSTD
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.results import OffsetByTime
 from ottla.storage.time_lookup import Unfinished
+from tests.kit.storage import MemoryDisk, append, new_log
 
 STEPS_MAX = 500
 

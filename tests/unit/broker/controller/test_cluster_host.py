@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from host_world import Member, World, all_here, in_world, make, until
 
 from ottla.broker.controller.broker_requests import alter_partitions, controlled_shutdown
 from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
@@ -18,6 +17,7 @@ from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperati
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create
 from ottla.types import TopicPartition
+from tests.kit.host_world import Member, World, all_here, in_world, make, until
 
 
 def test_one_of_many_wins_and_each_change_counts_one() -> None:

@@ -7,13 +7,13 @@ import logging
 from typing import Any
 
 import pytest
-from host_world import World, all_here, in_world, make, until
 
 from ottla.broker.controller.broker_requests import alter_partitions
 from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments, reassignments
 from ottla.cluster.isr_changes import IsrWish
 from ottla.ports import Create, Delete, SetData
 from ottla.types import TopicPartition
+from tests.kit.host_world import World, all_here, in_world, make, until
 
 
 def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:

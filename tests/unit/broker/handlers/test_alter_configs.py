@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 def resource(kind: int, name: str, **configs: str | None) -> AlterConfigsResource:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.create_partitions import (
@@ -9,6 +7,7 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 @every_version("create_partitions")

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from admin_kit import MetadataBroker, every_version, on_broker
 
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import ConfigSource
@@ -12,6 +11,7 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 def topic(name: str, partitions: int = 1, replicas: int = 1, **fields: object) -> CreatableTopic:

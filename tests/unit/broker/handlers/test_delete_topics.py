@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import pytest
-from admin_kit import MetadataBroker, every_version, on_broker
 
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 def by_name(version: int, *names: str) -> DeleteTopicsRequest:

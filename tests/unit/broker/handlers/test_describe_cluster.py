@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 @every_version("describe_cluster")

@@ -3,12 +3,12 @@ from __future__ import annotations
 import logging
 
 import pytest
-from admin_kit import MetadataBroker, every_version, on_broker
 
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, NewTopic
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigSource, SettingType
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 TOPIC, BROKER = 2, 4
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from admin_kit import MetadataBroker, on_broker
-
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -9,6 +7,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
     RequestCursor,
     TopicRequest,
 )
+from tests.kit.admin import MetadataBroker, on_broker
 
 
 def test_pages_go_through_all_topics_in_order_of_name() -> None:

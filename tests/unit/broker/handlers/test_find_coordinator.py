@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 class Coordinators:

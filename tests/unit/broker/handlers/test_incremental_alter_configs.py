@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import logging
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
@@ -11,6 +9,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import asyncio
 
-from admin_kit import MetadataBroker, every_version, on_broker
-
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
 

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-from admin_kit import MetadataBroker, on_broker
-
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tests.kit.admin import MetadataBroker, on_broker
 
 
 def test_version_0_asks_for_client_metrics_of_which_there_are_none() -> None:

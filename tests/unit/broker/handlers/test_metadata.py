@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from admin_kit import MetadataBroker, every_version, on_broker
 
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.types import ZERO_UUID
+from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
 def named(*names: str, **fields: object) -> MetadataRequest:

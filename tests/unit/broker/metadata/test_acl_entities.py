@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from host_world import World, in_world, until
-
 from ottla.cluster.acls import AclEntry, Resource
 from ottla.ports import Create, Delete, SetData
+from tests.kit.host_world import World, in_world, until
 
 
 def entry(principal: str) -> bytes:

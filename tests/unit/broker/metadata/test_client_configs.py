@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from host_world import World, all_here, in_world, until
 
 from ottla.cluster.client_entities import CLIENT_ID, IP, USER, Entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create, SetData
+from tests.kit.host_world import World, all_here, in_world, until
 
 ALICE: Entity = ((USER, "alice"),)
 ALICE_AT: Entity = ((USER, "alice"), (CLIENT_ID, "app"))

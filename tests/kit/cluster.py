@@ -25,11 +25,8 @@ from ottla.ports import FileRange
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.free_ports import free_port
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from network import Network
-from zookeeper import ZooKeeper, halt, popen
+from tests.kit.network import Network
+from tests.kit.zookeeper import ZooKeeper, halt, popen
 
 WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)

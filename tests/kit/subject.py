@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from peers import KAFKA_4, ApacheCluster, ApacheKafka, OttlaCluster
+
+from tests.kit.peers import KAFKA_4, ApacheCluster, ApacheKafka, OttlaCluster
 
 REFERENCE = f"kafka-{KAFKA_4}"
 EITHER = ("ottla", pytest.param(REFERENCE, marks=[pytest.mark.java, pytest.mark.reference]))

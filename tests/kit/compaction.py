@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from storage_kit import NOW_MS, RULES, read_batches, records_of
-
 from ottla.records.record import Record, build_batch
 from ottla.records.validate import check
 from ottla.storage.compaction import Account, Compaction, Limits
 from ottla.storage.compaction_plan import Dirt, find_dirt
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from tests.kit.storage import NOW_MS, RULES, read_batches, records_of
 
 COMPACTED = LogConfig(
     segment_bytes=600,

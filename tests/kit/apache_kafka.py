@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
-from cluster_kit import Cluster, until
-from zookeeper import KAFKA_3, kafka_jars, popen
-
 from ottla.runtime.free_ports import free_port
+from tests.kit.cluster import Cluster, until
+from tests.kit.zookeeper import KAFKA_3, kafka_jars, popen
 
 
 class ApacheBroker:

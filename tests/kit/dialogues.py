@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from subject import REFERENCE, running
+from tests.kit.subject import REFERENCE, running
 
 Transcripts = dict[str, dict[str, list[str]]]
 """By broker and dialogue."""

@@ -11,8 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from router import Router
-
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -34,6 +32,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.records.batch import scan_batches
 from ottla.records.record import build_batch
+from tests.kit.router import Router
 
 Producer = tuple[int, int]
 AGAIN = (

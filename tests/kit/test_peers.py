@@ -8,12 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+from tests.kit import ROOT
+
 STARTS_ONE = """
 import sys
 from pathlib import Path
 
-sys.path.insert(0, sys.argv[1])
-from peers import Service
+from tests.kit.peers import Service
 
 class Sleeper(Service):
     def command(self):
@@ -23,7 +24,7 @@ class Sleeper(Service):
         # Until then it is on its way there, and the kernel has not heard yet whom it is to end with.
         return Path(f"/proc/{self.pid}/comm").read_text() == "sleep\\n"
 
-service = Sleeper(sys.argv[2])
+service = Sleeper(sys.argv[1])
 service.start()
 print(service.pid, flush=True)
 sys.stdin.read()
@@ -39,8 +40,8 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_service_ends_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", STARTS_ONE, str(Path(__file__).parent), str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+    command = [sys.executable, "-c", STARTS_ONE, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
         assert run.stdout is not None
         pid = int(run.stdout.readline())
         assert is_alive(pid)

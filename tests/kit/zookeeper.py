@@ -7,16 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.runtime.free_ports import free_port
-
-sys.path.append(str(Path(__file__).parents[1] / "compat"))
-from peers import KAFKA_3, halt, kafka_jars, popen
+from tests.kit.peers import KAFKA_3, halt, kafka_jars, popen
 
 
 class ZooKeeper:

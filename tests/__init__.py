@@ -1,0 +1,1 @@
+"""The tests. Shared helpers are in `tests.kit`."""

@@ -1,8 +1,0 @@
-"""Makes `random_messages` importable below this folder."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,16 @@
+"""Helpers that several test folders share. A helper with one user stays beside that user.
+
+- processes of others: `peers` (Apache Kafka, kcat, Java tools), `zookeeper`, `apache_kafka`, `network` (namespaces)
+- Ottla as processes: `cluster`, `ottla_command`
+- the broker under test, Ottla or Apache Kafka: `subject`, `dialogues`, `ratchet`
+- requests in the bare protocol: `raw`, `router`, `txn_speaker`
+- parts of a broker, without a socket: `host_world`, `admin`, `client`
+- logs, batches, messages, stores: `storage`, `compaction`, `producer`, `record_batches`, `random_messages`, `store_conformance`
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+"""The repository: the working directory of `python -m tests...` and `python -m bench...`."""
