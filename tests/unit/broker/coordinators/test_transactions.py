@@ -36,7 +36,7 @@ class FakePartition:
         self.topic_partition = topic_partition
         self.log = FakeLog()
         self.rules = SimpleNamespace(max_message_bytes=1_000_000)
-        self.leader_epoch = self.reign = 0
+        self.leader_epoch = self.leading_since_epoch = 0
         self.failure: ErrorCode | None = None
         self.lags = False
         """Whether the followers are to be waited for."""

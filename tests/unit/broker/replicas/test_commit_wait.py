@@ -19,7 +19,7 @@ END_OFFSET = 10
 class FakePartition:
     def __init__(self) -> None:
         self.topic_partition = ORDERS
-        self.reign = 5
+        self.leading_since_epoch = 5
         self.is_under_min_isr = False
         self.high_watermark = 0
         self.held_offset: int | None = 0
@@ -99,7 +99,7 @@ def test_c_another_broker_became_leader() -> None:
 def test_c_the_broker_leads_again_after_another_leader() -> None:
     stage = Stage()
     wait = stage.wait()
-    stage.partition.reign = 7
+    stage.partition.leading_since_epoch = 7
     stage.partition.high_watermark = END_OFFSET
     assert wait.try_complete()
     assert code_of(wait) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the records before the high watermark may be others"
