@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,10 @@ from ottla.records.batch import scan_batches
 from ottla.records.record import Record, build_batch, read_records
 from ottla.storage.names import LOG
 from ottla.types import TopicPartition
+from tests.kit.wait import until_async
 
 QUICK = {"log_cleaner_backoff_ms": "20", "log_initial_task_delay_ms": "10"}
 COMPACT = {"cleanup_policy": "compact", "segment_bytes": "4096", "min_cleanable_dirty_ratio": "0.01"}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """At most for the time a case may take."""
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 async def put(stage: Any, connection: Any, pairs: list[tuple[bytes, bytes | None]], **options: Any) -> int:
@@ -68,13 +62,13 @@ def test_f13_a_compacted_topic_keeps_the_newest_of_each_key(play: Any, tmp_path:
             key, value = b"key-%d" % (number % 7), b"value-%d" % number
             newest[key] = (await put(stage, connection, [(key, value)], codec=number % 5), value)
         log = log_of(stage)
-        await until(lambda: log.cleaned_offset is not None and log.cleaned_offset == log.active.base_offset)
+        await until_async(lambda: log.cleaned_offset is not None and log.cleaned_offset == log.active.base_offset)
         records = await read_all(stage, connection)
         sealed = [record for record in records if record.offset < log.active.base_offset]
         assert len({record.key for record in sealed}) == len(sealed) <= 7
         last = {record.key: (record.offset, record.value) for record in records}
         assert last == newest
-        await until(lambda: checkpoint(tmp_path) == f"0\n1\nt 0 {log.cleaned_offset}\n")
+        await until_async(lambda: checkpoint(tmp_path) == f"0\n1\nt 0 {log.cleaned_offset}\n")
         assert stage.counters.get("cleaner_passes") > 0
 
     play(case, **QUICK)
@@ -93,7 +87,7 @@ def test_another_pause_of_the_cleaner_counts_at_once(play: Any) -> None:
         request = IncrementalAlterConfigsRequest(resources=[resource])
         response = await connection.call("incremental_alter_configs", 1, request)
         assert [each.error_code for each in response.responses] == [0]
-        await until(lambda: log.cleaned_offset == log.active.base_offset)
+        await until_async(lambda: log.cleaned_offset == log.active.base_offset)
 
     play(case, log_cleaner_backoff_ms="600000")
 
@@ -128,7 +122,7 @@ def test_f13_readers_and_writers_go_on_while_a_log_is_compacted(play: Any) -> No
         expected: dict[bytes, bytes] = {}
         for number in range(400):
             if number == 200:  # by then the first segments are flushed, and their compaction is under way
-                await until(lambda: stage.counters.get("cleaner_passes") > 0)
+                await until_async(lambda: stage.counters.get("cleaner_passes") > 0)
             pairs = [(b"key-%d" % (number * step % 50), b"%d-%d" % (number, step)) for step in (1, 2, 3)]
             expected.update(pairs)
             await put(stage, writer, list(pairs))
@@ -136,7 +130,7 @@ def test_f13_readers_and_writers_go_on_while_a_log_is_compacted(play: Any) -> No
         await following
         assert seen == expected
         log = log_of(stage)
-        await until(lambda: log.cleaned_offset == log.active.base_offset)
+        await until_async(lambda: log.cleaned_offset == log.active.base_offset)
         again = await read_all(stage, reader)
         assert {record.key: record.value for record in again} == expected
         assert len(again) < 1200
@@ -154,7 +148,7 @@ def test_f13_no_reply_is_of_empty_batches_alone(play: Any) -> None:
         for number in range(200):  # what ends a segment is soon replaced, most of what is before it is not
             await put(stage, connection, [(b"same" if number % 4 else b"key-%d" % number, bytes(200))])
         log = log_of(stage)
-        await until(lambda: log.cleaned_offset is not None and log.cleaned_offset == log.active.base_offset)
+        await until_async(lambda: log.cleaned_offset is not None and log.cleaned_offset == log.active.base_offset)
         data = b"".join(bytes(segment.file.read(0, segment.size)) for segment in log.segments)
         stored, _ = scan_batches(data)
         hollow = [batch for batch in stored if not batch.record_count]
@@ -175,8 +169,8 @@ def test_compact_and_delete_apply_both(play: Any) -> None:
         for number in range(300):
             await put(stage, connection, [(b"unique-%d" % number, bytes(300)), (b"same", b"%d" % number)])
         log = log_of(stage)
-        await until(lambda: log.log_start_offset > 0 and (log.cleaned_offset or 0) == log.active.base_offset)
-        await until(lambda: log.size_bytes < 26_000)
+        await until_async(lambda: log.log_start_offset > 0 and (log.cleaned_offset or 0) == log.active.base_offset)
+        await until_async(lambda: log.size_bytes < 26_000)
         offset = log.log_start_offset
         data = await stage.fetch(connection, offset)
         assert data.error_code == 0
@@ -199,7 +193,7 @@ def test_a_topic_deleted_while_it_is_compacted_takes_nothing_with_it(play: Any) 
                 await put(stage, connection, [(b"k%d" % (number % 5), bytes(200))])
         assert stage.broker.partitions.offline_paths() == []
         log = log_of(stage)
-        await until(lambda: (log.cleaned_offset or 0) == log.active.base_offset > 0)
+        await until_async(lambda: (log.cleaned_offset or 0) == log.active.base_offset > 0)
 
     play(case, **QUICK)
 
@@ -220,7 +214,7 @@ def test_a_damaged_log_is_set_aside_and_serves_on(play: Any, caplog: Any) -> Non
         damage(Path(log.segments[0].path(LOG)))
         for number in range(100):
             await put(stage, connection, [(b"k%d" % (number % 20), bytes(200))])
-        await until(lambda: stage.counters.get("cleaner_uncleanable_partitions") == 1)
+        await until_async(lambda: stage.counters.get("cleaner_uncleanable_partitions") == 1)
         assert "t-0 cannot be compacted" in caplog.text
         assert "CRC" in caplog.text
         assert await put(stage, connection, [(b"a", b"still written")]) == 102

@@ -34,6 +34,7 @@ from ottla.runtime.loop import ThreadWorkers, real_world, run
 from ottla.storage import retention
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.reservation import BEGIN_BYTES
+from tests.kit.wait import until_async
 
 
 class FailingFile:
@@ -155,12 +156,6 @@ async def leave_one_record(ground: Ground, dirs: str = "data", **config: str) ->
     await broker.stop()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 def test_what_was_written_is_there_after_a_restart_and_the_epoch_has_moved_on(ground: Ground) -> None:
     async def main() -> None:
         cluster_id = ""
@@ -193,7 +188,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(ground: G
         names = [path.name for path in (ground.path / "data").iterdir() if path.is_dir()]
         assert len(names) == 1
         assert names[0].endswith("-delete")
-        await until(lambda: not [path for path in (ground.path / "data").iterdir() if path.is_dir()])
+        await until_async(lambda: not [path for path in (ground.path / "data").iterdir() if path.is_dir()])
         await make_topic(broker)
         client = await ground.client(broker)
         assert await end_of(client) == (0, 0)
@@ -354,8 +349,8 @@ def test_f11_retention_moves_the_start_and_frees_the_disk(ground: Ground) -> Non
         for _ in range(20):
             assert await produce(client, size=400) == 0
         [partition] = broker.partitions
-        await until(lambda: partition.log.log_start_offset > 0)
-        await until(lambda: not list((ground.path / "data" / "t-0").glob("*.deleted")))
+        await until_async(lambda: partition.log.log_start_offset > 0)
+        await until_async(lambda: not list((ground.path / "data" / "t-0").glob("*.deleted")))
         assert sum(path.stat().st_size for path in (ground.path / "data" / "t-0").glob("*.log")) <= 3000
         assert await produce(client) == 0
         client.close()
@@ -383,7 +378,7 @@ def test_f11_a_log_that_fails_in_retention_does_not_keep_it_from_others(
         _, second = broker.partitions
         for _ in range(20):
             assert await produce(client, partition=1, size=400) == 0
-        await until(lambda: second.log.log_start_offset > 0)
+        await until_async(lambda: second.log.log_start_offset > 0)
 
     ground.play(main)
     assert "retention of t-0 failed; that of the others goes on" in caplog.text
@@ -398,7 +393,7 @@ def test_a_log_that_is_not_written_to_keeps_no_room_for_more(ground: Ground) -> 
         for _ in range(3):
             assert await produce(client, size=500_000) == 0
         [partition] = broker.partitions
-        await until(lambda: partition.log.active.reserve_at == BEGIN_BYTES < partition.log.active.size)
+        await until_async(lambda: partition.log.active.reserve_at == BEGIN_BYTES < partition.log.active.size)
         assert await produce(client) == 0
         client.close()
         await broker.stop()
@@ -418,14 +413,14 @@ def test_f14_flush_ms_and_the_checkpoints(ground: Ground) -> None:
         client = await ground.client(broker)
         assert await produce(client, count=7) == 0
         [partition] = broker.partitions
-        await until(lambda: partition.log.recovery_point == 7)
+        await until_async(lambda: partition.log.recovery_point == 7)
 
         def written(name: str) -> bool:
             path = ground.path / "data" / name
             return path.exists() and "t 0 7" in path.read_text()
 
-        await until(lambda: written("recovery-point-offset-checkpoint"))
-        await until(lambda: written("replication-offset-checkpoint"))
+        await until_async(lambda: written("recovery-point-offset-checkpoint"))
+        await until_async(lambda: written("replication-offset-checkpoint"))
         client.close()
         await broker.stop()
 
@@ -500,7 +495,7 @@ def test_what_a_worker_writes_is_waited_for_before_the_last_word_is_written(grou
 
         ground.disk.before_open = before_open
         assert partition.delete_records(2) == 2
-        await until(held.is_set)
+        await until_async(held.is_set)
         assert partition.delete_records(3) == 3
         client.close()
         asyncio.get_running_loop().call_later(0.3, let.set)
@@ -592,11 +587,11 @@ def test_a_failed_flush_is_final(ground: Ground) -> None:
         number = partition.topic_partition.partition
         assert await produce(client, number) == 0
         assert ground.disk is not None
-        await until(lambda: partition.log.recovery_point == 1)
+        await until_async(lambda: partition.log.recovery_point == 1)
         [segment] = (ground.path / "two" / f"t-{number}").glob("*.log")
         assert await produce(client, number) == 0
         ground.disk.broken_under = str(segment)
-        await until(lambda: partition.is_offline)
+        await until_async(lambda: partition.is_offline)
         ground.disk.broken_under = None
         assert await produce(client, number) == ErrorCode.KAFKA_STORAGE_ERROR
         client.close()

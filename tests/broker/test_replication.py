@@ -50,6 +50,7 @@ from ottla.records.record import build_batch
 from ottla.runtime.loop import ThreadWorkers, real_world, run
 from ottla.storage.results import FlushPlan
 from ottla.types import TopicPartition
+from tests.kit.wait import until_async
 
 TOPIC = "t"
 TOPIC_ID = bytes(range(1, 17))
@@ -279,12 +280,6 @@ class Cluster:
         response = await connection.call("produce", 9, ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data]))
         return response.responses[0].partition_responses[0]
 
-    async def until(self, holds: Callable[[], bool], what: str = "") -> None:
-        deadline = asyncio.get_running_loop().time() + 60
-        while not holds():
-            assert asyncio.get_running_loop().time() < deadline, what or "it never came to hold"
-            await asyncio.sleep(0.005)
-
     async def until_equal(self, *numbers: int) -> None:
         """All replicas end and are committed at the same offset."""
 
@@ -292,7 +287,7 @@ class Cluster:
             logs = [self.partition(number).log for number in numbers]
             return len({(log.log_end_offset, log.high_watermark) for log in logs}) == 1
 
-        await self.until(equal, "the replicas never agreed")
+        await until_async(equal, "the replicas never agreed")
 
     def bytes_of(self, number: int) -> bytes:
         directory = self.path / str(number) / f"{TOPIC}-0"
@@ -357,7 +352,7 @@ def test_f50_a_new_leader_has_every_acknowledged_record(tmp_path: Path) -> None:
         assert cluster.bytes_of(2) == cluster.bytes_of(3)
         await cluster.start(1)
         await cluster.order(T0, State(2, [2, 3], 2, 2))
-        await cluster.until(lambda: 1 in cluster.states[T0].isr, "the first leader never came back into the ISR")
+        await until_async(lambda: 1 in cluster.states[T0].isr, "the first leader never came back into the ISR")
         await cluster.until_equal(1, 2, 3)
         assert cluster.bytes_of(1) == cluster.bytes_of(2)
 
@@ -371,14 +366,14 @@ def test_r06_what_only_a_dead_leader_had_is_cut_and_the_logs_are_equal(tmp_path:
         await cluster.until_equal(1, 2, 3)
         with deaf(cluster, 2), deaf(cluster, 3):
             # The fetches that wait already would still be answered.
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 0)
             await cluster.produce(1, b"lost", acks=1)
             await cluster.kill(1)
         await cluster.order(T0, State(2, [2, 3], 1, 1))
         await cluster.produce(2, b"instead", b"of it")
         await cluster.start(1)
         await cluster.order(T0, State(2, [2, 3], 2, 2))
-        await cluster.until(lambda: 1 in cluster.states[T0].isr)
+        await until_async(lambda: 1 in cluster.states[T0].isr)
         await cluster.until_equal(1, 2, 3)
         assert cluster.bytes_of(1) == cluster.bytes_of(2) == cluster.bytes_of(3)
         assert b"lost" not in cluster.bytes_of(1)
@@ -408,11 +403,11 @@ def test_r12_a_write_that_waits_hears_when_too_few_are_left(tmp_path: Path) -> N
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
         await cluster.produce(1, b"x")
         with deaf(cluster, 2), deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 0)
             answer = await cluster.produce(1, b"y", timeout_ms=30_000, producer_id=5, producer_epoch=0, base_sequence=0)
             assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             assert cluster.partition(1).log.log_end_offset == 2
-        await cluster.until(lambda: len(cluster.states[T0].isr) == 3)
+        await until_async(lambda: len(cluster.states[T0].isr) == 3)
         again = await cluster.produce(1, b"y", producer_id=5, producer_epoch=0, base_sequence=0)
         assert (again.error_code, again.base_offset) == (0, 1)
         assert cluster.partition(1).log.log_end_offset == 2
@@ -427,7 +422,7 @@ async def waiting_write(cluster: Cluster) -> AsyncIterator[asyncio.Future[Any]]:
     await cluster.produce(1, b"x")
     with deaf(cluster, 3):
         waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=60_000))
-        await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+        await until_async(lambda: cluster.partition(1).log.log_end_offset == 2)
         yield waiting
 
 
@@ -456,13 +451,13 @@ def test_f47_a_follower_that_falls_behind_leaves_and_comes_back(tmp_path: Path) 
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
         await cluster.produce(1, b"x")
         with deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) <= 1)
             answer = await cluster.produce(1, b"y")  # waits until the controller has confirmed that 3 is out
             assert answer.error_code == 0
             # If this process was paused for longer than the lag that is allowed, 2 is out too.
             assert 3 not in cluster.states[T0].isr
             assert cluster.partition(3).log.log_end_offset == 1
-        await cluster.until(lambda: sorted(cluster.states[T0].isr) == [1, 2, 3])
+        await until_async(lambda: sorted(cluster.states[T0].isr) == [1, 2, 3])
         await cluster.until_equal(1, 2, 3)
 
     play(tmp_path, case, replica_lag_time_max_ms="2000")
@@ -474,11 +469,11 @@ def test_r02_while_the_controller_does_not_answer_the_old_isr_counts(tmp_path: P
         await cluster.produce(1, b"x")
         cluster.isr_gate = asyncio.Event()
         with deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) <= 1)
             waiting = asyncio.ensure_future(cluster.produce(1, b"y", timeout_ms=20_000))
             leader = cluster.partition(1)
-            await cluster.until(lambda: leader.leadership is not None and leader.leadership.pending is not None)
-            await cluster.until(lambda: cluster.partition(2).log.log_end_offset == 2)
+            await until_async(lambda: leader.leadership is not None and leader.leadership.pending is not None)
+            await until_async(lambda: cluster.partition(2).log.log_end_offset == 2)
             assert leader.high_watermark == 1
             assert not waiting.done()
             cluster.isr_gate.set()
@@ -494,7 +489,7 @@ def test_a_produce_times_out_when_the_replicas_take_too_long(tmp_path: Path) -> 
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
         await cluster.produce(1, b"x")
         with deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) <= 1)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) <= 1)
             answer = await cluster.produce(1, b"y", timeout_ms=50)
             assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
 
@@ -506,13 +501,13 @@ def test_r15_who_waits_at_a_leader_that_is_none_any_more_hears_so(tmp_path: Path
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
         await cluster.produce(1, b"x")
         with deaf(cluster, 3), deaf(cluster, 2):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 0)
             waiting = asyncio.ensure_future(cluster.produce(1, b"never", timeout_ms=20_000))
-            await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 2)
+            await until_async(lambda: cluster.partition(1).log.log_end_offset == 2)
             await cluster.order(T0, State(2, [2, 3], 1, 1))
             assert (await waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await cluster.produce(2, b"instead")
-        await cluster.until(lambda: 1 in cluster.states[T0].isr)
+        await until_async(lambda: 1 in cluster.states[T0].isr)
         await cluster.until_equal(1, 2, 3)
         assert b"never" not in cluster.bytes_of(1)
         assert cluster.bytes_of(1) == cluster.bytes_of(2)
@@ -624,7 +619,7 @@ def test_r04_latest_is_not_told_before_it_is_known(tmp_path: Path) -> None:
         await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
         await cluster.produce(1, b"x")
         with deaf(cluster, 2), deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 0)
             await cluster.produce(1, b"y", acks=1)
             await cluster.order(T0, State(1, [1, 2, 3], 1, 1))
             client = await cluster.client(1)
@@ -651,7 +646,7 @@ def test_c08_a_topic_made_anew_while_a_broker_was_away_has_none_of_the_old_data(
         await cluster.produce(2, b"new")
         await cluster.start(3)
         await cluster.order(T0, State(2, [2], 1, 1, topic_id=other), to=[2, 3])
-        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        await until_async(lambda: 3 in cluster.states[T0].isr)
         assert b"old" not in cluster.bytes_of(3)
         assert cluster.bytes_of(3) == cluster.bytes_of(2)
 
@@ -699,7 +694,7 @@ def test_r19_a_consumer_is_sent_to_the_follower_of_its_rack_and_served_what_is_c
         # A replica that is not in sync is never preferred.
         cluster.isr_error = ErrorCode.INELIGIBLE_REPLICA
         await cluster.order(T0, State(1, [1, 2], 1, 1))
-        await cluster.until(lambda: cluster.partition(1).high_watermark == 2)
+        await until_async(lambda: cluster.partition(1).high_watermark == 2)
         assert (await fetch(1, 0, "rack-3")).preferred_read_replica == -1
 
     play(tmp_path, case, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
@@ -716,11 +711,11 @@ def test_a_follower_far_behind_starts_where_the_leaders_log_starts(tmp_path: Pat
         await cluster.until_equal(1, 2)
         cluster.partition(1).delete_records(3)
         await cluster.order(T0, State(1, [1, 2], 1, 1), is_new=True)
-        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        await until_async(lambda: 3 in cluster.states[T0].isr)
         log = cluster.partition(3).log
         assert (log.log_start_offset, log.log_end_offset) == (3, 5)
         await cluster.produce(1, b"more")
-        await cluster.until(lambda: log.log_end_offset == 6)
+        await until_async(lambda: log.log_end_offset == 6)
 
     play(tmp_path, case)
 
@@ -735,7 +730,7 @@ def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_pat
             cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {"leader.replication.throttled.replicas": "*"})
             cluster.brokers[number].cluster.replication.leader_quota.bytes_per_second = 20_000
         await cluster.order(T0, State(1, [1, 2], 1, 1))
-        await cluster.until(lambda: cluster.partition(3).log.log_end_offset > 0)
+        await until_async(lambda: cluster.partition(3).log.log_end_offset > 0)
         # 120 kB at 20 kB a second: not at once. Those in sync are not held up meanwhile.
         assert cluster.partition(3).log.log_end_offset < 30
         answer = await cluster.produce(1, b"now", timeout_ms=5_000)
@@ -743,7 +738,7 @@ def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_pat
         assert cluster.partition(3).log.log_end_offset < 31
         for number in cluster.brokers:
             cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {})
-        await cluster.until(lambda: 3 in cluster.states[T0].isr)
+        await until_async(lambda: 3 in cluster.states[T0].isr)
         await cluster.until_equal(1, 2, 3)
 
     play(tmp_path, case, replica_fetch_max_bytes="4000")
@@ -756,7 +751,7 @@ def test_g07_a_member_that_asks_again_hears_no_assignment_that_could_still_be_lo
     async def case(cluster: Cluster) -> None:
         offsets = TopicPartition("__consumer_offsets", 0)
         await cluster.order(offsets, State(1, [1, 2, 3], topic_id=bytes(range(2, 18))), is_new=True)
-        await cluster.until(lambda: cluster.brokers[1].coordinators.known_leader_of("g") == 1)
+        await until_async(lambda: cluster.brokers[1].coordinators.known_leader_of("g") == 1)
         connection, again = await cluster.client(1), await cluster.client(1)
         join = JoinGroupRequest(
             group_id="g",
@@ -774,11 +769,11 @@ def test_g07_a_member_that_asks_again_hears_no_assignment_that_could_still_be_lo
         )
         log = cluster.partition(1, offsets).log
         with deaf(cluster, 2), deaf(cluster, 3):
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 0)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 0)
             waiting = [asyncio.ensure_future(connection.call("sync_group", 2, sync))]
-            await cluster.until(lambda: log.log_end_offset > log.high_watermark)
+            await until_async(lambda: log.log_end_offset > log.high_watermark)
             waiting.append(asyncio.ensure_future(again.call("sync_group", 2, sync)))
-            await cluster.until(lambda: len(cluster.brokers[1].purgatory) == 2)
+            await until_async(lambda: len(cluster.brokers[1].purgatory) == 2)
             assert not any(each.done() for each in waiting)
         for each in waiting:
             assert bytes((await each).assignment) == b"mine"
@@ -816,7 +811,7 @@ def test_f14_a_follower_acknowledges_what_is_on_its_disk(tmp_path: Path, monkeyp
         await gate.waiting.wait()
         log = cluster.partition(2).log
         assert (log.log_end_offset, log.recovery_point) == (2, 0)
-        await cluster.until(lambda: cluster.partition(1).log.recovery_point == 2, "the leader flushed its own")
+        await until_async(lambda: cluster.partition(1).log.recovery_point == 2, "the leader flushed its own")
         assert (cluster.partition(1).high_watermark, written.done()) == (0, False)
         assert (await (await cluster.client(2)).call("api_versions", 0, ApiVersionsRequest())).error_code == 0, (
             "the loop of the follower goes on"
@@ -840,7 +835,7 @@ def test_f14_a_follower_that_leads_before_its_flush_ended_commits_then(tmp_path:
         assert partition.is_leader
         assert (partition.high_watermark, partition.held_offset) == (0, 0)
         gate.is_open.set()
-        await cluster.until(lambda: partition.high_watermark == 2, "it is committed once it is flushed")
+        await until_async(lambda: partition.high_watermark == 2, "it is committed once it is flushed")
         assert partition.log.recovery_point == 2
         written.cancel()
 

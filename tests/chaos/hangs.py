@@ -19,8 +19,9 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
-from tests.chaos.test_exactly_once import BROKER, PARTITIONS, SINK, SOURCE, Copiers, Writer, eventually
+from tests.chaos.test_exactly_once import BROKER, PARTITIONS, SETTLE_S, SINK, SOURCE, Copiers, Writer
 from tests.kit.peers import KAFKA_4, ApacheKafka
+from tests.kit.wait import until
 
 AWAY_S = (0, 1, 3, 6)
 
@@ -61,10 +62,10 @@ def main() -> None:
         copiers, writer = Copiers(path, broker.bootstrap_servers), Writer(broker.bootstrap_servers, per_s=200)
         try:
             copiers.tend()
-            eventually(lambda: said(path)["end: ok"] > 0, lambda: "nothing is copied")
+            until(lambda: said(path)["end: ok"] > 0, "a first copy", SETTLE_S, every_s=0.1)
             kills = disturb(broker, copiers, random.Random(seed), seconds)
             before = said(path)["end: ok"]
-            eventually(lambda: copiers.tend() or said(path)["end: ok"] > before + 10, lambda: "nothing is copied any more")
+            until(lambda: copiers.tend() or said(path)["end: ok"] > before + 10, "copies after the kills", SETTLE_S, every_s=0.1)
         finally:
             writer.stop()
             copiers.close()

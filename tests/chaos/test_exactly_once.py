@@ -24,6 +24,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from ottla.sim.models.history import Commit, Committed, End, Event, Exhausted, Outcome, Poll, Seek, Send, anomalies
 from ottla.testing import Broker
 from tests.chaos.copier import GIVEN_UP
+from tests.kit.wait import until
 
 SOURCE, SINK, GROUP = "source", "sink", "copiers"
 PARTITIONS = 4
@@ -211,13 +212,6 @@ def events_of(path: Path) -> list[Event]:
     return found
 
 
-def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SETTLE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
 def chaos(seed: int, seconds: float, path: Path) -> None:
     chance = random.Random(seed)
     with Broker(BROKER) as broker:
@@ -237,7 +231,7 @@ def copied_through(servers: str, path: Path, blows: Callable[[Copiers], None], s
     source = Reader(servers, SOURCE, "read_uncommitted")
     try:
         copiers.tend()
-        eventually(lambda: any(readers[0].values), lambda: "nothing is copied")
+        until(lambda: any(readers[0].values), "a first copy", SETTLE_S, every_s=0.1)
         blows(copiers)
         writer.finish()
 
@@ -248,9 +242,9 @@ def copied_through(servers: str, path: Path, blows: Callable[[Copiers], None], s
         def counts() -> str:
             return f"{[len(each) for each in readers[0].values]} of {len(writer.sends)} copied\n{said()[-3000:]}"
 
-        eventually(copied, counts)
+        until(copied, counts, SETTLE_S, every_s=0.1)
         copiers.stop()
-        eventually(lambda: sum(map(len, source.values)) >= len(writer.sends), lambda: "the source is not read")
+        until(lambda: sum(map(len, source.values)) >= len(writer.sends), "the source is read", SETTLE_S, every_s=0.1)
     finally:
         writer.stop()
         copiers.close()

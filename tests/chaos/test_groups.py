@@ -8,7 +8,6 @@ What happens is decided by a seed; the short form is in `make test`, minutes of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from ottla.testing import Broker
 from tests.chaos.proof import owned_twice
 from tests.chaos.team import MEMBERS, PARTITIONS, TOPIC, Feed, Team, steps
+from tests.kit.wait import until
 
 SESSION_MS = 4_000
 SETTLE_S = 180.0
@@ -46,13 +46,6 @@ KINDS: dict[str, list[dict[str, object]]] = {
 }
 
 
-def eventually(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SETTLE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
-
-
 def chaos(kind: str, seed: int, seconds: float, path: Path) -> None:
     with Broker(BROKER) as broker:
         broker.create_topic(TOPIC, PARTITIONS)
@@ -69,7 +62,12 @@ def chaos(kind: str, seed: int, seconds: float, path: Path) -> None:
         feed = Feed(servers, seed, per_s=400)
         try:
             team.all_in()
-            eventually(lambda: sum(len(each.owned) for each in team.current()) == PARTITIONS, lambda: "no beginning")
+            until(
+                lambda: sum(len(each.owned) for each in team.current()) == PARTITIONS,
+                "all partitions are owned",
+                SETTLE_S,
+                every_s=0.1,
+            )
             for step in steps(seed, seconds):
                 time.sleep(step.wait_s)
                 if step.what == "broker":
@@ -114,7 +112,7 @@ def settle(team: Team, servers: str, acknowledged: dict[tuple[int, int], str]) -
             and all(lag <= 0 for lag in state["behind"].values())
         )
 
-    eventually(settled, lambda: f"the group did not settle: {state}")
+    until(settled, lambda: f"the group did not settle: {state}", SETTLE_S, every_s=0.1)
 
 
 def check(kind: str, team: Team, acknowledged: dict[tuple[int, int], str]) -> None:

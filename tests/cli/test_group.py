@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from ottla.testing import Broker
 from tests.kit.ottla_command import TIMEOUT_S, Ottla
+from tests.kit.wait import until
 
 
 @pytest.fixture
@@ -61,10 +61,7 @@ def member(ottla: Ottla, group: str, topic: str, protocol: str = "classic") -> I
     consumer = Consumer(config(ottla, group, protocol))
     try:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 90
-        while len(consumer.assignment()) != 3:
-            assert time.monotonic() < deadline, "it is given no partitions"
-            consumer.poll(0.1)
+        until(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 3)[1], "the member owns all partitions", every_s=0)
         yield consumer
     finally:
         consumer.close()

@@ -11,6 +11,7 @@ import pytest
 from ottla.ports import Create, MetadataStore, SessionEvent, SetData, StoreError, StoreUnavailable
 from ottla.runtime.zookeeper_store import ZooKeeperStore
 from tests.kit.store_conformance import CASES, Case
+from tests.kit.wait import until_async
 from tests.kit.zookeeper import ZooKeeper
 
 
@@ -66,18 +67,13 @@ def on(server: ZooKeeper, test: Callable[[ZooKeeperStore, list[SessionEvent]], A
     asyncio.run(asyncio.wait_for(run(), 180))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.02)
-
-
 def test_a_restart_of_the_server_is_waited_out_and_watches_are_called(server: ZooKeeper) -> None:
     async def test(store: ZooKeeperStore, events: list[SessionEvent]) -> None:
         await store.multi([Create("/a", b"0"), Create("/mine", ephemeral=True)])
         seen: list[str] = []
         store.watch("/a", seen.append)
         server.stop()
-        await until(lambda: SessionEvent.SUSPENDED in events)
+        await until_async(lambda: SessionEvent.SUSPENDED in events)
         change = asyncio.ensure_future(store.multi([SetData("/a", b"1", 0)]))
         read = asyncio.ensure_future(store.get("/a"))
         await asyncio.sleep(0)
@@ -93,10 +89,10 @@ def test_a_restart_of_the_server_is_waited_out_and_watches_are_called(server: Zo
         assert mine is not None
         assert mine.mine
         assert events == [SessionEvent.SUSPENDED, SessionEvent.CONNECTED]
-        await until(lambda: bool(seen))
+        await until_async(lambda: bool(seen))
         seen.clear()
         await store.multi([SetData("/a", b"2")])
-        await until(lambda: bool(seen))
+        await until_async(lambda: bool(seen))
 
     on(server, test, 30_000)
 
@@ -113,10 +109,10 @@ def test_a_session_that_ends_is_told_and_takes_its_nodes(server: ZooKeeper) -> N
             change = asyncio.ensure_future(store.multi([SetData("/a", b"1")]))
             await asyncio.sleep(4.5)  # longer than the session may be silent
             server.resume()
-            await until(lambda: SessionEvent.EXPIRED in events or SessionEvent.CONNECTED in events)
+            await until_async(lambda: SessionEvent.EXPIRED in events or SessionEvent.CONNECTED in events)
             if SessionEvent.EXPIRED not in events:
                 assert await change == ["/a"]
-        await until(lambda: events[-1] is SessionEvent.CONNECTED)
+        await until_async(lambda: events[-1] is SessionEvent.CONNECTED)
         with pytest.raises(StoreUnavailable):
             await change
         assert await store.get("/mine") is None

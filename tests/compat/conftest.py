@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -49,16 +48,3 @@ def new_topic(subject: Subject) -> Callable[..., str]:
 @pytest.fixture
 def topic(new_topic: Callable[..., str]) -> str:
     return new_topic()
-
-
-@pytest.fixture
-def eventually() -> Callable[..., None]:
-    """Waits until the condition holds; clients need their time."""
-
-    def wait(condition: Callable[[], bool], within_s: float = 90, *, what: str = "") -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, what or "it did not happen in time"
-            time.sleep(0.02)
-
-    return wait

@@ -11,12 +11,12 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from ottla.testing import Broker
 from tests.kit.peers import free_ports
+from tests.kit.wait import until
 
 TOPIC = "idempotent"
 PARTITIONS = 2
@@ -88,13 +88,6 @@ class Line:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
 
 
 def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() -> None:

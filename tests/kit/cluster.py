@@ -10,9 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ottla.ports import FileRange
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.free_ports import free_port
+from tests.kit import wait
 from tests.kit.network import Network
 from tests.kit.zookeeper import ZooKeeper, halt, popen
 
@@ -32,19 +33,8 @@ WAIT_S = 60.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
-def until(condition: Callable[[], Any], what: str = "", timeout_s: float = WAIT_S) -> Any:
-    """The first true value of `condition`; what it raises counts as false."""
-    deadline = time.monotonic() + timeout_s
-    last: object = None
-    while time.monotonic() < deadline:
-        try:
-            last = condition()
-            if last:
-                return last
-        except Exception as error:
-            last = error
-        time.sleep(0.05)
-    raise AssertionError(f"not within {timeout_s} s: {what or condition}; last: {last!r}")
+until = partial(wait.until, every_s=0.05, ignoring=Exception)
+"""Wait for a condition on brokers that may be down: an exception counts as false."""
 
 
 def ask_at(address: str, api_name: str, version: int, request: object) -> Any:
@@ -130,12 +120,7 @@ class BrokerProcess:
                 return told.controller_id >= 0 and self.number in {broker.node_id for broker in told.brokers}
             return False
 
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            if ready():
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"broker {self.number} did not start:\n{self.output()[-3000:]}")
+        wait.until(ready, lambda: f"broker {self.number} starts:\n{self.output()[-3000:]}", every_s=0.05)
 
     def ask(self, api_name: str, version: int, request: object) -> Any:
         return ask_at(self.address, api_name, version, request)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from ottla.broker.controller.cluster_host import ClusterHost
@@ -19,6 +20,7 @@ from ottla.runtime.clock import SystemClock
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.process import Process
+from tests.kit.wait import until_async
 
 
 class World:
@@ -107,14 +109,8 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    while True:
-        try:
-            if condition():
-                return
-        except (AssertionError, ValueError, KeyError):
-            pass
-        await asyncio.sleep(0.001)
+until = partial(until_async, ignoring=(AssertionError, ValueError, KeyError), every_s=0.001)
+"""Wait for a condition that may fail while brokers still change."""
 
 
 async def make(world: World, name: str, *replicas: tuple[int, ...]) -> TopicImage:

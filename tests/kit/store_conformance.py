@@ -13,6 +13,7 @@ from typing import Protocol
 import pytest
 
 from ottla.ports import BadVersion, Change, Check, Create, Delete, MetadataStore, NodeExists, NoNode, SetData, StoreError
+from tests.kit.wait import until_async
 
 
 class Stores(Protocol):
@@ -208,13 +209,13 @@ async def watches_tell_of_changes_of_node_and_children(stores: Stores) -> None:
     await _let_run()
     assert seen == []
     await store.multi([SetData("/a", b"1")])
-    await _until(lambda: set(seen) == {"/a"})
+    await until_async(lambda: set(seen) == {"/a"})
     seen.clear()
     await store.multi([Create("/a/b")])
-    await _until(lambda: set(seen) == {"/a", "/a/b"})
+    await until_async(lambda: set(seen) == {"/a", "/a/b"})
     seen.clear()
     await store.multi([Delete("/a/b")])
-    await _until(lambda: set(seen) == {"/a", "/a/b"})
+    await until_async(lambda: set(seen) == {"/a", "/a/b"})
     seen.clear()
     await _refused(store, BadVersion, SetData("/a", b"2"), Check("/a", 99))
     await _let_run()
@@ -226,7 +227,7 @@ async def watches_tell_of_changes_of_node_and_children(stores: Stores) -> None:
     await _let_run()
     seen.clear()
     await store.multi([SetData("/a", b"3")])
-    await _until(lambda: set(others) == {"/a"})
+    await until_async(lambda: set(others) == {"/a"})
     assert seen == [], "who does not watch any more is not told"
     await stores.end(store)
 
@@ -257,10 +258,3 @@ async def _let_run() -> None:
     """Time for a call that must not come."""
     for _ in range(5):
         await asyncio.sleep(0)
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    """A store tells of a change soon after it answered who made it, not before."""
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.001)

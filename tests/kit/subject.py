@@ -9,7 +9,6 @@ its fixture takes `EITHER` as its params.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.kit.peers import KAFKA_4, ApacheCluster, ApacheKafka, OttlaCluster
+from tests.kit.wait import NotInTimeError, until
 
 REFERENCE = f"kafka-{KAFKA_4}"
 EITHER = ("ottla", pytest.param(REFERENCE, marks=[pytest.mark.java, pytest.mark.reference]))
@@ -91,9 +91,8 @@ def soon(condition: Callable[[], bool], within_s: float = 10) -> bool:
     """Whether it comes true. One Ottla answers an admin call when all of it is done; of several brokers, and with KRaft, one may
     learn of it a moment later."""
     at_once = chosen() == "ottla" and broker_count() == 1
-    deadline = time.monotonic() + (0 if at_once else within_s)
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
+    try:
+        until(condition, timeout_s=0 if at_once else within_s, every_s=0.05)
+    except NotInTimeError:
+        return False
     return True

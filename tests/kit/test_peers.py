@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.kit import ROOT
+from tests.kit.wait import until
 
 STARTS_ONE = """
 import sys
@@ -47,7 +47,4 @@ def test_a_service_ends_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
         assert is_alive(pid)
         run.send_signal(signal.SIGKILL)
         run.wait()
-    deadline = time.monotonic() + 60
-    while is_alive(pid):
-        assert time.monotonic() < deadline, "it runs on"
-        time.sleep(0.02)
+    until(lambda: not is_alive(pid), "the service ends")

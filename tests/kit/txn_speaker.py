@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 from ottla.client.connection import ClientConnection
@@ -33,6 +34,7 @@ from ottla.protocol.messages.txn_offset_commit import (
 from ottla.records.batch import scan_batches
 from ottla.records.record import build_batch
 from tests.kit.router import Router
+from tests.kit.wait import until_async
 
 Producer = tuple[int, int]
 AGAIN = (
@@ -191,11 +193,12 @@ class Speaker:
         return state
 
     async def settled(self) -> None:
-        """Until no marker is owed."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (await self.state()).startswith("Prepare"):
-            assert time.monotonic() < deadline, "the markers are not written"
-            await asyncio.sleep(0.02)
+        """Wait until all markers are written."""
+
+        async def complete() -> bool:
+            return not (await self.state()).startswith("Prepare")
+
+        await until_async(complete, "all markers are written", every_s=0.02)
 
     async def describe(self) -> None:
         await self.settled()
@@ -268,12 +271,7 @@ class Speaker:
 
 async def ready(connection: ClientConnection | Router, topic: str, ids: Collection[str], group: str, partitions: int = 2) -> None:
     """A new topic that can be written to, and coordinators that answer."""
-    deadline = time.monotonic() + PATIENCE_S
-
-    async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-        while not await condition():
-            assert time.monotonic() < deadline, f"{topic} does not become ready"
-            await asyncio.sleep(0.1)
+    until = partial(until_async, what=f"{topic} and its coordinators are ready", every_s=0.1)
 
     async def is_known() -> bool:
         # Kafka's controller answers before its broker has heard of the topic.

@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.runtime.free_ports import free_port
 from tests.kit.peers import KAFKA_3, halt, kafka_jars, popen
+from tests.kit.wait import until
 
 
 class ZooKeeper:
@@ -60,15 +60,13 @@ class ZooKeeper:
         self._await()
 
     def _await(self) -> None:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
+        def answers() -> bool:
             assert self._process is not None
             if self._process.poll() is not None:
                 raise RuntimeError((self.directory / "output.log").read_text()[-2000:])
-            if self.ask("ruok") == "imok":
-                return
-            time.sleep(0.05)
-        raise TimeoutError("ZooKeeper did not start")
+            return self.ask("ruok") == "imok"
+
+        until(answers, "ZooKeeper starts", every_s=0.05)
 
     def ask(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; empty if there is none."""

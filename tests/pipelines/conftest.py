@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.pipelines import graph, loading, project, running, session
+from tests.kit.wait import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,9 +63,9 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:
         count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
         found, ended = [], set()
-        until = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while len(ended) < count:
-            assert time.monotonic() < until, f"{topic} did not end"
+            assert time.monotonic() < deadline, f"{topic} did not end"
             message = consumer.poll(0.5)
             if message is None:
                 continue
@@ -132,10 +133,7 @@ class Shop:
         """What is there now, until it is done."""
         with self.flows(file, **more) as flows:
             flows.start()
-            until = time.monotonic() + 300
-            while flows.running:
-                assert time.monotonic() < until, "the pipeline did not end"
-                flows.wait(1)
+            until(lambda: (flows.wait(1), not flows.running)[1], "the pipeline ends", 300, every_s=0)
             flows.wait(0)
         return flows
 

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 import pytest
+
+from tests.kit.wait import until
 
 if TYPE_CHECKING:
     from ottla.testing import Broker
@@ -64,13 +65,12 @@ class Cluster:
         return process
 
     def wait_for(self, name: str, pattern: str) -> str:
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            found = re.search(pattern, (self.folder / f"{name}.log").read_text(errors="replace"))
-            if found:
-                return found[1]
-            time.sleep(0.2)
-        raise AssertionError((self.folder / f"{name}.log").read_text(errors="replace"))
+        def log() -> str:
+            return (self.folder / f"{name}.log").read_text(errors="replace")
+
+        found = until(lambda: re.search(pattern, log()), log, 120, every_s=0.2)
+        assert found is not None
+        return found[1]
 
     def close(self) -> None:
         for process in reversed(self.processes):

@@ -9,7 +9,6 @@ import itertools
 import json
 import logging
 import pickle
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +30,7 @@ from ottla.pipelines.source_plan import DataLost
 from ottla.testing import Broker
 from ottla.types import TopicPartition
 from tests.kit.subject import EITHER, KEEPING, running
+from tests.kit.wait import until
 
 _numbers = itertools.count()
 ALL = ReadAllAvailable()
@@ -245,10 +245,8 @@ def test_f79_only_committed_records_are_read_unless_told(broker: Broker, topic: 
     assert end[topic]["0"] == 6
     assert values(reader, reader.partitions(start, end)) == [b"first", b"second"]
     producer.commit_transaction(30)
-    deadline = time.monotonic() + 60  # the markers are written after the answer
-    while not (found := list(micro_batches(reader, end))) and time.monotonic() < deadline:
-        pass
-    ((start, end),) = found
+    # The coordinator writes the markers after it answers.
+    ((start, end),) = until(lambda: list(micro_batches(reader, end)), "a micro-batch after the commit")
     assert values(reader, reader.partitions(start, end)) == [b"open"]
 
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from xml.sax.saxutils import escape
 
 import pyspark
 import pytest
+
+from tests.kit.wait import until
 
 if TYPE_CHECKING:
     from ottla.testing import Broker
@@ -105,12 +106,13 @@ class Yarn:
     def start(self) -> None:
         self._start("resourcemanager.ResourceManager")
         self._start("nodemanager.NodeManager")
-        until = time.monotonic() + 300
-        while self._nodes() < 1:
+
+        def registered() -> bool:
             ended = [process.args for process in self._processes if process.poll() is not None]
             assert not ended, self.logs()
-            assert time.monotonic() < until, self.logs()
-            time.sleep(0.5)
+            return self._nodes() >= 1
+
+        until(registered, self.logs, 300, every_s=0.5)
 
     def _write(self, name: str, settings: dict[str, str]) -> None:
         rows = [f"<property><name>{key}</name><value>{escape(value)}</value></property>" for key, value in settings.items()]

@@ -25,6 +25,7 @@ from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.types import TopicPartition as Partition
 from tests.kit import peers
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.java
 
@@ -218,10 +219,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
             created.result(60)
         del admin
         produce(kafka.bootstrap_servers, newest, range(6))
-        deadline = time.monotonic() + 60
-        while kafka_s_checkpoint(data) == 0:
-            assert time.monotonic() < deadline, "Kafka compacted nothing"
-            time.sleep(0.2)
+        until(lambda: kafka_s_checkpoint(data), "Kafka compacts", every_s=0.2)
         produce(kafka.bootstrap_servers, newest, range(6, 12))
         assert kafka.stop() in (0, 143)
         cleaned_by_kafka = kafka_s_checkpoint(data)
@@ -245,10 +243,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
         # and its own cleaner goes over our segments
         before = kafka_s_checkpoint(data)
         produce(kafka.bootstrap_servers, newest, range(12, 18))
-        deadline = time.monotonic() + 60
-        while kafka_s_checkpoint(data) <= before and time.monotonic() < deadline:
-            time.sleep(0.2)
-        cleaned_again = kafka_s_checkpoint(data) > before
+        cleaned_again = until(lambda: kafka_s_checkpoint(data) > before, "Kafka compacts Ottla's segments", every_s=0.2)
         assert kafka.stop() in (0, 143)
         output = kafka.output.splitlines()[lines:]
         complaints = [line for line in output if "compacted-0" in line and ("WARN" in line or "ERROR" in line)]

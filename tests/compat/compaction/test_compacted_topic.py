@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kit.peers import kcat
 from tests.kit.subject import Subject, running
+from tests.kit.wait import until
 
 TOPIC = "compacted"
 KEYS = 40
@@ -64,17 +65,14 @@ def read_all(bootstrap_servers: str) -> list[tuple[int, bytes | None, bytes | No
 
 
 def test_a_consumer_sees_the_newest_of_each_key(cleaning: Subject, newest: dict[bytes, bytes | None]) -> None:
-    deadline = time.monotonic() + 60
-    while True:
+    def cleaned() -> list[tuple[int, bytes, bytes | None]]:
         found = read_all(cleaning.bootstrap_servers)
         assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
         assert {key: value for _, key, value in found} == newest
-        # the last 400 may stand in the active segment, which is never cleaned
-        if len(found) <= 400 + KEYS:
-            break
-        assert time.monotonic() < deadline, f"{len(found)} records are left"
-        time.sleep(0.2)
-    assert found[0][0] > 0
+        # The last 400 may be in the active segment, which is never cleaned.
+        return found if len(found) <= 400 + KEYS else []
+
+    assert until(cleaned, every_s=0.2)[0][0] > 0
 
 
 def test_kcat_reads_over_the_gaps_from_any_offset(cleaning: Subject, newest: dict[bytes, bytes | None]) -> None:

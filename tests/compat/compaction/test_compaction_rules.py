@@ -3,7 +3,6 @@ which this file asks the same (`OTTLA_COMPAT_BROKER`)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.kit.subject import Subject, running
+from tests.kit.wait import until
 
 Found = list[tuple[int, bytes, bytes | None]]
 
@@ -74,11 +74,16 @@ def read(broker: Subject, topic: str, isolation: str = "read_uncommitted") -> Fo
         found.append((message.offset(), message.key(), message.value()))
 
 
-def until(broker: Subject, topic: str, expected: Found, meanwhile: Callable[[], None] = lambda: time.sleep(0.2)) -> None:
-    end_s = time.monotonic() + TIMEOUT_S
-    while (found := read(broker, topic)) != expected:
-        assert time.monotonic() < end_s, found
+def until_read(broker: Subject, topic: str, expected: Found, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Wait until a consumer reads exactly these records; `meanwhile` is called before each read."""
+    found: Found = []
+
+    def is_read() -> bool:
         meanwhile()
+        found[:] = read(broker, topic)
+        return found == expected
+
+    until(is_read, lambda: found, TIMEOUT_S, every_s=0.2)
 
 
 def stays_as_it_is(broker: Subject, topic: str, **config: str) -> None:
@@ -89,7 +94,7 @@ def stays_as_it_is(broker: Subject, topic: str, **config: str) -> None:
     for each in (topic, beside):
         produce(broker, each, SOME)
         seal(broker, each)
-    until(broker, beside, NEWEST_OF_SOME)
+    until_read(broker, beside, NEWEST_OF_SOME)
     assert read(broker, topic) == ALL_OF_SOME
 
 
@@ -97,13 +102,13 @@ def test_the_newest_of_each_key_stays_at_its_offset_and_tombstones_stay_for_a_da
     create(broker, "newest")
     produce(broker, "newest", SOME)
     seal(broker, "newest")
-    until(broker, "newest", NEWEST_OF_SOME)
+    until_read(broker, "newest", NEWEST_OF_SOME)
 
 
 def test_a_tombstone_goes_with_a_later_pass_once_its_time_is_over(broker: Subject) -> None:
     create(broker, "tombstones", delete_retention_ms="0")
     produce(broker, "tombstones", SOME)
-    until(broker, "tombstones", [(3, b"c", b"1"), (5, b"a", b"3")], lambda: seal(broker, "tombstones"))
+    until_read(broker, "tombstones", [(3, b"c", b"1"), (5, b"a", b"3")], lambda: seal(broker, "tombstones"))
 
 
 def test_what_is_younger_than_min_compaction_lag_ms_stays(broker: Subject) -> None:
@@ -119,9 +124,8 @@ def test_max_compaction_lag_ms_seals_and_cleans_what_is_not_dirty_enough(broker:
         nonlocal number
         number += 1
         produce(broker, "old", [(FILL, b"%d" % number)])
-        time.sleep(0.2)
 
-    until(broker, "old", NEWEST_OF_SOME, another)
+    until_read(broker, "old", NEWEST_OF_SOME, another)
 
 
 def test_the_dirty_ratio_of_a_topic_counts_as_soon_as_it_is_changed(broker: Subject) -> None:
@@ -130,7 +134,7 @@ def test_the_dirty_ratio_of_a_topic_counts_as_soon_as_it_is_changed(broker: Subj
     resource = ConfigResource(ResourceType.TOPIC, "ratio", incremental_configs=[lower])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(60)
-    until(broker, "ratio", NEWEST_OF_SOME)
+    until_read(broker, "ratio", NEWEST_OF_SOME)
 
 
 def test_records_of_aborted_transactions_go_and_replace_nothing(broker: Subject) -> None:
@@ -145,5 +149,5 @@ def test_records_of_aborted_transactions_go_and_replace_nothing(broker: Subject)
         (producer.commit_transaction if commit else producer.abort_transaction)(60)
     seal(broker, "transactions")
     # 0 and 1, a marker, 3 and 4, a marker, 6, a marker
-    until(broker, "transactions", [(0, b"a", b"1"), (6, b"b", b"2")])
+    until_read(broker, "transactions", [(0, b"a", b"1"), (6, b"b", b"2")])
     assert read(broker, "transactions", "read_committed") == [(0, b"a", b"1"), (6, b"b", b"2")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -21,6 +20,7 @@ import pytest
 
 from tests.kit.peers import KAFKA_4, free_ports, java_command, single_jars
 from tests.kit.subject import Subject
+from tests.kit.wait import until
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -88,11 +88,10 @@ class Workers:
         self.wait(done, lambda: f"{method} {path}: {statuses[-5:]}")
 
     def wait(self, condition: Callable[[], bool], what: Callable[[], str]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            logs = "\n".join(log.read_text()[-1500:] for log in sorted(self._path.glob("*.log")))
-            assert time.monotonic() < deadline, f"{what()}\n{logs}"
-            time.sleep(0.3)
+        def said() -> str:
+            return "\n".join([what(), *(log.read_text()[-1500:] for log in sorted(self._path.glob("*.log")))])
+
+        until(condition, said, PATIENCE_S, every_s=0.3)
 
 
 @contextmanager

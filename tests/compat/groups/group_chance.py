@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +44,7 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.network import RealNetwork
 from tests.kit.router import Router
+from tests.kit.wait import until_async
 
 STEPS = 25
 PATIENCE_S = 120.0
@@ -124,11 +124,7 @@ class Party:
         return not (known.topics[0].partitions[0].error_code or found.coordinators[0].error_code or offsets.groups[0].error_code)
 
     async def until(self, condition: Callable[..., Awaitable[bool]], *args: object) -> None:
-        """The broker comes to it in its own time."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not await condition(*args):
-            assert time.monotonic() < deadline, "it does not happen"
-            await asyncio.sleep(0.1)
+        await until_async(lambda: condition(*args), getattr(condition, "__name__", ""), PATIENCE_S, every_s=0.1)
 
     def close(self) -> None:
         for connection in self.connections:
@@ -183,10 +179,11 @@ class Party:
     async def until_rebalance(self, witness: Member) -> None:
         """Until the group is seen to rebalance by one that has not joined again."""
         request = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=witness.member_id)
-        deadline = time.monotonic() + PATIENCE_S
-        while (await self.ask("heartbeat", 2, request)).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
-            assert time.monotonic() < deadline, "no rebalance begins"
-            await asyncio.sleep(0.01)
+
+        async def rebalances() -> bool:
+            return bool((await self.ask("heartbeat", 2, request)).error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+
+        await until_async(rebalances, "a rebalance begins", PATIENCE_S, every_s=0.01)
 
     async def together(self, first: list[Member], first_version: int | None = None) -> None:
         """These join first; when that is seen to rebalance the group, something odd may be asked, and all others come."""

@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.kit.wait import until
+
 STRATEGIES = ["range", "roundrobin", "range,roundrobin", "cooperative-sticky"]
 
 
@@ -93,67 +95,59 @@ def members(*args: Any, **config: Any) -> Iterator[Members]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_f33_f35_f36_partitions_are_shared_and_move_with_membership(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None], strategy: str
+    servers: str, group: str, filled: Callable[..., str], strategy: str
 ) -> None:
     topic = filled(partitions=6)
     with members(servers, group, [topic], **{"partition.assignment.strategy": strategy}) as team:
         team.add()
-        eventually(lambda: team.balanced(6), what="one member owns all")
-        eventually(lambda: (team.poll(), len(team.seen) == 120)[1], what="all records are read")
+        until(lambda: team.balanced(6), "one member owns all")
+        until(lambda: (team.poll(), len(team.seen) == 120)[1], "all records are read")
         team.add()
         team.add()
-        eventually(lambda: team.balanced(6), what="three share")
+        until(lambda: team.balanced(6), "three share")
         team.remove(team.live[0])
-        eventually(lambda: team.balanced(6), what="two share what three had")
+        until(lambda: team.balanced(6), "two share what three had")
         spare = [team.add() for _ in range(6)]
-        eventually(lambda: team.balanced(6), what="each has at most one")
+        until(lambda: team.balanced(6), "each has at most one")
         assert sum(not team.owned[consumer] for consumer in team.live) == len(spare) + 2 - 6, "spare members idle"
 
 
-def test_f33_several_groups_each_read_everything(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+def test_f33_several_groups_each_read_everything(servers: str, group: str, filled: Callable[..., str]) -> None:
     topic = filled(partitions=2)
     with members(servers, f"{group}-a", [topic]) as first, members(servers, f"{group}-b", [topic]) as second:
         first.add()
         second.add()
-        eventually(lambda: (first.poll(), second.poll(), len(first.seen) == len(second.seen) == 40)[2])
+        until(lambda: (first.poll(), second.poll(), len(first.seen) == len(second.seen) == 40)[2])
         assert set(first.seen.values()) == set(second.seen.values()) == {1}
 
 
-def test_f34_a_pattern_follows_new_topics(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+def test_f34_a_pattern_follows_new_topics(servers: str, group: str, filled: Callable[..., str]) -> None:
     first = filled(partitions=2)
     with members(servers, group, [f"^{first}.*"], **{"partition.assignment.strategy": "range"}) as team:
         team.add()
-        eventually(lambda: team.balanced(2))
+        until(lambda: team.balanced(2))
         filled(partitions=3, name=f"{first}-more")
-        eventually(lambda: team.balanced(5), what="the new topic's partitions are read too")
+        until(lambda: team.balanced(5), "the new topic's partitions are read too")
 
 
-def test_f35_new_partitions_are_shared_out(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+def test_f35_new_partitions_are_shared_out(servers: str, group: str, filled: Callable[..., str]) -> None:
     topic = filled(partitions=2)
     with members(servers, group, [topic]) as team:
         team.add()
         team.add()
-        eventually(lambda: team.balanced(2))
+        until(lambda: team.balanced(2))
         admin = AdminClient({"bootstrap.servers": servers})
         (grown,) = admin.create_partitions([NewPartitions(topic, 5)]).values()
         grown.result(60)
-        eventually(lambda: team.balanced(5))
+        until(lambda: team.balanced(5))
 
 
-def test_g04_a_static_member_restarts_without_a_rebalance(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+def test_g04_a_static_member_restarts_without_a_rebalance(servers: str, group: str, filled: Callable[..., str]) -> None:
     topic = filled(partitions=4)
     with members(servers, group, [topic], **{"session.timeout.ms": 60_000}) as team:
         one = team.add(**{"group.instance.id": "one"})
         team.add(**{"group.instance.id": "two"})
-        eventually(lambda: team.balanced(4))
+        until(lambda: team.balanced(4))
         before = set(team.owned[one])
         rebalances = team.rebalances
         # A static member that closes does not leave.
@@ -162,7 +156,7 @@ def test_g04_a_static_member_restarts_without_a_rebalance(
             team.poll()
         assert team.rebalances == rebalances
         again = team.add(**{"group.instance.id": "one"})
-        eventually(lambda: team.balanced(4))
+        until(lambda: team.balanced(4))
         assert team.owned[again] == before
         assert team.rebalances == rebalances + 1, "only the one that came back was given an assignment"
 
@@ -210,16 +204,14 @@ def test_f43_auto_offset_reset(servers: str, group: str, filled: Callable[..., s
     none.close()
 
 
-def test_a_commit_from_outside_a_live_group_is_refused(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:  # G08
+def test_a_commit_from_outside_a_live_group_is_refused(servers: str, group: str, filled: Callable[..., str]) -> None:  # G08
     topic = filled(partitions=1)
     admin = AdminClient({"bootstrap.servers": servers})
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 3)])
     admin.alter_consumer_group_offsets([wanted])[group].result(60)
     with members(servers, group, [topic]) as team:
         team.add()
-        eventually(lambda: team.balanced(1))
+        until(lambda: team.balanced(1))
         try:
             altered = admin.alter_consumer_group_offsets([wanted])[group].result(60)
             refusals = [partition.error for partition in altered.topic_partitions]
@@ -229,7 +221,7 @@ def test_a_commit_from_outside_a_live_group_is_refused(
     admin.delete_consumer_groups([group])[group].result(60)
 
 
-def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]) -> None:
+def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str]) -> None:
     """Members come and go at random: every record is read, no partition has two owners at once, the group settles."""
     chance = random.Random(8)
     topic = filled(partitions=12, each=10)
@@ -250,5 +242,5 @@ def test_g05_g06_churn(servers: str, group: str, filled: Callable[..., str], eve
             producer.flush(60)
             for _ in range(chance.randrange(1, 8)):
                 team.poll()
-        eventually(lambda: team.balanced(12))
-        eventually(lambda: (team.poll(), sent <= team.seen.keys())[1], what="every record is read")
+        until(lambda: team.balanced(12))
+        until(lambda: (team.poll(), sent <= team.seen.keys())[1], "every record is read")

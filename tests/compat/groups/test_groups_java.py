@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.testing import Broker
 from tests.kit.peers import KAFKA_3, KAFKA_4, ApacheKafka, java_command, run_tool
 from tests.kit.subject import chosen
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.java
 
@@ -122,7 +123,7 @@ def team(*makers: Callable[[], Verifiable]) -> Iterator[list[Verifiable]]:
 
 @pytest.mark.parametrize("assignor", ["RangeAssignor", "RoundRobinAssignor", "StickyAssignor", "CooperativeStickyAssignor"])
 def test_f36_java_consumers_share_and_follow_leavers_and_the_dead(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None], assignor: str
+    servers: str, group: str, filled: Callable[..., str], assignor: str
 ) -> None:
     topic = filled(partitions=6, each=50)
     strategy = f"org.apache.kafka.clients.consumer.{assignor}"
@@ -136,22 +137,20 @@ def test_f36_java_consumers_share_and_follow_leavers_and_the_dead(
         return sorted(owned) == list(range(6)) and max(sizes) - min(sizes) <= 1
 
     with team(make(KAFKA_4), make(KAFKA_3), make(KAFKA_4)) as members:
-        eventually(lambda: shared(*members), 120)
-        eventually(lambda: sum(member.read for member in members) >= 300, 120)
+        until(lambda: shared(*members), timeout_s=120)
+        until(lambda: sum(member.read for member in members) >= 300, timeout_s=120)
         done = run_tool(KAFKA_4, GROUPS, "--bootstrap-server", servers, "--describe", "--group", group)
         described = rows(done.stdout)
         assert len({row["CONSUMER-ID"] for row in described}) == 3
         assert {row["HOST"] for row in described} == {"/127.0.0.1"}
         members[0].end(signal.SIGTERM)  # says that it leaves
-        eventually(lambda: shared(*members[1:]), 120)
+        until(lambda: shared(*members[1:]), timeout_s=120)
         members[1].end(signal.SIGKILL)  # does not
         members[1].owned.clear()
-        eventually(lambda: shared(members[2]), 120)
+        until(lambda: shared(members[2]), timeout_s=120)
 
 
-def test_g04_a_static_java_member_comes_back(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+def test_g04_a_static_java_member_comes_back(servers: str, group: str, filled: Callable[..., str]) -> None:
     topic = filled(partitions=4, each=5)
 
     def make(name: str) -> Callable[[], Verifiable]:
@@ -159,12 +158,12 @@ def test_g04_a_static_java_member_comes_back(
         return lambda: Verifiable(KAFKA_4, servers, topic, group, "--group-instance-id", name, session_ms=300_000)
 
     with team(make("one"), make("two")) as members:
-        eventually(lambda: sorted(len(member.owned) for member in members) == [2, 2], 120)
+        until(lambda: sorted(len(member.owned) for member in members) == [2, 2], timeout_s=120)
         events = list(members[1].events)
         owned = set(members[0].owned)
         members[0].end(signal.SIGKILL)
         members[0] = make("one")()
-        eventually(lambda: members[0].owned == owned, 120)
+        until(lambda: members[0].owned == owned, timeout_s=120)
         assert [event for event in members[1].events[len(events) :] if event.startswith("partitions")] == []
 
 

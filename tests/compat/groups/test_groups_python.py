@@ -14,10 +14,10 @@ from aiokafka import TopicPartition as AioPartition
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from tests.kit.wait import until
 
-def test_kafka_python_shares_and_commits(
-    servers: str, group: str, filled: Callable[..., str], eventually: Callable[..., None]
-) -> None:
+
+def test_kafka_python_shares_and_commits(servers: str, group: str, filled: Callable[..., str]) -> None:
     topic = filled(partitions=4, each=5)
     config: dict[str, Any] = {
         "bootstrap_servers": servers,
@@ -54,7 +54,7 @@ def test_kafka_python_shares_and_commits(
             return [len(consumer.assignment()) for consumer in consumers] == [2, 2]
 
         try:
-            eventually(shared)
+            until(shared)
         finally:
             is_shared.set()
 
@@ -64,7 +64,7 @@ def test_kafka_python_shares_and_commits(
         return all(consumer.position(partition) == 5 for partition in consumer.assignment())
 
     for consumer in consumers:
-        eventually(partial(has_read_its_own, consumer))
+        until(partial(has_read_its_own, consumer))
         consumer.commit()
     assert len(seen) == 20
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -74,7 +74,7 @@ def test_kafka_python_shares_and_commits(
     assert {partition.partition: found.offset for partition, found in offsets.items()} == dict.fromkeys(range(4), 5)
     consumers[0].close()
     survivor = consumers[1]
-    eventually(lambda: (survivor.poll(500), len(survivor.assignment()) == 4)[1])
+    until(lambda: (survivor.poll(500), len(survivor.assignment()) == 4)[1])
     survivor.close()
     admin.close()
     simple = KafkaConsumer(**config)

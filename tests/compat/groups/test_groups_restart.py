@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
 from tests.kit.subject import chosen
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")
 
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_g07_members_go_on_without_a_rebalance(how: str, eventually: Callable[..., None]) -> None:
+def test_g07_members_go_on_without_a_rebalance(how: str) -> None:
     with Broker({"group.initial.rebalance.delay.ms": 200}) as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
@@ -53,12 +52,12 @@ def test_g07_members_go_on_without_a_rebalance(how: str, eventually: Callable[..
             assert producer.flush(60) == 0
             return values
 
-        eventually(lambda: read(produce("before")) and sorted(len(each.assignment()) for each in consumers) == [2, 2, 2])
+        until(lambda: read(produce("before")) and sorted(len(each.assignment()) for each in consumers) == [2, 2, 2])
         consumers[0].commit(asynchronous=False)
         rebalances = len(assigned)
         getattr(broker, how)()
         broker.start()
-        eventually(lambda: read(produce("after")))
+        until(lambda: read(produce("after")))
         assert len(assigned) == rebalances, "nobody was given another assignment"
         partition = consumers[0].assignment()[0]
         consumers[0].commit(offsets=[TopicPartition("t", partition.partition, 5)], asynchronous=False)
@@ -67,7 +66,7 @@ def test_g07_members_go_on_without_a_rebalance(how: str, eventually: Callable[..
             consumer.close()
 
 
-def test_f41_offsets_survive_kills(eventually: Callable[..., None]) -> None:
+def test_f41_offsets_survive_kills() -> None:
     with Broker() as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})

@@ -21,6 +21,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.kit.wait import until
+
 
 def described(admin: AdminClient, group: str) -> Any:
     return admin.describe_consumer_groups([group])[group].result(60)
@@ -40,7 +42,6 @@ def test_members_come_and_go(
     reader: Callable[..., Any],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     admin: AdminClient,
     group: str,
 ) -> None:
@@ -49,7 +50,7 @@ def test_members_come_and_go(
     for number in range(3):
         readers.append(reader(f"r{number}", topic))
         # A group is stable when its coordinator has given out the last partition; a moment later its member knows.
-        eventually(lambda: is_stable(admin, group, len(readers)) and is_balanced(*readers, partitions=7))
+        until(lambda: is_stable(admin, group, len(readers)) and is_balanced(*readers, partitions=7))
         assert not ledger.twice
     found = described(admin, group)
     assert found.type == ConsumerGroupType.CONSUMER
@@ -58,15 +59,15 @@ def test_members_come_and_go(
     kept = {one.name: one.owned for one in readers}
     readers[1].close()
     remaining = [readers[0], readers[2]]
-    eventually(lambda: is_balanced(*remaining, partitions=7))
+    until(lambda: is_balanced(*remaining, partitions=7))
     assert all(kept[one.name] <= one.owned for one in remaining), "nobody lost what it had"
-    eventually(lambda: len(ledger.read) == 140)
+    until(lambda: len(ledger.read) == 140)
     assert not ledger.twice
     assert not [error for one in readers for error in one.errors]
 
 
 def test_a_member_that_dies_is_followed_after_its_session(
-    reader: Callable[..., Any], filled: Callable[..., str], ledger: Any, eventually: Callable[..., None], servers: str, group: str
+    reader: Callable[..., Any], filled: Callable[..., str], ledger: Any, servers: str, group: str
 ) -> None:
     """G06: the process is gone without a word."""
     topic = filled(partitions=4, each=5)
@@ -81,9 +82,9 @@ def test_a_member_that_dies_is_followed_after_its_session(
         assert victim.stdout is not None
         assert victim.stdout.readline() == "given\n"
         survivor = reader("survivor", topic)
-        eventually(lambda: len(survivor.owned) == 2)
+        until(lambda: len(survivor.owned) == 2)
         victim.kill()
-        eventually(lambda: len(survivor.owned) == 4)
+        until(lambda: len(survivor.owned) == 4)
     finally:
         victim.kill()
         victim.wait()
@@ -92,7 +93,7 @@ def test_a_member_that_dies_is_followed_after_its_session(
 
 
 def test_offsets_are_kept_and_a_fenced_commit_is_refused(
-    servers: str, filled: Callable[..., str], group: str, admin: AdminClient, eventually: Callable[..., None]
+    servers: str, filled: Callable[..., str], group: str, admin: AdminClient
 ) -> None:
     topic = filled(partitions=1, each=10)
     config = {
@@ -126,38 +127,37 @@ def test_a_pattern_follows_the_topics(
     reader: Callable[..., Any],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     admin: AdminClient,
     group: str,
 ) -> None:
     base = filled(partitions=2, each=3)
     one = reader("a", f"^{base}.*")
-    eventually(lambda: ledger.of("a") == {(base, 0), (base, 1)})
+    until(lambda: ledger.of("a") == {(base, 0), (base, 1)})
     other = filled(partitions=1, each=3, name=f"{base}-more")
-    eventually(lambda: ledger.of("a") == {(base, 0), (base, 1), (other, 0)}, what="the new topic is not read")
-    eventually(lambda: len(ledger.read) == 9)
+    until(lambda: ledger.of("a") == {(base, 0), (base, 1), (other, 0)}, "the new topic is not read")
+    until(lambda: len(ledger.read) == 9)
     admin.delete_topics([other])[other].result(60)
-    eventually(lambda: ledger.of("a") == {(base, 0), (base, 1)})
+    until(lambda: ledger.of("a") == {(base, 0), (base, 1)})
     one.close()
 
 
 def test_partitions_added_are_read(
-    reader: Callable[..., Any], filled: Callable[..., str], ledger: Any, eventually: Callable[..., None], admin: AdminClient
+    reader: Callable[..., Any], filled: Callable[..., str], ledger: Any, admin: AdminClient
 ) -> None:
     topic = filled(partitions=2, each=1)
     first, second = reader("a", topic), reader("b", topic)
-    eventually(lambda: len(first.owned) == len(second.owned) == 1)
+    until(lambda: len(first.owned) == len(second.owned) == 1)
     admin.create_partitions([NewPartitions(topic, 4)])[topic].result(60)
-    eventually(lambda: len(first.owned) == len(second.owned) == 2)
+    until(lambda: len(first.owned) == len(second.owned) == 2)
     assert not ledger.twice
 
 
 def test_the_range_assignor_gives_runs(
-    reader: Callable[..., Any], filled: Callable[..., str], eventually: Callable[..., None], admin: AdminClient, group: str
+    reader: Callable[..., Any], filled: Callable[..., str], admin: AdminClient, group: str
 ) -> None:
     topic = filled(partitions=6, each=1)
     readers = [reader(f"r{number}", topic, group_remote_assignor="range") for number in range(2)]
-    eventually(lambda: {frozenset(one.owned) for one in readers} == {frozenset({0, 1, 2}), frozenset({3, 4, 5})})
+    until(lambda: {frozenset(one.owned) for one in readers} == {frozenset({0, 1, 2}), frozenset({3, 4, 5})})
     assert described(admin, group).partition_assignor == "range"
 
 
@@ -165,20 +165,19 @@ def test_a_static_member_restarts_without_a_rebalance(
     reader: Callable[..., Any],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     admin: AdminClient,
     group: str,
 ) -> None:
     """G04."""
     topic = filled(partitions=4, each=1)
     static, other = reader("static", topic, group_instance_id="i"), reader("other", topic)
-    eventually(lambda: len(static.owned) == len(other.owned) == 2 and is_stable(admin, group, 2))
+    until(lambda: len(static.owned) == len(other.owned) == 2 and is_stable(admin, group, 2))
     had, others = static.owned, other.owned
     static.close()
     time.sleep(0.5)
     assert other.owned == others, "its partitions are kept for it"
     back = reader("back", topic, group_instance_id="i")
-    eventually(lambda: back.owned == had)
+    until(lambda: back.owned == had)
     assert other.owned == others
     assert not ledger.twice
 
@@ -188,7 +187,6 @@ def test_a_live_group_goes_over_to_the_new_protocol_and_back(
     reader: Callable[..., Any],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     admin: AdminClient,
     group: str,
     strategy: str,
@@ -205,7 +203,7 @@ def test_a_live_group_goes_over_to_the_new_protocol_and_back(
                 and (found.type, found.state) == (kind, ConsumerGroupState.STABLE)
             )
 
-        eventually(done, what=f"{kind} with {len(readers)}")
+        until(done, f"{kind} with {len(readers)}")
         assert not ledger.twice
 
     old = [reader(f"old{number}", topic, protocol="classic", partition_assignment_strategy=strategy) for number in range(2)]
@@ -221,12 +219,12 @@ def test_a_live_group_goes_over_to_the_new_protocol_and_back(
     for one in new:
         one.close()
     settled(*old, kind=ConsumerGroupType.CLASSIC)
-    eventually(lambda: len(ledger.read) == 120)
+    until(lambda: len(ledger.read) == 120)
     assert not [error for one in [*old, *new] for error in one.errors]
 
 
 def test_a_group_whose_assignor_keeps_data_in_assignments_is_not_upgraded(
-    reader: Callable[..., Any], filled: Callable[..., str], eventually: Callable[..., None], admin: AdminClient, group: str
+    reader: Callable[..., Any], filled: Callable[..., str], admin: AdminClient, group: str
 ) -> None:
     """librdkafka's cooperative-sticky does; Kafka refuses it too, and the group goes on as it was."""
     topic = filled(partitions=4, each=5)
@@ -234,18 +232,16 @@ def test_a_group_whose_assignor_keeps_data_in_assignments_is_not_upgraded(
     for number in range(2):
         # One after the other: the second rebalance is the one with data.
         old.append(reader(f"old{number}", topic, protocol="classic", partition_assignment_strategy="cooperative-sticky"))
-        eventually(lambda: sum(len(one.owned) for one in old) == 4 and all(one.owned for one in old))
-    eventually(lambda: is_stable(admin, group, 2))
+        until(lambda: sum(len(one.owned) for one in old) == 4 and all(one.owned for one in old))
+    until(lambda: is_stable(admin, group, 2))
     refused = reader("new", topic)
-    eventually(lambda: bool(refused.errors))
+    until(lambda: bool(refused.errors))
     assert "group id does not exist" in refused.errors[0]
     assert described(admin, group).type == ConsumerGroupType.CLASSIC
     assert [len(one.owned) for one in old] == [2, 2]
 
 
-def test_churn_of_both_protocols(
-    reader: Callable[..., Any], filled: Callable[..., str], ledger: Any, eventually: Callable[..., None]
-) -> None:
+def test_churn_of_both_protocols(reader: Callable[..., Any], filled: Callable[..., str], ledger: Any) -> None:
     """Members of both protocols come and go at random: each record is handed over, no partition owned twice, it settles."""
     chance = random.Random(848)
     topic = filled(partitions=8, each=40)
@@ -258,5 +254,5 @@ def test_churn_of_both_protocols(
             options = {"partition_assignment_strategy": "range"} if protocol == "classic" else {}
             alive.append(reader(f"m{number}", topic, protocol=protocol, **options))
         time.sleep(chance.choice([0.1, 0.5, 1.5]))
-    eventually(lambda: sum(len(one.owned) for one in alive) == 8 and len(ledger.read) == 320)
+    until(lambda: sum(len(one.owned) for one in alive) == 8 and len(ledger.read) == 320)
     assert not ledger.twice

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kit.peers import KAFKA_4, java_command, run_tool
 from tests.kit.subject import running
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.java
 
@@ -147,16 +148,15 @@ def test_verifiable_consumers_and_the_group_tool(
     verifiable: Callable[..., Verifiable],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     servers: str,
     group: str,
 ) -> None:
     topic = filled(partitions=6, each=20)
     first = verifiable("a", topic)
-    eventually(lambda: len(first.owned) == 6)
+    until(lambda: len(first.owned) == 6)
     second = verifiable("b", topic, "--group-instance-id", "i")
-    eventually(lambda: len(first.owned) == len(second.owned) == 3)
-    eventually(lambda: len(ledger.read) == 120)
+    until(lambda: len(first.owned) == len(second.owned) == 3)
+    until(lambda: len(ledger.read) == 120)
 
     (state,) = rows(tool(servers, "--describe", "--group", group, "--state", "--verbose"))
     assert (state["ASSIGNMENT-STRATEGY"], state["STATE"], state["#MEMBERS"]) == ("uniform", "Stable", "2")
@@ -171,17 +171,17 @@ def test_verifiable_consumers_and_the_group_tool(
     assert {(row["PARTITION"], row["LAG"]) for row in offsets} == {(str(p), "0") for p in range(6)}
 
     first.close(signal.SIGKILL)
-    eventually(lambda: len(second.owned) == 6, what="after the session of the one that died")
+    until(lambda: len(second.owned) == 6, "after the session of the one that died")
     assert not ledger.twice
     assert not first.problems + second.problems
 
 
 def test_the_range_assignor_of_javas_choice(
-    verifiable: Callable[..., Verifiable], filled: Callable[..., str], eventually: Callable[..., None], servers: str, group: str
+    verifiable: Callable[..., Verifiable], filled: Callable[..., str], servers: str, group: str
 ) -> None:
     topic = filled(partitions=4, each=1)
     both = [verifiable(name, topic, "--group-remote-assignor", "range") for name in ("a", "b")]
-    eventually(lambda: {frozenset(one.owned) for one in both} == {frozenset({0, 1}), frozenset({2, 3})})
+    until(lambda: {frozenset(one.owned) for one in both} == {frozenset({0, 1}), frozenset({2, 3})})
     (state,) = rows(tool(servers, "--describe", "--group", group, "--state"))
     assert state["ASSIGNMENT-STRATEGY"] == "range"
 
@@ -191,7 +191,6 @@ def test_a_mixed_group_of_java_and_librdkafka_in_migration(
     reader: Callable[..., Any],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     servers: str,
     group: str,
 ) -> None:
@@ -200,20 +199,20 @@ def test_a_mixed_group_of_java_and_librdkafka_in_migration(
     # The range assignor, in the first place of what Java supports, is what both have in common.
     java_old = verifiable("java-old", topic, protocol="classic")
     rd_old = reader("rd-old", topic, protocol="classic", partition_assignment_strategy="range")
-    eventually(lambda: len(java_old.owned) == len(rd_old.owned) == 4)
+    until(lambda: len(java_old.owned) == len(rd_old.owned) == 4)
     java_new = verifiable("java-new", topic)
-    eventually(lambda: sorted(len(one.owned) for one in (java_old, rd_old, java_new)) == [2, 3, 3])
+    until(lambda: sorted(len(one.owned) for one in (java_old, rd_old, java_new)) == [2, 3, 3])
     rd_new = reader("rd-new", topic)
     everyone = (java_old, rd_old, java_new, rd_new)
-    eventually(lambda: [len(one.owned) for one in everyone] == [2, 2, 2, 2])
-    eventually(lambda: len(ledger.read) == 80)
+    until(lambda: [len(one.owned) for one in everyone] == [2, 2, 2, 2])
+    until(lambda: len(ledger.read) == 80)
     members = rows(tool(servers, "--describe", "--group", group, "--members", "--verbose"))
     assert sorted(member["UPGRADED"] for member in members) == ["false", "false", "true", "true"]
     # When it closes in the middle of a reconciliation, Java complains of that.
     assert not java_old.problems + java_new.problems
     rd_new.close()
     java_new.close()
-    eventually(lambda: len(java_old.owned) == len(rd_old.owned) == 4)
+    until(lambda: len(java_old.owned) == len(rd_old.owned) == 4)
     assert re.search(rf"{group}\s+Classic", tool(servers, "--list", "--type"))
     assert not ledger.twice
 
@@ -222,7 +221,6 @@ def test_cooperative_members_go_on_reading_while_their_group_goes_over(
     verifiable: Callable[..., Verifiable],
     filled: Callable[..., str],
     ledger: Any,
-    eventually: Callable[..., None],
     servers: str,
     group: str,
 ) -> None:
@@ -230,16 +228,16 @@ def test_cooperative_members_go_on_reading_while_their_group_goes_over(
     topic = filled(partitions=6, each=10)
     cooperative = ("--assignment-strategy", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor")
     old = [verifiable(f"old{number}", topic, *cooperative, protocol="classic") for number in range(2)]
-    eventually(lambda: [len(one.owned) for one in old] == [3, 3])
+    until(lambda: [len(one.owned) for one in old] == [3, 3])
     had = [one.owned for one in old]
     new = verifiable("new", topic)
-    eventually(lambda: [len(one.owned) for one in (*old, new)] == [2, 2, 2])
+    until(lambda: [len(one.owned) for one in (*old, new)] == [2, 2, 2])
     assert all(one.owned < before for one, before in zip(old, had, strict=True))
     assert re.search(rf"{group}\s+Consumer", tool(servers, "--list", "--type"))
     new.close(signal.SIGKILL)
-    eventually(lambda: [len(one.owned) for one in old] == [3, 3], what="after the session of the one that died")
+    until(lambda: [len(one.owned) for one in old] == [3, 3], "after the session of the one that died")
     assert re.search(rf"{group}\s+Classic", tool(servers, "--list", "--type"))
-    eventually(lambda: len(ledger.read) == 60)
+    until(lambda: len(ledger.read) == 60)
     assert not ledger.twice
     assert not [problem for one in old for problem in one.problems]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from ottla.records.record import read_records
 from ottla.testing import Broker
 from tests.kit.peers import KAFKA_4, ApacheKafka
 from tests.kit.subject import chosen
+from tests.kit.wait import until
 
 
 @pytest.mark.skipif(chosen() != "ottla", reason="kills the broker under test")
 @pytest.mark.parametrize("how", ["kill", "stop"])
-def test_g07_members_go_on_where_they_were(how: str, eventually: Callable[..., None]) -> None:
+def test_g07_members_go_on_where_they_were(how: str) -> None:
     settings = {"group.consumer.heartbeat.interval.ms": 200, "group.consumer.min.heartbeat.interval.ms": 200}
     with Broker({**settings, "group.consumer.assignment.interval.ms": 0}) as broker:
         servers = broker.bootstrap_servers
@@ -64,19 +64,19 @@ def test_g07_members_go_on_where_they_were(how: str, eventually: Callable[..., N
             group = described()
             return group.state == ConsumerGroupState.STABLE and sorted(map(len, owned(group).values())) == [2, 2, 2]
 
-        eventually(settled)
-        eventually(lambda: poll() is None and sum(len(consumer.assignment()) for consumer in consumers) == 6)
+        until(settled)
+        until(lambda: poll() is None and sum(len(consumer.assignment()) for consumer in consumers) == 6)
         before, known = owned(described()), len(changes)
         getattr(broker, how)()
         broker.start()
-        until = time.monotonic() + 3
-        while time.monotonic() < until:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
             poll()
         after = described()
         assert (after.state, owned(after)) == (ConsumerGroupState.STABLE, before)
         assert len(changes) == known, "nobody was given another assignment"
         consumers.pop().close()
-        eventually(lambda: poll() is None and [len(consumer.assignment()) for consumer in consumers] == [3, 3])
+        until(lambda: poll() is None and [len(consumer.assignment()) for consumer in consumers] == [3, 3])
         for consumer in consumers:
             consumer.close()
 
@@ -93,11 +93,10 @@ def test_g11_what_kafka_has_written_is_understood(tmp_path: Path) -> None:
         consumers = [Consumer({**config, "client.id": "plain"}), Consumer({**config, "group.instance.id": "i"})]
         consumers[0].subscribe(["t"])
         consumers[1].subscribe(["^t$"])
-        until = time.monotonic() + 60
-        while [len(consumer.assignment()) for consumer in consumers] != [2, 2]:
-            assert time.monotonic() < until
-            for consumer in consumers:
-                consumer.poll(0.1)
+        until(
+            lambda: [consumer.poll(0.1) for consumer in consumers] and [len(each.assignment()) for each in consumers] == [2, 2],
+            every_s=0,
+        )
         has = [{part.partition for part in consumer.assignment()} for consumer in consumers]
         kafka.kill()
     shard = GroupShard(GroupConfig(), 0)

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from tests.kit.peers import KAFKA_3, KAFKA_4, run_tool
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.java
 
@@ -97,11 +97,13 @@ def two_members(bootstrap: str, group: str, topic: str, protocol: str) -> Iterat
     try:
         for member in members:
             member.subscribe([topic])
-        deadline = time.monotonic() + 60
-        while sorted(len(member.assignment()) for member in members) != [1, 2]:
-            assert time.monotonic() < deadline, "the group did not settle"
+
+        def polled() -> list[int]:
             for member in members:
                 member.poll(0.1)
+            return sorted(len(member.assignment()) for member in members)
+
+        until(lambda: polled() == [1, 2], "the members share the partitions", every_s=0)
         offsets = {0: 12, 1: 10}
         for member in members:
             mine = [each.partition for each in member.assignment() if each.partition in offsets]
@@ -109,10 +111,12 @@ def two_members(bootstrap: str, group: str, topic: str, protocol: str) -> Iterat
                 member.commit(offsets=[TopicPartition(topic, index, offsets[index]) for index in mine], asynchronous=False)
         admin = AdminClient({"bootstrap.servers": bootstrap})
         # With the new protocol a member has its partitions a moment before the group knows that it has.
-        while admin.describe_consumer_groups([group])[group].result(60).state is not ConsumerGroupState.STABLE:
-            assert time.monotonic() < deadline, "the group did not come to rest"
-            for member in members:
-                member.poll(0.1)
+
+        def is_stable() -> bool:
+            polled()
+            return admin.describe_consumer_groups([group])[group].result(60).state is ConsumerGroupState.STABLE
+
+        until(is_stable, "the group is stable", every_s=0)
         yield
     finally:
         for member in members:

@@ -6,7 +6,6 @@ Kafka's DumpLogSegments walks over what a move has written.
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kit.peers import KAFKA_4, java_command, run_tool
 from tests.kit.subject import EITHER, Subject, running
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.java
 
@@ -96,11 +96,8 @@ def test_java_admin_moves_replicas(broker: tuple[Subject, Path]) -> None:
     assert values(subject.bootstrap_servers) == [b"%d" % number + bytes(1500) for number in range(RECORDS)]
     admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
     admin.create_topics([NewTopic("later", 2, 1)])["later"].result(60)
-    deadline = time.monotonic() + 60
-    while len(made := list(path.glob("*/later-*"))) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert {each.parent.name for each in made} == {there}, "as wished before it was there"
+    until(lambda: len(list(path.glob("*/later-*"))) == 2, "both directories are made")
+    assert {each.parent.name for each in path.glob("*/later-*")} == {there}, "as wished before it was there"
     moved = sorted(str(each) for each in (path / there / "t-0").glob("*.log"))
     assert len(moved) > 2
     dump = run_tool(KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", ",".join(moved), timeout=180)

@@ -46,6 +46,7 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.batch import scan_batches
 from ottla.records.record import build_batch
 from ottla.runtime.network import RealNetwork
+from tests.kit.wait import until_async
 
 STEPS: Final = 40
 PATIENCE_S: Final = 120.0
@@ -111,10 +112,7 @@ class Visitor:
             for kind, configs in TOPICS.items()
         ]
         await self.ask("create_topics", 5, CreateTopicsRequest(topics=topics, timeout_ms=60_000))
-        deadline = time.monotonic() + PATIENCE_S
-        while not await self._is_ready():
-            assert time.monotonic() < deadline, "the topics do not come about"
-            await asyncio.sleep(0.1)
+        await until_async(self._is_ready, "the topics are there", every_s=0.1)
 
     async def _is_ready(self) -> bool:
         asked = [

@@ -26,6 +26,7 @@ from ottla.client.offsets import LATEST, committed_offsets, list_offsets
 from ottla.client.options import plain_options
 from ottla.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.types import TopicPartition as Place
+from tests.kit.wait import until
 from tests.pipelines.kills.drivers import Driver
 from tests.pipelines.kills.listening import AFTER, BEFORE, DROP, END_TXN, PASS, PRODUCE, TXN_OFFSET_COMMIT, Blow, Proxy
 
@@ -124,9 +125,9 @@ class Stage:
         self.written += count
 
     def wait(self, done: Callable[[], bool], what: str, *, may_end: bool = False) -> None:
-        until = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not done():
-            assert time.monotonic() < until, f"{what}: not in time\n{self.driver.log[-3000:]}\n{self.broker_log()[-2000:]}"
+            assert time.monotonic() < deadline, f"{what}: not in time\n{self.driver.log[-3000:]}\n{self.broker_log()[-2000:]}"
             if not self.driver.running:
                 assert may_end, f"{what}: the driver ended with {self.driver.process.returncode}\n{self.driver.log[-6000:]}"
                 self.driver = self.start_driver()
@@ -191,9 +192,9 @@ class Stage:
         self._consumer.close()
         self._consumer = self._reader()
         self.seen.clear()
-        until = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_S
         while not self.drained():
-            assert time.monotonic() < until, self._difference()
+            assert time.monotonic() < deadline, self._difference()
             self._read(0.5)
         self._read(1)
         assert self.seen == Counter(range(self.written)), self._difference()
@@ -315,10 +316,7 @@ def _timeout(stage: Stage) -> None:
     """A batch takes longer than its transaction may: the coordinator aborts it, and it runs again."""
 
     def act() -> bool:
-        until = time.monotonic() + 10 * TRANSACTION_TIMEOUT_S
-        while not stage.is_over():
-            assert time.monotonic() < until, "the coordinator did not abort"
-            time.sleep(0.2)
+        until(stage.is_over, "the coordinator aborts", 10 * TRANSACTION_TIMEOUT_S, every_s=0.2)
         return PASS
 
     before = stage.starts
