@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
+from ottla.broker.network.handler import bind
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
@@ -41,28 +43,36 @@ class MetadataBroker:
     """What the handlers of this folder know of a broker."""
 
     def __init__(self, properties: Mapping[str, str], tree: MetadataTree | None = None, broker_id: int = 1) -> None:
-        self.broker_id = broker_id
-        self.partitions = SimpleNamespace(offline_paths=list)
-        self.images: list[ClusterImage] = []
+        self.metadata = LocalMetadata(BrokerSettings.parse(properties), broker_id)
+        self.partitions: Any = SimpleNamespace(offline_paths=list)
+        self.groups: Any = None
+        self.transactions: Any = None
         self.tree = tree or MetadataTree()
         self.store = self.tree.session(Process("broker"), random.Random(1))
         self.controller = ControllerHost(
             self.store,
-            BrokerSettings.parse(properties),
+            self.metadata.settings,
             broker_id,
             ENDPOINTS,
             FixedClock(),
             SeededRandom(random.Random(5)),
-            self.images.append,
+            self._apply,
         )
 
     @property
+    def broker_id(self) -> int:
+        return self.metadata.broker_id
+
+    @property
     def image(self) -> ClusterImage:
-        return self.images[-1]
+        return self.metadata.image
 
     @property
     def settings(self) -> BrokerSettings:
         return self.controller.settings
+
+    def _apply(self, image: ClusterImage) -> None:
+        self.metadata.image = image
 
     async def create(self, *topics: NewTopic) -> list[TopicImage]:
         outcomes = await self.controller.create_topics(topics)
@@ -76,8 +86,10 @@ class MetadataBroker:
         assert handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
         read = decode(api.request, version, encode(request, version))
         context = RequestContext(self, version, api.key, "test", listener, "127.0.0.1", None)  # type: ignore[arg-type]
+        self.metadata.settings = self.controller.settings
+        parts = {name: getattr(self, name) for name in ("controller", "groups", "metadata", "partitions", "transactions")}
         try:
-            response = handler.handle(read, context)
+            response = bind(handler.handle, parts)(read, context)
             if not isinstance(response, api.response):
                 response = await response
         except KafkaError as error:

@@ -1,6 +1,6 @@
-"""AddOffsetsToTxn: the offsets of a group become part of a transaction, before they are committed in it (TxnOffsetCommit).
+"""AddOffsetsToTxn: add a group's partition of `__consumer_offsets` to a transaction, before TxnOffsetCommit.
 
-What is added is the partition of `__consumer_offsets` that the group belongs to. Clients of transaction version 2 do without.
+Clients of transaction version 2 do not send it: TxnOffsetCommit adds the partition.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.groups import OFFSETS_TOPIC, Coordinators
 from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -23,27 +24,28 @@ _VERSION_1: Final = 0
 
 
 def handle(
-    request: AddOffsetsToTxnRequest, context: RequestContext
+    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    if context.broker.coordinators.known_leader_of(request.group_id) is None:
-        return _after_creation(request, context)
-    return _add(request, context)
+    if groups.known_leader_of(request.group_id) is None:
+        return _after_creation(groups, transactions, request, context)
+    return _add(groups, transactions, request, context)
 
 
-async def _after_creation(request: AddOffsetsToTxnRequest, context: RequestContext) -> AddOffsetsToTxnResponse:
-    await context.broker.coordinators.leader_of(request.group_id)
-    answer = _add(request, context)
+async def _after_creation(
+    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse:
+    await groups.leader_of(request.group_id)
+    answer = _add(groups, transactions, request, context)
     return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
 
 
 def _add(
-    request: AddOffsetsToTxnRequest, context: RequestContext
+    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    broker = context.broker
-    offsets = TopicPartition(OFFSETS_TOPIC, broker.coordinators.partition_for(request.group_id))
+    offsets = TopicPartition(OFFSETS_TOPIC, groups.partition_for(request.group_id))
     reply: Reply[AddOffsetsToTxnResponse] = Reply(lambda code: AddOffsetsToTxnResponse(error_code=code))
     try:
-        return broker.transactions.ask(
+        return transactions.ask(
             request.transactional_id,
             reply,
             lambda shard, ids, wall_ms: shard.add_partitions(

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn: partitions become part of a transaction, or are found to be (F64, T10).
+"""AddPartitionsToTxn: add partitions to a transaction, or verify that they are part of it (F64, T10).
 
-Up to version 3 from clients, for one transaction. From version 4 on from brokers, for several, each either added to (a producer
-of transaction version 2 writes there) or only verified. If one partition of a transaction does not exist, none is added.
+Clients send versions up to 3, for one transaction. Brokers send version 4 and later, for several transactions: each is added to
+(a producer of transaction version 2 writes there) or only verified. If one partition of a transaction is unknown, none is added.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final
 
 from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
@@ -34,10 +36,10 @@ _Codes = Mapping[TopicPartition, int]
 
 
 def handle(
-    request: AddPartitionsToTxnRequest, context: RequestContext
+    transactions: Transactions, metadata: LocalMetadata, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     asked = request.transactions if context.version >= _BATCHED_FROM else [_only(request)]
-    answers = [_answer(transaction, context) for transaction in asked]
+    answers = [_answer(transactions, metadata, transaction, context) for transaction in asked]
     if all(isinstance(answer, Mapping) for answer in answers):
         return _response(asked, answers, context.version)  # type: ignore[arg-type]
     return _after_commit(asked, answers, context.version)
@@ -55,9 +57,11 @@ async def _after_commit(
     return _response(asked, codes, version)
 
 
-def _answer(transaction: AddPartitionsToTxnTransaction, context: RequestContext) -> _Codes | Awaitable[_Codes]:
+def _answer(
+    transactions: Transactions, metadata: LocalMetadata, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+) -> _Codes | Awaitable[_Codes]:
     partitions = _partitions(transaction.topics)
-    missing = _missing(partitions, context.broker.image)
+    missing = _missing(partitions, metadata.image)
     if missing:
         # One that cannot be added keeps the others out.
         return {
@@ -65,15 +69,17 @@ def _answer(transaction: AddPartitionsToTxnTransaction, context: RequestContext)
             for partition in partitions
         }
     try:
-        return _ask(transaction, partitions, context)
+        return _ask(transactions, transaction, partitions, context)
     except KafkaError as error:
         return _refused(partitions, error, context.version)
 
 
 def _ask(
-    transaction: AddPartitionsToTxnTransaction, partitions: list[TopicPartition], context: RequestContext
+    transactions: Transactions,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+    context: RequestContext,
 ) -> _Codes | Awaitable[_Codes]:
-    transactions = context.broker.transactions
     transactional_id = transaction.transactional_id
     producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set or remove quotas of users, client ids and addresses (KIP-546). Any broker writes them to the tree."""
+"""AlterClientQuotas: set or remove quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Entity, entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
@@ -20,20 +21,22 @@ from ottla.protocol.messages.alter_client_quotas import (
 VERSIONS = (0, 1)
 
 
-async def handle(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
+async def handle(
+    controller: ControllerHost, request: AlterClientQuotasRequest, context: RequestContext
+) -> AlterClientQuotasResponse:
     seen: set[Entity] = set()
     outcomes: list[KafkaError | None] = []
     for entry in request.entries:
         try:
             one = entity([(part.entity_type, part.entity_name) for part in entry.entity])
             if one in seen:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity may stand in the request only once")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity must not appear twice in a request")
             seen.add(one)
             changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
             if any(value is not None and not math.isfinite(value) for _, value in changes):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a quota is a number")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a quota must be a finite number")
             plan = partial(_planned, one, changes)
-            await context.broker.controller.alter_client(one, plan, validate_only=request.validate_only)
+            await controller.alter_client(one, plan, validate_only=request.validate_only)
         except KafkaError as error:
             outcomes.append(error)
         else:

@@ -1,9 +1,8 @@
-"""AlterConfigs, the old way: what the request names becomes all that is set; what it does not name goes back to its default."""
+"""AlterConfigs: replace all settings of a resource; settings that the request does not name return to their defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
@@ -12,11 +11,7 @@ from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConf
 VERSIONS = (0, 2)
 
 
-def handle(request: AlterConfigsRequest, context: RequestContext) -> Awaitable[AlterConfigsResponse]:
-    return _handle(request, context)
-
-
-async def _handle(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+async def handle(controller: ControllerHost, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     asked = [
         ConfigAlteration(
             resource.resource_type,
@@ -26,7 +21,7 @@ async def _handle(request: AlterConfigsRequest, context: RequestContext) -> Alte
         )
         for resource in request.resources
     ]
-    outcomes = await context.broker.controller.alter_configs(asked, validate_only=request.validate_only)
+    outcomes = await controller.alter_configs(asked, validate_only=request.validate_only)
     return _response(request, outcomes)
 
 

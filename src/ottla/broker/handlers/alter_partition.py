@@ -1,6 +1,6 @@
-"""AlterPartition: the leader of a partition wants other in-sync replicas (KIP-497; C05, C06). Answered by the controller.
+"""AlterPartition: the leader of a partition asks the controller to change the ISR (KIP-497; C05, C06).
 
-Topics go by name before version 2 and by id since; versions before 2 do not know INELIGIBLE_REPLICA.
+Topics are named by name before version 2 and by id from then on; versions before 2 do not know INELIGIBLE_REPLICA.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ _BY_ID_FROM = 2
 _BROKER_EPOCHS_FROM = 3
 
 
-async def handle(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    host = context.broker.controller
-    if not isinstance(host, ClusterHost) or not host.in_office:
+async def handle(controller: ClusterHost, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
+    if not controller.in_office:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     response = AlterPartitionResponse()
     wishes: list[tuple[TopicPartition, IsrWish]] = []
     places: list[ResponsePartitionData] = []
     for topic in request.topics:
         by_id = context.version >= _BY_ID_FROM
-        name = host.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
+        name = controller.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
         answer = ResponseTopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
         response.topics.append(answer)
         for partition in topic.partitions:
@@ -46,7 +45,7 @@ async def handle(request: AlterPartitionRequest, context: RequestContext) -> Alt
                 continue
             wishes.append((TopicPartition(name, partition.partition_index), _wish(request.broker_id, partition, context.version)))
             places.append(place)
-    outcomes = await alter_partitions(host, request.broker_id, request.broker_epoch, wishes)
+    outcomes = await alter_partitions(controller, request.broker_id, request.broker_epoch, wishes)
     for place, outcome in zip(places, outcomes, strict=True):
         _fill(place, outcome, context.version)
     return response

@@ -1,7 +1,8 @@
-"""AlterPartitionReassignments: partitions get other replicas, or stop on their way to them (KIP-455; F56, R18)."""
+"""AlterPartitionReassignments: start or cancel moving partitions to other replicas (KIP-455; F56, R18)."""
 
 from __future__ import annotations
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -15,17 +16,17 @@ from ottla.protocol.messages.alter_partition_reassignments import (
 VERSIONS = (0, 1)
 
 
-async def handle(request: AlterPartitionReassignmentsRequest, context: RequestContext) -> AlterPartitionReassignmentsResponse:
+async def handle(
+    controller: ControllerHost, request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
     asked = [
         Reassignment(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
         for topic in request.topics
         for partition in topic.partitions
     ]
     if len({(each.topic, each.partition) for each in asked}) < len(asked):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition stands in the request twice")
-    outcomes = iter(
-        await alter_reassignments(context.broker.controller, asked, factor_may_change=request.allow_replication_factor_change)
-    )
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition must not appear twice in a request")
+    outcomes = iter(await alter_reassignments(controller, asked, factor_may_change=request.allow_replication_factor_change))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs: move replicas of this broker to another of its data directories (F6).
 
-The reply says that the move has begun. Whether it is done DescribeLogDirs tells: while it lasts, the replica is listed a second
-time, as a future one. A partition that has no replica here yet is answered with an error, and the wish is kept for the day it
-gets one: tools ask before they create.
+The reply says that the move has started. While it runs, DescribeLogDirs lists the replica twice, the second time as a future
+replica. A partition without a replica here gets an error, and the directory is remembered for when the replica is created:
+tools send this request before they reassign.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from posixpath import abspath
 
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -29,36 +30,37 @@ VERSIONS = (0, 2)
 logger = logging.getLogger(__name__)
 
 
-async def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> AlterReplicaLogDirsResponse:
+async def handle(
+    partitions: Partitions, moves: ReplicaMoves, request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for asked in request.dirs:
         for topic in asked.topics:
             result = results.setdefault(topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name))
             for index in topic.partitions:
                 try:
-                    await _move(TopicPartition(topic.name, index), asked.path, context)
+                    await _move(partitions, moves, TopicPartition(topic.name, index), asked.path)
                     code = ErrorCode.NONE
                 except KafkaError as error:
                     code = error.code
-                    logger.info("%s-%d is not moved to %s: %s", topic.name, index, asked.path, error.detail)
+                    logger.info("Not moving replica %s-%d to %s: %s", topic.name, index, asked.path, error.detail)
                 result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-                await asyncio.sleep(0)  # each one makes files, and there may be thousands
+                await asyncio.sleep(0)  # each move creates files, and a request may ask for thousands
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-async def _move(key: TopicPartition, path: str, context: RequestContext) -> None:
-    broker = context.broker
+async def _move(partitions: Partitions, moves: ReplicaMoves, key: TopicPartition, path: str) -> None:
     try:
         future_dir(key, ZERO_UUID)
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
-    target = _directory(path, broker.partitions)
-    partition = broker.partitions.find(key)
+    target = _directory(path, partitions)
+    partition = partitions.find(key)
     if partition is None:
-        if not broker.partitions.is_missing(key):
-            broker.partitions.wish(key, target)
+        if not partitions.is_missing(key):
+            partitions.wish(key, target)
         try:
-            broker.partitions.get(key)
+            partitions.get(key)
         except KafkaError as error:
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.detail) from None
@@ -66,7 +68,7 @@ async def _move(key: TopicPartition, path: str, context: RequestContext) -> None
         return
     if partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {key} is offline")
-    await broker.moves.move(partition, target)
+    await moves.move(partition, target)
 
 
 def _directory(path: str, partitions: Partitions) -> DataDir:
@@ -75,7 +77,7 @@ def _directory(path: str, partitions: Partitions) -> DataDir:
             return data_dir
     if any(path in (offline, abspath(offline)) for offline in partitions.offline_paths()):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {path} is offline")
-    raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+    raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
 
 
 def refuse(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:

@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials: set or remove credentials of users (KIP-554).
+"""AlterUserScramCredentials: set or remove SCRAM credentials of users (KIP-554).
 
-One refusal for a user refuses all that is asked for that user.
+If one change of a user is refused, all changes of that user are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, Credential, check_credential, with_credential
 from ottla.errors import ErrorCode, KafkaError
@@ -21,7 +22,9 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 VERSIONS = (0, 0)
 
 
-async def handle(request: AlterUserScramCredentialsRequest, context: RequestContext) -> AlterUserScramCredentialsResponse:
+async def handle(
+    controller: ControllerHost, request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
     asked = _asked(request)
     counts = Counter((each.user, each.mechanism) for each in asked)
     results: list[AlterUserScramCredentialsResult] = []
@@ -31,8 +34,8 @@ async def handle(request: AlterUserScramCredentialsRequest, context: RequestCont
             for each in of_user:
                 check_credential(each)
                 if counts[each.user, each.mechanism] > 1:
-                    raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential may stand in the request only once")
-            await context.broker.controller.alter_client(((USER, user),), partial(_altered, of_user))
+                    raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential must not appear twice in a request")
+            await controller.alter_client(((USER, user),), partial(_altered, of_user))
         except KafkaError as error:
             results.append(AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.detail))
         else:

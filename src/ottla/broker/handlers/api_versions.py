@@ -1,18 +1,19 @@
-"""ApiVersions: what this broker serves, straight from the table of handlers.
+"""ApiVersions: the APIs and versions this broker serves, from the table of handlers.
 
-A version that is not served never comes here: `dispatch` answers it with `unsupported_version` in the layout of version 0.
-The one feature there is has been finalised for good: `transaction.version` 2, so that clients that can raise their epoch with
-every transaction and add partitions by writing to them (KIP-890). In a cluster with brokers that cannot do that, as Apache Kafka
-3.9, clients are told of no such thing, under a later epoch.
+`dispatch` answers a version that is not served with `unsupported_version`, in the layout of version 0. The only feature is
+`transaction.version` 2: clients raise their epoch with every transaction and add partitions by writing to them (KIP-890). While
+the cluster has brokers that do not support it, such as Apache Kafka 3.9, the feature is not finalized, under a later epoch.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ottla.broker.coordinators.transactions import TRANSACTION_VERSION
-from ottla.broker.handlers import HANDLERS
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
+from ottla.broker.network.handler import Handler
 from ottla.cluster import znodes
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.api_versions import (
@@ -27,24 +28,25 @@ VERSIONS = (0, 4)
 
 _FEATURES_EPOCH = 0
 _EPOCH_WITHOUT = 1
-"""Clients believe the latest epoch they hear of."""
+"""A later epoch, so that clients discard the features they heard of before."""
 _FROM_ZERO_SINCE = 4
-"""Clients before it fail at a feature whose lowest level is 0: they do not hear of its range, as in Kafka."""
+"""Older clients fail at a feature whose lowest level is 0, so they are not told its range, as in Kafka."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What KIP-511 allows as name and version of a client's software."""
+"""A valid client software name or version (KIP-511)."""
 
 
-def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+def handle(
+    served: Mapping[int, Handler], metadata: LocalMetadata, request: ApiVersionsRequest, context: RequestContext
+) -> ApiVersionsResponse:
     if context.version >= 3 and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    level = min((broker.transaction_version for broker in context.broker.image.brokers.values()), default=TRANSACTION_VERSION)
+    level = min((broker.transaction_version for broker in metadata.image.brokers.values()), default=TRANSACTION_VERSION)
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=handler.min_version, max_version=handler.max_version)
-            for key, handler in sorted(HANDLERS.items())
-            if context.broker.is_in_cluster or not handler.between_brokers
+            for key, handler in sorted(served.items())
         ],
         supported_features=[SupportedFeatureKey(name=znodes.TRANSACTION_VERSION, min_version=0, max_version=TRANSACTION_VERSION)]
         if context.version >= _FROM_ZERO_SINCE
@@ -61,7 +63,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to a version from the future: the error, and the range to choose from (KIP-511)."""
+    """The response to a version that is not served: the error, and the supported range (KIP-511)."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=18, min_version=VERSIONS[0], max_version=VERSIONS[1])],

@@ -1,7 +1,8 @@
-"""ConsumerGroupDescribe: state, members, present and intended assignments of groups of the new protocol (KIP-848)."""
+"""ConsumerGroupDescribe: state, members, current and target assignments of consumer groups of the new protocol (KIP-848)."""
 
 from __future__ import annotations
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -14,14 +15,14 @@ from ottla.protocol.messages.consumer_group_describe import (
 VERSIONS = (0, 1)
 
 
-def handle(request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
+def handle(groups: Coordinators, request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
     described: list[DescribedGroup] = []
     for group_id in request.group_ids:
         try:
-            context.broker.coordinators.config.require_consumer_protocol()
+            groups.config.require_consumer_protocol()
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            _, shard = context.broker.coordinators.shard_for(group_id)
+            _, shard = groups.shard_for(group_id)
         except KafkaError as error:
             described.append(_failed(group_id, error))
             continue

@@ -1,9 +1,10 @@
-"""ConsumerGroupHeartbeat: everything a member of the new group protocol says and hears (KIP-848, F40)."""
+"""ConsumerGroupHeartbeat: join, leave, subscription and assignment of members of the new group protocol (KIP-848, F40)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
@@ -16,18 +17,16 @@ VERSIONS = (0, 1)
 
 
 def handle(
-    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    groups: Coordinators, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    coordinators = context.broker.coordinators
     try:
-        hosted, shard = coordinators.shard_for(request.group_id)
+        hosted, shard = groups.shard_for(request.group_id)
     except KafkaError:
-        # As in Kafka, what is wrong with the request is told before who coordinates the group: the one sends a member away for
-        # good, the other to look for its coordinator, again and again.
+        # As in Kafka, an invalid request is refused before NOT_COORDINATOR, after which a client would retry it for ever.
         from ottla.coordinator.group.consumer_request import check_request
 
-        check_request(request, context.version, coordinators.config)
+        check_request(request, context.version, groups.config)
         raise
     reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
-    decision = shard.consumer_group_heartbeat(request, coordinators.caller(context, request.member_id), reply, coordinators.now())
-    return coordinators.reply_of(hosted, reply, decision)
+    decision = shard.consumer_group_heartbeat(request, groups.caller(context, request.member_id), reply, groups.now())
+    return groups.reply_of(hosted, reply, decision)

@@ -1,4 +1,4 @@
-"""ControlledShutdown: a broker wants to stop; the controller moves its leaderships away first (F58, C07)."""
+"""ControlledShutdown: the controller moves leaderships away from a broker that is about to stop (F58, C07)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from ottla.protocol.messages.controlled_shutdown import (
 VERSIONS = (1, 3)
 
 
-async def handle(request: ControlledShutdownRequest, context: RequestContext) -> ControlledShutdownResponse:
-    host = context.broker.controller
-    if not isinstance(host, ClusterHost) or not host.in_office:
-        # Of this request alone, brokers of Apache Kafka expect this word for it.
+async def handle(
+    controller: ClusterHost, request: ControlledShutdownRequest, context: RequestContext
+) -> ControlledShutdownResponse:
+    if not controller.in_office:
+        # Kafka's brokers expect this error, only for this API, from a broker that is not the controller.
         raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker is not the controller of a cluster")
-    remaining = await controlled_shutdown(host, request.broker_id, request.broker_epoch)
+    remaining = await controlled_shutdown(controller, request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=number) for topic, number in remaining]
     )

@@ -1,4 +1,4 @@
-"""CreateAcls: refused for each entry, as there is no authorizer."""
+"""CreateAcls: refused for each entry: there is no authorizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VERSIONS = (0, 3)
 
 
 def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    raise KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker")
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
 
 
 def refuse(request: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:

@@ -1,9 +1,8 @@
-"""CreatePartitions: the number of a topic's partitions grows, and only grows (F2)."""
+"""CreatePartitions: raise the number of partitions of a topic (F2)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import NewPartitions
 from ottla.errors import ErrorCode, KafkaError
@@ -17,13 +16,11 @@ from ottla.protocol.messages.create_partitions import (
 VERSIONS = (0, 3)
 
 
-def handle(request: CreatePartitionsRequest, context: RequestContext) -> Awaitable[CreatePartitionsResponse]:
-    return _handle(request, context)
-
-
-async def _handle(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+async def handle(
+    controller: ControllerHost, request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
     asked = [_new_partitions(topic) for topic in request.topics]
-    outcomes = await context.broker.controller.create_partitions(asked, validate_only=request.validate_only)
+    outcomes = await controller.create_partitions(asked, validate_only=request.validate_only)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
         error = outcome if isinstance(outcome, KafkaError) else None

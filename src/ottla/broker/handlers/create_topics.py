@@ -1,13 +1,12 @@
-"""CreateTopics: each topic on its own; one that is refused does not touch the others (W05).
+"""CreateTopics: each topic succeeds or fails on its own (W05).
 
-A reply without an error means that the topic can be written to now, so the request's timeout has nothing to do. From version 5 on
-the reply tells the settings the topic has, from wherever they come.
+A reply without an error means that the topic can be written to, so the request's timeout is not used. From version 5 on the reply
+lists the settings of the topic with their sources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import TopicImage
 from ottla.cluster.requests import NewTopic
@@ -24,17 +23,12 @@ from ottla.protocol.messages.create_topics import (
 VERSIONS = (0, 7)
 
 
-def handle(request: CreateTopicsRequest, context: RequestContext) -> Awaitable[CreateTopicsResponse]:
-    return _handle(request, context)
-
-
-async def _handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    controller = context.broker.controller
+async def handle(controller: ControllerHost, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     asked = [_new_topic(topic) for topic in request.topics]
     outcomes = await controller.create_topics(asked, validate_only=request.validate_only, forward=False)
     results: dict[str, CreatableTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
-        # A name that stands in the request twice is answered once.
+        # A name that appears twice in the request gets one result.
         results[topic.name] = _result(topic.name, outcome, controller.settings, tell_config=context.version >= 5)
     return CreateTopicsResponse(topics=list(results.values()))
 

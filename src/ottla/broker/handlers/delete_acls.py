@@ -1,4 +1,4 @@
-"""DeleteAcls: refused for each filter, as there is no authorizer."""
+"""DeleteAcls: refused for each filter: there is no authorizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VERSIONS = (0, 3)
 
 
 def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    raise KafkaError(ErrorCode.SECURITY_DISABLED, "there is no authorizer on this broker")
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")
 
 
 def refuse(request: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:

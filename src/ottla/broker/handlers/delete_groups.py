@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups that have no members, with their offsets (G10)."""
+"""DeleteGroups: delete groups without members, with their offsets (G10)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.shard_host import HostedShard, Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 VERSIONS = (0, 2)
 
 
-def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    coordinators = context.broker.coordinators
+def handle(
+    groups: Coordinators, request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     results: list[DeletableGroupResult] = []
     by_shard: dict[HostedShard[GroupShard], tuple[GroupShard, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            hosted, shard = coordinators.shard_for(group_id)
+            hosted, shard = groups.shard_for(group_id)
         except KafkaError as error:
             results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
         else:
@@ -32,7 +34,7 @@ def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroup
     for hosted, (shard, group_ids) in by_shard.items():
         reply: Reply[list[DeletableGroupResult]] = Reply()
         try:
-            answer = coordinators.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, coordinators.now()))
+            answer = groups.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, groups.now()))
         except KafkaError as error:
             results += _failed(group_ids, error)
             continue

@@ -1,6 +1,6 @@
-"""DeleteRecords: move the start of partitions forward (L10). Offset -1 is the high watermark.
+"""DeleteRecords: raise the log start offset of partitions (L10). Offset -1 is the high watermark.
 
-The leader lets go at once; the answer waits until all living replicas have, or for the time the client gives.
+The leader deletes at once; the reply waits until all live replicas have, or for the timeout of the request.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -26,8 +29,9 @@ VERSIONS = (0, 2)
 _NO_LOW_WATERMARK = -1
 
 
-def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    broker = context.broker
+def handle(
+    partitions: Partitions, purgatory: Purgatory, metadata: LocalMetadata, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     topics: list[DeleteRecordsTopicResult] = []
     waits: list[_Wait] = []
     for topic in request.topics:
@@ -37,10 +41,10 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
             results.append(result)
             try:
                 if topic.name.startswith("__"):
-                    image = broker.image.topics.get(topic.name)
+                    image = metadata.image.topics.get(topic.name)
                     if image is not None and image.internal:
-                        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the brokers' own")
-                partition = broker.partitions.get(TopicPartition(topic.name, asked.partition_index))
+                        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is an internal topic")
+                partition = partitions.get(TopicPartition(topic.name, asked.partition_index))
                 offset = partition.delete_records(asked.offset)
                 result.low_watermark = partition.low_watermark
                 if result.low_watermark < offset:
@@ -54,20 +58,20 @@ def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteReco
 
     def answer() -> DeleteRecordsResponse:
         for wait in waits:
-            if not wait.settled():
+            if not wait.is_done():
                 wait.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         return response
 
-    return broker.purgatory.wait(
+    return purgatory.wait(
         [wait.partition.topic_partition for wait in waits],
         request.timeout_ms,
-        ready=lambda: all(wait.settled() for wait in waits),
+        ready=lambda: all(wait.is_done() for wait in waits),
         answer=answer,
     )
 
 
 class _Wait:
-    """A partition of which other replicas still have records that are to go."""
+    """A partition whose low watermark has not reached the new log start offset."""
 
     __slots__ = ("offset", "partition", "result")
 
@@ -76,7 +80,7 @@ class _Wait:
         self.offset = offset
         self.result = result
 
-    def settled(self) -> bool:
+    def is_done(self) -> bool:
         try:
             self.partition.check_leader()
         except KafkaError as error:

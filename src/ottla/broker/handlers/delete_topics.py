@@ -1,12 +1,11 @@
-"""DeleteTopics: by name, and from version 6 on by id too. A reply without an error means that the topic is gone.
+"""DeleteTopics: by name, and from version 6 on also by id. A reply without an error means that the topic is deleted.
 
-Before version 3 a client does not know TOPIC_DELETION_DISABLED and hears INVALID_REQUEST.
+Clients before version 3 do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import (
@@ -20,11 +19,7 @@ from ottla.types import ZERO_UUID
 VERSIONS = (0, 6)
 
 
-def handle(request: DeleteTopicsRequest, context: RequestContext) -> Awaitable[DeleteTopicsResponse]:
-    return _handle(request, context)
-
-
-async def _handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def handle(controller: ControllerHost, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     results: list[DeletableTopicResult] = []
     asked: list[tuple[str | bytes, DeletableTopicResult]] = []
     for state in _states(request):
@@ -36,7 +31,7 @@ async def _handle(request: DeleteTopicsRequest, context: RequestContext) -> Dele
             result.error_message = "a topic must be named by its name or by its id, not by both or neither"
         else:
             asked.append((bytes(state.topic_id) if by_id else state.name or "", result))
-    outcomes = await context.broker.controller.delete_topics([name_or_id for name_or_id, _ in asked])
+    outcomes = await controller.delete_topics([name_or_id for name_or_id, _ in asked])
     for (_, result), outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             disabled_unknown = outcome.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < 3

@@ -1,4 +1,4 @@
-"""DescribeAcls: there is no authorizer, and that is the answer, as Apache Kafka gives it; entries in the tree are only kept."""
+"""DescribeAcls: SECURITY_DISABLED, as Apache Kafka without an authorizer. ACLs in the metadata store are kept."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ VERSIONS = (0, 3)
 
 def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     return DescribeAclsResponse(
-        error_code=ErrorCode.SECURITY_DISABLED, error_message="there is no authorizer on this broker, so there are no ACLs"
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="no authorizer is configured on this broker, so there are no ACLs"
     )

@@ -1,10 +1,11 @@
-"""DescribeClientQuotas: which quotas are set for users, client ids and addresses (KIP-546).
+"""DescribeClientQuotas: the quotas of users, client ids and IP addresses (KIP-546).
 
-Quotas are kept and told to every broker; nothing is held up by them yet.
+Quotas are stored and told to every broker. Only the connection rate of an address is enforced.
 """
 
 from __future__ import annotations
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Component, quotas
 from ottla.protocol.messages.describe_client_quotas import (
@@ -18,9 +19,11 @@ from ottla.protocol.messages.describe_client_quotas import (
 VERSIONS = (0, 1)
 
 
-def handle(request: DescribeClientQuotasRequest, context: RequestContext) -> DescribeClientQuotasResponse:
+def handle(
+    controller: ControllerHost, request: DescribeClientQuotasRequest, context: RequestContext
+) -> DescribeClientQuotasResponse:
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
-    found = quotas(context.broker.controller.client_configs, components, strict=request.strict)
+    found = quotas(controller.client_configs, components, strict=request.strict)
     return DescribeClientQuotasResponse(
         entries=[
             EntryData(

@@ -1,10 +1,11 @@
-"""DescribeCluster: the cluster's id, its controller and its brokers, as the client's listener sees them."""
+"""DescribeCluster: the cluster id, the controller, and the brokers with their addresses for the client's listener."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -15,12 +16,12 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(metadata: LocalMetadata, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     if request.endpoint_type == _CONTROLLERS:
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's address; it knows no addresses of controllers")
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is the address of a broker, which does not list controllers")
     if request.endpoint_type != _BROKERS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
-    image = context.broker.image
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"unknown endpoint type {request.endpoint_type}")
+    image = metadata.image
     response = DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,

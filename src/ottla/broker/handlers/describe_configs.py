@@ -1,17 +1,26 @@
-"""DescribeConfigs: the settings of topics and of this broker, with where each value comes from and what it hides.
+"""DescribeConfigs: the settings of topics, brokers, groups and loggers, with the source of each value and its synonyms.
 
-Resources: a topic; a broker by its number (only this one: clients ask each broker itself); a broker without a name, which stands
-for what is set for all brokers. No names of settings, or an empty list, means all of them; a name nobody knows is left out.
-A group (which need not exist) has settings too, and the levels of this broker's loggers are a resource (BROKER_LOGGER). Not here:
-settings of client metrics, of which there are none.
+A broker describes only itself, or (empty name) the dynamic defaults of the cluster: clients ask each broker. Without names, or
+with an empty list, all settings are described; an unknown name is left out. A group need not exist. BROKER_LOGGER resources are
+the log levels of this broker. Client metrics have no settings.
 """
 
 from __future__ import annotations
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.log_levels import log_levels
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ResourceType
-from ottla.cluster.settings import ConfigSource, DescribedSetting, SettingType, TopicSettings, describe_broker, describe_topic
+from ottla.cluster.settings import (
+    BrokerSettings,
+    ConfigSource,
+    DescribedSetting,
+    SettingType,
+    TopicSettings,
+    describe_broker,
+    describe_topic,
+)
 from ottla.cluster.settings.describe import describe_cluster_default, describe_group
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
@@ -27,59 +36,68 @@ from ottla.protocol.messages.describe_configs import (
 VERSIONS = (0, 4)
 
 
-def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(resource, request, context) for resource in request.resources])
+def handle(
+    controller: ControllerHost, metadata: LocalMetadata, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_result(controller, metadata, resource, request, context.version) for resource in request.resources]
+    )
 
 
-def _result(resource: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResult:
+def _result(
+    controller: ControllerHost,
+    metadata: LocalMetadata,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    version: int,
+) -> DescribeConfigsResult:
     try:
-        described = _describe(resource, context)
+        described = _describe(controller.settings, metadata, resource)
     except KafkaError as error:
         return _refused(resource, error)
     return DescribeConfigsResult(
         error_message="",  # as Kafka: no null here
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_entry(setting, request, context.version) for setting in described],
+        configs=[_entry(setting, request, version) for setting in described],
     )
 
 
-def _describe(resource: DescribeConfigsResource, context: RequestContext) -> list[DescribedSetting]:
-    settings = context.broker.controller.settings
+def _describe(settings: BrokerSettings, metadata: LocalMetadata, resource: DescribeConfigsResource) -> list[DescribedSetting]:
     name = resource.resource_name
     names = set(resource.configuration_keys or ())
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)
-        topic = context.broker.image.topics.get(name)
+        topic = metadata.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return describe_topic(settings, TopicSettings.resolve(settings, topic.config), names)
     if resource.resource_type == ResourceType.BROKER:
         if not name:
             return describe_cluster_default(settings, names)
-        if name != str(context.broker.broker_id):
+        if name != str(metadata.broker_id):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"this is broker {context.broker.broker_id}: it can be asked for itself, or (no name) for all, not for {name!r}",
+                f"this is broker {metadata.broker_id}: it describes itself, or the cluster default (empty name), not {name!r}",
             )
         return describe_broker(settings, names)
     if resource.resource_type == ResourceType.BROKER_LOGGER:
-        check_logger_resource(name, context)
+        check_logger_resource(name, metadata.broker_id)
         return [_described_level(*found) for found in log_levels().items() if not names or found[0] in names]
     if resource.resource_type == ResourceType.GROUP:
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a group must be named; what all groups have is set for brokers")
-        return describe_group(settings, context.broker.image.group_configs.get(name, {}), names)
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "a group resource needs a group id; the defaults of all groups are broker settings"
+            )
+        return describe_group(settings, metadata.image.group_configs.get(name, {}), names)
     if resource.resource_type == ResourceType.CLIENT_METRICS and name:
         return []
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"settings of resource type {resource.resource_type} cannot be described here")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings that can be described")
 
 
-def check_logger_resource(name: str, context: RequestContext) -> None:
-    if name != str(context.broker.broker_id):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"the loggers here are those of broker {context.broker.broker_id}, not of {name!r}"
-        )
+def check_logger_resource(name: str, broker_id: int) -> None:
+    if name != str(broker_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this broker has the loggers of broker {broker_id}, not of {name!r}")
 
 
 def _described_level(name: str, level: str) -> DescribedSetting:

@@ -1,12 +1,13 @@
 """DescribeGroups: state, protocol, members and assignments of classic groups.
 
-An unknown group, and one of the new protocol, is described as Dead; from version 6 on it is GROUP_ID_NOT_FOUND.
+An unknown group, or one of the new protocol, is described as Dead; from version 6 on it is GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -14,15 +15,15 @@ from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGrou
 VERSIONS = (0, 6)
 
 GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without an authorizer everyone may do all there is to do."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: without an authorizer every client may do everything."""
 _MESSAGE_FROM: Final = 6
 
 
-def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle(groups: Coordinators, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     described: list[DescribedGroup] = []
     for group_id in request.groups:
         try:
-            _, shard = context.broker.coordinators.shard_for(group_id)
+            _, shard = groups.shard_for(group_id)
         except KafkaError as error:
             described.append(_failed(group_id, error, context.version))
             continue

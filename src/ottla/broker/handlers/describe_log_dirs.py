@@ -1,9 +1,7 @@
-"""DescribeLogDirs: the data directories, the replicas in each and their sizes, and the room that is left.
+"""DescribeLogDirs: the data directories, their replicas with sizes, and the free space.
 
-A directory that is offline is listed with KAFKA_STORAGE_ERROR and nothing in it. A replica on its way to another directory is
-listed in both: in the one it comes to as a future replica, with the records it still lacks as its lag.
-
-Whoever asks does not know where the broker was started: a directory is named by its absolute path, however `log.dirs` names it.
+A directory that is offline is listed with KAFKA_STORAGE_ERROR and without replicas. A replica that moves to another directory is
+listed in both: in the target as a future replica, with its lag. Directories are listed by their absolute paths.
 """
 
 from __future__ import annotations
@@ -11,7 +9,10 @@ from __future__ import annotations
 from posixpath import abspath
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.errors import ErrorCode
+from ottla.ports import Disk
 from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -23,20 +24,21 @@ from ottla.protocol.messages.describe_log_dirs import (
 VERSIONS = (0, 5)
 
 
-def handle(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    broker = context.broker
+def handle(
+    partitions: Partitions, moves: ReplicaMoves, disk: Disk, request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
     asked: set[tuple[str, int]] | None = None
     if request.topics is not None:
         asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results: list[DescribeLogDirsResult] = []
-    for path in broker.partitions.offline_paths():
+    for path in partitions.offline_paths():
         results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=abspath(path)))
-    for data_dir, partitions in broker.partitions.by_data_dir():
+    for data_dir, replicas in partitions.by_data_dir():
         found = [
             (each.topic_partition, each.log.size_bytes, max(each.log.high_watermark - each.log.log_end_offset, 0), False)
-            for each in partitions
+            for each in replicas
         ]
-        found += [(key, size, lag, True) for key, size, lag in broker.moves.futures(data_dir)]
+        found += [(key, size, lag, True) for key, size, lag in moves.futures(data_dir)]
         topics: dict[str, DescribeLogDirsTopic] = {}
         for key, size, lag, is_future in found:
             if asked is not None and key not in asked:
@@ -47,7 +49,7 @@ def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Describe
                 )
             )
         try:
-            total_bytes, usable_bytes = broker.world.disk.usage(data_dir.path)
+            total_bytes, usable_bytes = disk.usage(data_dir.path)
         except OSError:
             total_bytes = usable_bytes = -1
         results.append(

@@ -1,11 +1,12 @@
-"""DescribeProducers: what a replica knows of its producers, for finding transactions that hang (KIP-664).
+"""DescribeProducers: the producer state of a replica, for finding hanging transactions (KIP-664).
 
-Followers answer too: whoever looks for a difference between replicas asks each (`--broker-id` of Kafka's tool for transactions).
+Followers answer too, so that replicas can be compared (`kafka-transactions.sh --broker-id`).
 """
 
 from __future__ import annotations
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
 from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
@@ -20,22 +21,22 @@ from ottla.types import NO_LEADER_EPOCH, TopicPartition
 VERSIONS = (0, 0)
 
 
-def handle(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(partitions: Partitions, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(TopicPartition(topic.name, index), context) for index in topic.partition_indexes],
+                partitions=[_describe(partitions, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(key: TopicPartition, context: RequestContext) -> PartitionResponse:
+def _describe(partitions: Partitions, key: TopicPartition) -> PartitionResponse:
     try:
         check_topic_name(key.topic)
-        partition = context.broker.partitions.get(key)
+        partition = partitions.get(key)
         partition.check_replica(NO_LEADER_EPOCH)
     except KafkaError as error:
         return _failed(key.partition, error)

@@ -1,15 +1,16 @@
-"""DescribeTopicPartitions: partitions of topics in order of name, a page at a time.
+"""DescribeTopicPartitions: partitions of topics in order of name, one page at a time.
 
-A page ends after the client's limit, or the broker's (`max.request.partition.size.limit`) if that is smaller; the cursor of the
-reply names the first partition that is still to come and is sent back with the next request. Topics that are named and do not
-exist get their error and take no room on the page.
+A page ends at the client's limit or at `max.request.partition.size.limit`, whichever is smaller; the cursor in the reply names
+the first partition of the next page. Requested topics that do not exist get an error and do not count.
 """
 
 from __future__ import annotations
 
-from ottla.broker.handlers.metadata import lost_here, missing_topic_error, offline_replicas
+from ottla.broker.handlers.metadata import missing_topic_error, offline_partitions, offline_replicas
 from ottla.broker.handlers.operations import TOPIC_OPERATIONS
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
 from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, TopicImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_topic_partitions import (
@@ -23,18 +24,22 @@ from ottla.protocol.messages.describe_topic_partitions import (
 VERSIONS = (0, 0)
 
 
-def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> DescribeTopicPartitionsResponse:
-    image = context.broker.image
+def handle(
+    partitions: Partitions, metadata: LocalMetadata, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    image = metadata.image
     cursor = request.cursor
     all_topics = not request.topics
     names = set(image.topics) if all_topics else {topic.name for topic in request.topics}
     if cursor is not None:
         if not all_topics and cursor.topic_name not in names:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name} is none of those asked for")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name} is not one of the requested topics"
+            )
         if cursor.partition_index < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition {cursor.partition_index} cannot be one")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition {cursor.partition_index} is negative")
         names = {name for name in names if name >= cursor.topic_name}
-    limit = context.broker.settings.int("max.request.partition.size.limit")
+    limit = metadata.settings.int("max.request.partition.size.limit")
     left = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse()
     for name in sorted(names):
@@ -54,7 +59,7 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(first + left, len(topic.partitions))
-        response.topics.append(_topic(topic, first, end, context))
+        response.topics.append(_topic(partitions, metadata, topic, first, end, context.listener_name))
         left -= max(0, end - first)
         if end < len(topic.partitions):
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=end)
@@ -62,25 +67,26 @@ def handle(request: DescribeTopicPartitionsRequest, context: RequestContext) -> 
     return response
 
 
-def _topic(topic: TopicImage, first: int, end: int, context: RequestContext) -> DescribeTopicPartitionsResponseTopic:
-    lost = lost_here(topic, context.broker)
+def _topic(
+    partitions: Partitions, metadata: LocalMetadata, topic: TopicImage, first: int, end: int, listener: str
+) -> DescribeTopicPartitionsResponseTopic:
+    offline = offline_partitions(topic, partitions)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(topic, number, context, lost=number in lost) for number in range(first, end)],
+        partitions=[_partition(metadata, topic, number, listener, offline=number in offline) for number in range(first, end)],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    topic: TopicImage, number: int, context: RequestContext, *, lost: bool
+    metadata: LocalMetadata, topic: TopicImage, number: int, listener: str, *, offline: bool
 ) -> DescribeTopicPartitionsResponsePartition:
-    image = context.broker.image
     partition = topic.partitions[number]
-    leader = image.brokers.get(partition.leader)
-    led = leader is not None and leader.endpoint(context.listener_name) is not None
-    led = led and not (lost and partition.leader == context.broker.broker_id)
+    leader = metadata.image.brokers.get(partition.leader)
+    led = leader is not None and leader.endpoint(listener) is not None
+    led = led and not (offline and partition.leader == metadata.broker_id)
     return DescribeTopicPartitionsResponsePartition(
         partition_index=number,
         leader_id=partition.leader if led else NO_LEADER,
@@ -89,7 +95,7 @@ def _partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=offline_replicas(partition, context, lost=lost),
+        offline_replicas=offline_replicas(metadata, partition, listener, offline=offline),
     )
 
 

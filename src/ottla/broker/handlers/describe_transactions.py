@@ -1,7 +1,8 @@
-"""DescribeTransactions: state, producer, start and partitions of transactional ids (KIP-664)."""
+"""DescribeTransactions: state, producer, start time and partitions of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_transactions import (
@@ -13,15 +14,17 @@ from ottla.protocol.messages.describe_transactions import (
 VERSIONS = (0, 0)
 
 
-def handle(request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+def handle(
+    transactions: Transactions, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(transactional_id, context) for transactional_id in request.transactional_ids]
+        transaction_states=[_describe(transactions, transactional_id) for transactional_id in request.transactional_ids]
     )
 
 
-def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+def _describe(transactions: Transactions, transactional_id: str) -> TransactionState:
     try:
-        _, shard = context.broker.transactions.shard_for(transactional_id)
+        _, shard = transactions.shard_for(transactional_id)
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     return shard.describe(transactional_id)

@@ -1,9 +1,10 @@
-"""DescribeUserScramCredentials: which mechanisms users have a credential for, and its iterations (KIP-554); no salt, no key."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms and iterations of users, never a salt or key (KIP-554)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, credentials_in
 from ottla.errors import ErrorCode
@@ -17,9 +18,11 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
 VERSIONS = (0, 0)
 
 
-def handle(request: DescribeUserScramCredentialsRequest, context: RequestContext) -> DescribeUserScramCredentialsResponse:
+def handle(
+    controller: ControllerHost, request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
     known: dict[str, list[tuple[int, int]]] = {}
-    for entity, config in context.broker.controller.client_configs.items():
+    for entity, config in controller.client_configs.items():
         if len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None:
             credentials = credentials_in(config)
             if credentials:
@@ -29,9 +32,9 @@ def handle(request: DescribeUserScramCredentialsRequest, context: RequestContext
     results = []
     for user, count in Counter(each.name for each in request.users).items():
         if count > 1:
-            results.append(_refusal(user, ErrorCode.DUPLICATE_RESOURCE, f"the user {user} is asked for more than once"))
+            results.append(_refusal(user, ErrorCode.DUPLICATE_RESOURCE, f"user {user} appears more than once in the request"))
         elif user not in known:
-            results.append(_refusal(user, ErrorCode.RESOURCE_NOT_FOUND, f"the user {user} has no credential"))
+            results.append(_refusal(user, ErrorCode.RESOURCE_NOT_FOUND, f"user {user} has no SCRAM credential"))
         else:
             results.append(_result(user, known[user]))
     return DescribeUserScramCredentialsResponse(results=results)

@@ -1,10 +1,11 @@
-"""ElectLeaders: partitions go to their preferred leader, or (unclean) to any replica that lives (KIP-460; F54).
+"""ElectLeaders: elect the preferred leader, or (unclean) any live replica (KIP-460; F54).
 
-Without a list, all partitions that need it are meant, and only those are answered.
+Without a list it covers all partitions that need an election, and only those are in the reply.
 """
 
 from __future__ import annotations
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.controller.partition_requests import elect_leaders
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -20,13 +21,13 @@ VERSIONS = (0, 2)
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+async def handle(controller: ControllerHost, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no kind of election {request.election_type}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {request.election_type}")
     asked = None
     if request.topic_partitions is not None:
         asked = list(dict.fromkeys((topic.topic, number) for topic in request.topic_partitions for number in topic.partitions))
-    outcomes = await elect_leaders(context.broker.controller, asked, unclean=request.election_type == _UNCLEAN)
+    outcomes = await elect_leaders(controller, asked, unclean=request.election_type == _UNCLEAN)
     results: dict[str, ReplicaElectionResult] = {}
     for name, number, error in outcomes:
         if name not in results:
@@ -42,7 +43,7 @@ def _result(number: int, error: KafkaError | None) -> PartitionResult:
 
 
 def refuse(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Version 0 has no place for an error of the whole request but at each partition."""
+    """Version 0 has no top-level error: each partition carries it."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[

@@ -1,7 +1,7 @@
-"""EndTxn: commit or abort (F64, T07).
+"""EndTxn: commit or abort a transaction (F64, T07).
 
-Answered when the decision is committed to the coordinator's log; the markers follow. From version 5 on the client is one of
-transaction version 2, and the reply tells the producer id and epoch of its next transaction (KIP-890).
+The reply is sent when the decision is committed to the coordinator's log; the markers follow. From version 5 on (transaction
+version 2) the reply has the producer id and epoch of the next transaction (KIP-890).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -21,11 +22,13 @@ _FENCED_FROM: Final = 2
 _VERSION_2_FROM: Final = 5
 
 
-def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+def handle(
+    transactions: Transactions, request: EndTxnRequest, context: RequestContext
+) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     reply: Reply[EndTxnResponse] = Reply()
     client_version = 2 if context.version >= _VERSION_2_FROM else 0
     try:
-        return context.broker.transactions.ask(
+        return transactions.ask(
             request.transactional_id,
             reply,
             lambda shard, ids, wall_ms: shard.end_txn(request, client_version, ids, reply, wall_ms),

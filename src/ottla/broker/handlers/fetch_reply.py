@@ -62,7 +62,14 @@ def response_of(error: int, session_id: int, told: Sequence[Found], committed: b
         )
     response = FetchResponse(error_code=error, session_id=session_id, responses=topics)
     if context.version >= LEADERS_FROM and names_leaders(told):
-        response.node_endpoints = name_leaders(_refused(response, context), LeaderIdAndEpoch, NodeEndpoint, context)
+        response.node_endpoints = name_leaders(
+            context.broker.partitions,
+            context.broker.metadata,
+            context.listener_name,
+            _refused(response, context),
+            LeaderIdAndEpoch,
+            NodeEndpoint,
+        )
     return response
 
 

@@ -1,14 +1,14 @@
-"""IncrementalAlterConfigs: single settings are set, deleted, or (lists) added to and taken from; the others stay (KIP-339).
+"""IncrementalAlterConfigs: set or delete single settings, append to or subtract from lists; the others stay (KIP-339).
 
-The levels of this broker's loggers (BROKER_LOGGER) are changed here and now; everything else goes through the controller.
+The log levels of this broker (BROKER_LOGGER) are changed in this process; everything else goes through the controller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.config_changes import check_form
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ResourceType
@@ -22,11 +22,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
 VERSIONS = (0, 1)
 
 
-def handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> Awaitable[IncrementalAlterConfigsResponse]:
-    return _handle(request, context)
-
-
-async def _handle(request: IncrementalAlterConfigsRequest, context: RequestContext) -> IncrementalAlterConfigsResponse:
+async def handle(
+    controller: ControllerHost, metadata: LocalMetadata, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
     asked = [
         ConfigAlteration(
             resource.resource_type,
@@ -36,12 +34,12 @@ async def _handle(request: IncrementalAlterConfigsRequest, context: RequestConte
         for resource in request.resources
     ]
     stored = [alteration for alteration in asked if alteration.resource_type != ResourceType.BROKER_LOGGER]
-    outcomes = iter(await context.broker.controller.alter_configs(stored, validate_only=request.validate_only))
+    outcomes = iter(await controller.alter_configs(stored, validate_only=request.validate_only))
     loggers = len(asked) - len(stored)
     return _response(
         request,
         [
-            _alter_loggers(alteration, request, context, alone=loggers == 1)
+            _alter_loggers(alteration, request, metadata.broker_id, alone=loggers == 1)
             if alteration.resource_type == ResourceType.BROKER_LOGGER
             else next(outcomes)
             for alteration in asked
@@ -50,12 +48,12 @@ async def _handle(request: IncrementalAlterConfigsRequest, context: RequestConte
 
 
 def _alter_loggers(
-    asked: ConfigAlteration, request: IncrementalAlterConfigsRequest, context: RequestContext, *, alone: bool
+    asked: ConfigAlteration, request: IncrementalAlterConfigsRequest, broker_id: int, *, alone: bool
 ) -> KafkaError | None:
     try:
         if not alone:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the loggers of this broker may stand in the request only once")
-        check_logger_resource(asked.resource_name, context)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the loggers of this broker must not appear twice in a request")
+        check_logger_resource(asked.resource_name, broker_id)
         check_form(asked)
         alter_log_levels(asked.changes, validate_only=request.validate_only)
     except KafkaError as error:

@@ -1,8 +1,8 @@
-"""InitProducerId: who a producer is (F63, F64).
+"""InitProducerId: a producer gets its producer id and epoch (F63, F64).
 
-Without a transactional id every request gets a fresh producer id and epoch 0; what id the producer had before does not matter.
-With one, the transaction coordinator knows the id, raises its epoch, and so fences whoever had it before; an open transaction is
-aborted first, and the client asks again meanwhile (CONCURRENT_TRANSACTIONS). Two-phase commit (version 6, KIP-939) is not served.
+Without a transactional id every request gets a new producer id with epoch 0. With one, the transaction coordinator bumps the
+epoch, which fences the previous producer; an open transaction is aborted first, and the client retries meanwhile
+(CONCURRENT_TRANSACTIONS). Two-phase commit (version 6, KIP-939) is not served.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -22,35 +24,37 @@ _FENCED_FROM: Final = 4
 """The version that knows PRODUCER_FENCED."""
 
 
-def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle(
+    controller: ControllerHost, transactions: Transactions, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch must be given together")
     if request.transactional_id is not None:
-        return _of_transactions(request, request.transactional_id, context)
-    producer_id = context.broker.controller.take_producer_id()
+        return _of_transactions(transactions, request, request.transactional_id, context.version)
+    producer_id = controller.take_producer_id()
     if producer_id is None:
-        return _after_allocation(context)
+        return _after_allocation(controller)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def _of_transactions(
-    request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+    transactions: Transactions, request: InitProducerIdRequest, transactional_id: str, version: int
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     reply: Reply[InitProducerIdResponse] = Reply()
     try:
-        return context.broker.transactions.ask(
+        return transactions.ask(
             transactional_id, reply, lambda shard, ids, wall_ms: shard.init_producer_id(request, ids, reply, wall_ms)
         )
     except KafkaError as error:
-        if error.code == ErrorCode.PRODUCER_FENCED and context.version < _FENCED_FROM:
+        if error.code == ErrorCode.PRODUCER_FENCED and version < _FENCED_FROM:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.detail) from error
         raise
 
 
-async def _after_allocation(context: RequestContext) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await context.broker.controller.next_producer_id(), producer_epoch=0)
+async def _after_allocation(controller: ControllerHost) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await controller.next_producer_id(), producer_epoch=0)
 
 
 def refuse(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:

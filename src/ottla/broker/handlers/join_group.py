@@ -1,7 +1,7 @@
-"""JoinGroup: a member enters the next generation of a classic group (F38).
+"""JoinGroup: a member joins the next generation of a classic group (F38).
 
-The reply comes when the generation is complete, which may take as long as the members' rebalance timeout.
-Errors name no protocol: null, and before version 7, which has no null, the empty string.
+The reply is sent when the generation is complete, at the latest after the rebalance timeout of the members. In errors the
+protocol is null, or the empty string before version 7, which has no null.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
@@ -19,21 +20,21 @@ VERSIONS = (0, 9)
 _NULL_PROTOCOL_FROM: Final = 7
 
 
-def handle(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    coordinators = context.broker.coordinators
-
+def handle(
+    groups: Coordinators, request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     def in_this_version(response: JoinGroupResponse) -> JoinGroupResponse:
         if response.error_code and context.version >= _NULL_PROTOCOL_FROM:
             response.protocol_name = None
         return response
 
     try:
-        hosted, shard = coordinators.shard_for(request.group_id)
+        hosted, shard = groups.shard_for(request.group_id)
     except KafkaError as error:
         return in_this_version(refuse(request, error))
     reply: Reply[JoinGroupResponse] = Reply(in_this_version, lambda error: refuse(request, error))
-    decision = shard.join_group(request, coordinators.caller(context, request.member_id), reply, coordinators.now())
-    return coordinators.reply_of(hosted, reply, decision)
+    decision = shard.join_group(request, groups.caller(context, request.member_id), reply, groups.now())
+    return groups.reply_of(hosted, reply, decision)
 
 
 def refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:

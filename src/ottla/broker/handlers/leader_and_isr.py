@@ -1,14 +1,15 @@
-"""LeaderAndIsr: the controller tells which partitions this broker leads and which it follows (F61). See `broker.orders`."""
+"""LeaderAndIsr: the controller makes this broker leader or follower of partitions (F61). See `replicas.control_requests`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.control_requests import ControllerOrders
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
 VERSIONS = (0, 7)
 
 
-def handle(request: LeaderAndIsrRequest, context: RequestContext) -> Awaitable[object]:
-    return context.broker.cluster.orders.obey(context.version, request, context.connection.number)
+def handle(control_requests: ControllerOrders, request: LeaderAndIsrRequest, context: RequestContext) -> Awaitable[object]:
+    return control_requests.obey(context.version, request, context.connection.number)

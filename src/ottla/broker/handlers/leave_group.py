@@ -1,13 +1,14 @@
-"""LeaveGroup: members of a classic group go, and the others rebalance at once (F39).
+"""LeaveGroup: members leave a classic group, and the others rebalance at once (F39).
 
-Up to version 2 one member leaves and its error is that of the reply; from 3 on a list of them, each with an error of its own, and
-static members may be named by their instance id alone.
+Up to version 2 one member leaves, and its error is that of the reply; from version 3 on the request has a list of members, each
+with an error of its own, and static members may be named by their instance id alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -18,18 +19,19 @@ VERSIONS = (0, 5)
 _BATCHED_FROM = 3
 
 
-def handle(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+def handle(
+    groups: Coordinators, request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    coordinators = context.broker.coordinators
-    hosted, shard = coordinators.shard_for(request.group_id)
+    hosted, shard = groups.shard_for(request.group_id)
     reply: Reply[LeaveGroupResponse]
     if context.version >= _BATCHED_FROM:
         reply = Reply()
     else:
         request.members = [MemberIdentity(member_id=request.member_id)]
         reply = Reply(_of_one_member)
-    return coordinators.reply_of(hosted, reply, shard.leave_group(request, reply, coordinators.now()))
+    return groups.reply_of(hosted, reply, shard.leave_group(request, reply, groups.now()))
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -1,14 +1,13 @@
-"""ListOffsets: the offset of a time, or of an end of the log (F32, W06).
+"""ListOffsets: the offset for a timestamp, or of an end of the log (F32, W06).
 
-A time gives the first record at or after it among those the client may read; none is offset -1 without an error. Below zero:
--1 the end, -2 the start, -3 the record with the largest timestamp, -4 the start of what is on local disk (here the same as -2),
--5 and -6 the ends of what is in tiered storage (there is none: -1). Another one is refused before the partition is looked for.
-A partition that is listed twice gets one answer, an error. Replica id -2 is Kafka's debugging consumer: a follower answers it
-too, with what is in its log.
-Version 0, with its lists of segment offsets, is not served.
+A timestamp gives the first record at or after it among those the client may read; without one the offset is -1 without an error.
+Special timestamps: -1 the end, -2 the start, -3 the record with the largest timestamp, -4 the start of the local log (here the
+same as -2), -5 and -6 the ends of tiered storage (there is none: -1). Other negative ones are refused before the partition is
+looked up. A partition that is listed twice gets one result, an error. Replica id -2 is Kafka's debugging consumer: a follower
+answers it too, from its own log. Version 0 is not served.
 
-Nobody waits for a search that takes long: a batch that unpacks to megabytes is looked into by a worker (`large_batches`), and
-after some megabytes of headers the others have their turn.
+A long search does not block the loop: workers search batches that decompress to megabytes (`large_batches`), and after some
+megabytes of batch headers the search yields.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.large_batches import LargeBatches
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -49,7 +50,9 @@ _DEBUGGING_CONSUMER = -2
 _NOT_AVAILABLE_FROM = 5
 
 
-def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+def handle(
+    partitions: Partitions, large_batches: LargeBatches, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     answers: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
     unfinished: list[tuple[TopicPartition, ListOffsetsPartition, Unfinished]] = []
     for topic in request.topics:
@@ -57,15 +60,19 @@ def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsR
             key = TopicPartition(topic.name, asked.partition_index)
             try:
                 if key in answers:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} is asked for more than once")
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key} appears more than once in the request")
                 _check_timestamp(asked.timestamp, context.version)
-                answers[key] = _look_up(context.broker.partitions.get(key), asked, request, context.version)
+                answers[key] = _look_up(partitions.get(key), asked, request, context.version)
             except Unfinished as search:
                 answers[key] = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
                 unfinished.append((key, asked, search))
             except KafkaError as error:
                 answers[key] = _failed(asked, error)
-    return _look_further(request, context, answers, unfinished) if unfinished else _response(answers)
+    return (
+        _look_further(partitions, large_batches, request, context.version, answers, unfinished)
+        if unfinished
+        else _response(answers)
+    )
 
 
 def _response(answers: dict[TopicPartition, ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
@@ -80,52 +87,59 @@ def _failed(asked: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartit
 
 
 async def _look_further(
+    partitions: Partitions,
+    large_batches: LargeBatches,
     request: ListOffsetsRequest,
-    context: RequestContext,
+    version: int,
     answers: dict[TopicPartition, ListOffsetsPartitionResponse],
     unfinished: list[tuple[TopicPartition, ListOffsetsPartition, Unfinished]],
 ) -> ListOffsetsResponse:
-    """The answers that take longer, one after the other. One that was refused as a duplicate meanwhile stays refused."""
+    """Finish the long searches, one after the other. A partition refused as a duplicate meanwhile stays refused."""
     for key, asked, search in unfinished:
         if not answers[key].error_code:
             try:
-                answers[key] = await _finish(key, asked, search, request, context)
+                answers[key] = await _finish(partitions, large_batches, key, asked, search, request, version)
             except KafkaError as error:
                 answers[key] = _failed(asked, error)
     return _response(answers)
 
 
 async def _finish(
-    key: TopicPartition, asked: ListOffsetsPartition, search: Unfinished, request: ListOffsetsRequest, context: RequestContext
+    partitions: Partitions,
+    large_batches: LargeBatches,
+    key: TopicPartition,
+    asked: ListOffsetsPartition,
+    search: Unfinished,
+    request: ListOffsetsRequest,
+    version: int,
 ) -> ListOffsetsPartitionResponse:
-    """Others come in between: who leads, what is committed, where the log begins is asked anew each time; and if this is another
-    log by now, or it was cut, what was found in it counts for nothing."""
-    broker = context.broker
+    """Continue a search. Other requests ran meanwhile: leadership, high watermark and log start offset are read anew, and a match
+    is dropped if the log was replaced or truncated."""
     while True:
-        log = broker.partitions.get(key).log
-        cuts = log.truncations
+        log = partitions.get(key).log
+        truncations = log.truncations
         looked: _Looked | None = _Looked(search.next_offset, None)
         error: OSError | KafkaError | None = None
         try:
             if search.look is not None:
-                looked = _Looked(search.next_offset, await broker.large_batches.look(search.look))
+                looked = _Looked(search.next_offset, await large_batches.look(search.look))
             else:
                 await asyncio.sleep(0)
         except (OSError, KafkaError) as failure:
             error = failure
-        partition = broker.partitions.get(key)
-        if partition.log is not log or log.truncations != cuts:
+        partition = partitions.get(key)
+        if partition.log is not log or log.truncations != truncations:
             looked = None
         elif error is not None:
             raise partition.failed(error) if isinstance(error, OSError) else error
         try:
-            return _look_up(partition, asked, request, context.version, looked)
+            return _look_up(partition, asked, request, version, looked)
         except Unfinished as more:
             search = more
 
 
 class _Looked(NamedTuple):
-    """How far a search by time has come: `found`, or nothing before `next_offset`."""
+    """The progress of a search by timestamp: `found`, or no match before `next_offset`."""
 
     next_offset: int
     found: OffsetByTime | None
@@ -134,7 +148,7 @@ class _Looked(NamedTuple):
 def _search(partition: Partition, timestamp: int, looked: _Looked | None) -> OffsetByTime | None:
     found = looked.found if looked is not None else None
     if timestamp == MAX_TIMESTAMP:
-        # Also if it was deleted in front of others, as with Kafka: it would be found again, and again.
+        # Also if the record was deleted meanwhile, as in Kafka: a new search would find it again.
         return found if found is not None else partition.offset_of_max_timestamp()
     if found is not None and found.offset >= partition.log.log_start_offset:
         return found
@@ -143,7 +157,7 @@ def _search(partition: Partition, timestamp: int, looked: _Looked | None) -> Off
 
 def _check_timestamp(timestamp: int, version: int) -> None:
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, 1 << 16):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} is not known in ListOffsets version {version}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"ListOffsets version {version} does not support timestamp {timestamp}")
 
 
 def _look_up(
@@ -167,13 +181,12 @@ def _look_up(
             partition_index=asked.partition_index,
             timestamp=timestamp_ms,
             offset=offset,
-            # Versions before 4 cannot carry it, and nobody asked.
+            # Versions before 4 have no such field.
             leader_epoch=leader_epoch if version >= 4 else NO_LEADER_EPOCH,
         )
 
     if request.replica_id == _CONSUMER and partition.epoch_start_offset > partition.high_watermark:
-        # This leader does not know yet how much of the log was committed: a smaller offset than was seen before must not be told
-        # (R04, KIP-207).
+        # A new leader does not know the high watermark yet: it must not return less than its predecessor did (R04, KIP-207).
         not_yet = KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if version >= _NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE)
     else:
         not_yet = None

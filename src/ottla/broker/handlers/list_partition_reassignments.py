@@ -1,7 +1,8 @@
-"""ListPartitionReassignments: which partitions are on their way to other replicas (KIP-455; F56). Asked of the controller."""
+"""ListPartitionReassignments: the partitions that are moving to other replicas (KIP-455; F56). Answered by the controller."""
 
 from __future__ import annotations
 
+from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.controller.partition_requests import reassignments
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_partition_reassignments import (
@@ -14,12 +15,14 @@ from ottla.protocol.messages.list_partition_reassignments import (
 VERSIONS = (0, 0)
 
 
-def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> ListPartitionReassignmentsResponse:
+def handle(
+    controller: ControllerHost, request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
     topics: dict[str, OngoingTopicReassignment] = {}
-    for name, number, partition in reassignments(context.broker.controller.image_in_office()):
+    for name, number, partition in reassignments(controller.image_in_office()):
         if wanted is not None and (name, number) not in wanted:
             continue
         if name not in topics:

@@ -1,22 +1,22 @@
-"""ListTransactions: the transactional ids this broker coordinates, all of them or those that pass the filters (KIP-664).
+"""ListTransactions: the transactional ids that this broker coordinates, optionally filtered (KIP-664).
 
-A state nobody knows is named in the reply, and nothing has it. From version 1 on a filter by age of the running transaction
-(KIP-994), from 2 on one by a pattern that the whole id matches (KIP-1152), in RE2's syntax as in Kafka.
+Unknown states are named in the reply and match nothing. Version 1 adds a filter by the duration of the ongoing transaction
+(KIP-994), version 2 one by an RE2 pattern that must match the whole id (KIP-1152).
 """
 
 from __future__ import annotations
 
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 VERSIONS = (0, 2)
 
 
-def handle(request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle(transactions: Transactions, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
     from ottla.coordinator.group import regex
     from ottla.coordinator.txn.state import STATE_BY_TITLE
 
-    transactions = context.broker.transactions
     pattern = request.transactional_id_pattern
     if pattern:
         regex.check(pattern)

@@ -1,14 +1,16 @@
-"""OffsetDelete: forget a group's offsets of partitions it is not subscribed to (KIP-496).
+"""OffsetDelete: delete the offsets of a group for partitions it is not subscribed to (KIP-496).
 
-As in Kafka, what does not exist is refused one by one, and deleting an offset that is not there is no error.
+As in Kafka, unknown partitions are refused one by one, and deleting an offset that does not exist is no error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.coordinators.shard_host import Reply
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_delete import (
@@ -22,22 +24,23 @@ from ottla.protocol.messages.offset_delete import (
 VERSIONS = (0, 0)
 
 
-def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+def handle(
+    groups: Coordinators, metadata: LocalMetadata, request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    coordinators = context.broker.coordinators
-    unknown = refuse_unknown(request, context.broker.image, _refused)
+    unknown = refuse_unknown(request, metadata.image, _refused)
 
     def ask() -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-        hosted, shard = coordinators.shard_for(request.group_id)
+        hosted, shard = groups.shard_for(request.group_id)
         reply: Reply[OffsetDeleteResponse] = Reply()
-        return coordinators.reply_of(hosted, reply, shard.offset_delete(request, reply, coordinators.now()))
+        return groups.reply_of(hosted, reply, shard.offset_delete(request, reply, groups.now()))
 
     return answered(ask, unknown, _of_the_group)
 
 
 def _of_the_group(error: KafkaError) -> OffsetDeleteResponse:
-    """What the group refuses it refuses as a whole: nothing is said of partitions then."""
+    """An error of the group is that of the whole reply, without partitions."""
     raise error
 
 

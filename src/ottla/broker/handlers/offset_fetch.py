@@ -1,9 +1,9 @@
-"""OffsetFetch: how far a group has read (F41).
+"""OffsetFetch: the committed offsets of groups (F41).
 
-A group or a partition nobody committed for is offset -1 without an error (G08). Without a list of topics all are meant. From
-version 8 on several groups may be asked for, each with an error of its own; before, the one group's error is that of the reply,
-and in version 1, which has no room for it, that of each partition. From version 10 on topics are named by id. Version 0, which
-read from ZooKeeper, is not served.
+A group or partition without a committed offset gets offset -1 without an error (G08). Without a list of topics all are returned.
+From version 8 on a request has several groups, each with an error of its own; before, the error is that of the reply, and in
+version 1, which has no such field, that of each partition. From version 10 on topics are named by id. Version 0, which read from
+ZooKeeper, is not served.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from ottla.broker.coordinators.groups import Coordinators
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -34,24 +36,27 @@ _GROUPS_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
 
-def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(
+    groups: Coordinators, partitions: Partitions, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     asked = request.groups if context.version >= _GROUPS_FROM else [_only_group(request)]
-    found = [_fetch(group, request.require_stable, context) for group in asked]
+    found = [_fetch(groups, partitions, group, request.require_stable, context.version) for group in asked]
     if any(isinstance(group, asyncio.Future) for group in found):
-        return _after_commit(found, request, context)
+        return _after_commit(found, request, context.version)
     return _response(found, request, context.version)
 
 
-async def _after_commit(found: list[Any], request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+async def _after_commit(found: list[Any], request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     groups = [await group if isinstance(group, asyncio.Future) else group for group in found]
-    return _response(groups, request, context.version)
+    return _response(groups, request, version)
 
 
-def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext) -> Any:
-    coordinators = context.broker.coordinators
+def _fetch(
+    groups: Coordinators, partitions: Partitions, group: OffsetFetchRequestGroup, require_stable: bool, version: int
+) -> Any:
     unknown: list[OffsetFetchResponseTopics] = []
-    if context.version >= _TOPIC_IDS_FROM and group.topics is not None:
-        unknown = _name_topics(group, context)
+    if version >= _TOPIC_IDS_FROM and group.topics is not None:
+        unknown = _name_topics(partitions, group)
 
     def read() -> OffsetFetchResponseGroup:
         try:
@@ -63,18 +68,18 @@ def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: Reques
         return answer
 
     try:
-        hosted, shard = coordinators.shard_for(group.group_id)
-        return coordinators.when_committed(hosted, read)
+        hosted, shard = groups.shard_for(group.group_id)
+        return groups.when_committed(hosted, read)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
 
 
-def _name_topics(group: OffsetFetchRequestGroup, context: RequestContext) -> list[OffsetFetchResponseTopics]:
-    """Put names to the ids; answers to those that have none."""
+def _name_topics(partitions: Partitions, group: OffsetFetchRequestGroup) -> list[OffsetFetchResponseTopics]:
+    """Replace topic ids by names. Returns the results of unknown ids."""
     unknown: list[OffsetFetchResponseTopics] = []
     named: list[OffsetFetchRequestTopics] = []
     for topic in group.topics or ():
-        name = context.broker.partitions.topic_name(topic.topic_id)
+        name = partitions.topic_name(topic.topic_id)
         if name is not None:
             topic.name = name
             named.append(topic)
@@ -132,7 +137,7 @@ def _response(groups: list[OffsetFetchResponseGroup], request: OffsetFetchReques
 
 
 def _failed(request: OffsetFetchRequest, code: int) -> OffsetFetchResponse:
-    """The error of the one group, in each partition asked for."""
+    """The error of the one group, in each requested partition."""
     return OffsetFetchResponse(
         error_code=code,
         topics=[

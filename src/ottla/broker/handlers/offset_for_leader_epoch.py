@@ -1,11 +1,12 @@
-"""OffsetForLeaderEpoch: where a leader epoch ends in this leader's log (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in the leader's log (KIP-101, KIP-320).
 
-The answer is the largest epoch not above the one asked for, and the offset behind its last record; -1 for both if there is none.
+The reply has the largest epoch that is not above the requested one, and its end offset; -1 for both if there is none.
 """
 
 from __future__ import annotations
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import KafkaError
 from ottla.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -18,13 +19,13 @@ from ottla.types import TopicPartition
 VERSIONS = (0, 4)
 
 
-def handle(request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(partitions: Partitions, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     topics: list[OffsetForLeaderTopicResult] = []
     for topic in request.topics:
         answers: list[EpochEndOffset] = []
         for asked in topic.partitions:
             try:
-                partition = context.broker.partitions.get(TopicPartition(topic.topic, asked.partition))
+                partition = partitions.get(TopicPartition(topic.topic, asked.partition))
                 partition.check_leader(asked.current_leader_epoch)
                 end = partition.log.end_offset_for_epoch(asked.leader_epoch)
                 answers.append(EpochEndOffset(partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.offset))

@@ -1,7 +1,4 @@
-"""Which operations a client may perform, as the bits of Kafka's ACL operations.
-
-There is no authorizer yet: everybody may do everything that can be done to a resource.
-"""
+"""The authorized operations of topics and clusters, as bits of Kafka's ACL operations: without an authorizer, all of them."""
 
 from __future__ import annotations
 

@@ -319,7 +319,14 @@ def _reply(
 def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
     """Of the partitions that are led elsewhere (KIP-951)."""
     if context.version >= _LEADERS_FROM:
-        response.node_endpoints = name_leaders(_led_elsewhere(response, context), LeaderIdAndEpoch, NodeEndpoint, context)
+        response.node_endpoints = name_leaders(
+            context.broker.partitions,
+            context.broker.metadata,
+            context.listener_name,
+            _led_elsewhere(response, context),
+            LeaderIdAndEpoch,
+            NodeEndpoint,
+        )
 
 
 def _led_elsewhere(

@@ -1,14 +1,15 @@
-"""StopReplica: the controller takes replicas away from this broker, with or without their data. See `broker.orders`."""
+"""StopReplica: the controller stops replicas of this broker, and deletes them if it says so. See `replicas.control_requests`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
 from ottla.broker.network.context import RequestContext
+from ottla.broker.replicas.control_requests import ControllerOrders
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 
 VERSIONS = (0, 4)
 
 
-def handle(request: StopReplicaRequest, context: RequestContext) -> Awaitable[object]:
-    return context.broker.cluster.orders.obey(context.version, request, context.connection.number)
+def handle(control_requests: ControllerOrders, request: StopReplicaRequest, context: RequestContext) -> Awaitable[object]:
+    return control_requests.obey(context.version, request, context.connection.number)

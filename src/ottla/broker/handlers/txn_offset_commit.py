@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: how far a group has read, told as part of a transaction (F66, T08, T09).
+"""TxnOffsetCommit: commit the offsets of a group as part of a transaction (F66, T08, T09).
 
-The offsets are pending until the transaction's marker says whether they count. Before they are written, the transaction is asked
-whether this partition of `__consumer_offsets` is part of it; with version 5 (transaction version 2) it is added.
+The offsets are pending until the transaction's marker. Before they are written, the transaction coordinator verifies that the
+group's partition of `__consumer_offsets` is part of the transaction; with version 5 (transaction version 2) it adds it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.groups import OFFSETS_TOPIC, Coordinators
 from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.transactions import Transactions
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.txn_offset_commit import (
@@ -30,58 +32,64 @@ if TYPE_CHECKING:
 VERSIONS = (0, 5)
 
 _LOADING_FROM: Final = 2
-"""Clients before it take COORDINATOR_LOAD_IN_PROGRESS for a fatal error."""
+"""Older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal."""
 
 
 def handle(
-    request: TxnOffsetCommitRequest, context: RequestContext
+    groups: Coordinators,
+    transactions: Transactions,
+    metadata: LocalMetadata,
+    request: TxnOffsetCommitRequest,
+    context: RequestContext,
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    unknown = refuse_unknown(request, context.broker.image, _refused)
+    unknown = refuse_unknown(request, metadata.image, _refused)
     if not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
-    return answered(lambda: _commit(request, context), unknown, lambda error: _failed(request, error, context.version))
+    return answered(
+        lambda: _commit(groups, transactions, request, context.version),
+        unknown,
+        lambda error: _failed(request, error, context.version),
+    )
 
 
 def _commit(
-    request: TxnOffsetCommitRequest, context: RequestContext
+    groups: Coordinators, transactions: Transactions, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    broker = context.broker
-    broker.coordinators.shard_for(request.group_id)
-    offsets = TopicPartition(OFFSETS_TOPIC, broker.coordinators.partition_for(request.group_id))
-    verified = broker.transactions.verify(
+    groups.shard_for(request.group_id)
+    offsets = TopicPartition(OFFSETS_TOPIC, groups.partition_for(request.group_id))
+    verified = transactions.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
         [offsets],
         "txn_offset_commit",
-        context.version,
+        version,
     )
     if isinstance(verified, dict):
         if verified:
             raise verified[offsets]
-        return _append(request, context)
-    return _after_verifying(verified, request, context)
+        return _append(groups, request, version)
+    return _after_verifying(verified, groups, request, version)
 
 
 async def _after_verifying(
-    verified: RefusalsLater, request: TxnOffsetCommitRequest, context: RequestContext
+    verified: RefusalsLater, groups: Coordinators, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse:
     for error in (await verified()).values():
         raise error
-    answer = _append(request, context)
+    answer = _append(groups, request, version)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 
 def _append(
-    request: TxnOffsetCommitRequest, context: RequestContext
+    groups: Coordinators, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-    coordinators = context.broker.coordinators
-    hosted, shard = coordinators.shard_for(request.group_id)
+    hosted, shard = groups.shard_for(request.group_id)
     reply: Reply[TxnOffsetCommitResponse] = Reply()
-    decision = shard.txn_offset_commit(request, context.version, reply, coordinators.now())
-    return coordinators.reply_of(hosted, reply, decision)
+    decision = shard.txn_offset_commit(request, version, reply, groups.now())
+    return groups.reply_of(hosted, reply, decision)
 
 
 def _refused(topic: TxnOffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> TxnOffsetCommitResponseTopic:

@@ -1,4 +1,4 @@
-"""Partitions that do not exist, in requests about offsets of groups: they are refused one by one, the others go on.
+"""Refuse unknown partitions one by one in requests about offsets of groups, and go on with the others.
 
 Shared by offset_commit, offset_delete and txn_offset_commit, whose messages have the same shape.
 """
@@ -30,7 +30,7 @@ ResponseT = TypeVar("ResponseT", bound=_Message)
 def refuse_unknown(
     request: _Message, image: ClusterImage, refused: Callable[[AskedT, list[int], ErrorCode], AnswerT]
 ) -> list[AnswerT]:
-    """Take out of the request what does not exist. Returned are the answers to that."""
+    """Remove unknown partitions from the request. Returns their results."""
     kept: list[AskedT] = []
     answers: list[AnswerT] = []
     for topic in request.topics:
@@ -51,7 +51,7 @@ def answered(
     unknown: list[AnswerT],
     failed: Callable[[KafkaError], ResponseT],
 ) -> ResponseT | Awaitable[ResponseT]:
-    """The coordinator's answer, or what `failed` makes of its refusal; and what is said of the `unknown` partitions."""
+    """The coordinator's response, or what `failed` makes of its error, with the results of the `unknown` partitions."""
     try:
         answer = ask()
     except KafkaError as error:
@@ -71,7 +71,7 @@ async def _answered_later(
 
 
 def _merged(response: ResponseT, unknown: list[AnswerT]) -> ResponseT:
-    """One answer for each topic."""
+    """Add the results of unknown partitions, one entry per topic."""
     if not unknown:
         return response
     by_name = {topic.name: topic for topic in response.topics}

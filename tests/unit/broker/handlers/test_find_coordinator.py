@@ -40,7 +40,7 @@ async def ask(broker: MetadataBroker, version: int, *keys: str, kind: int = 0, l
 @every_version("find_coordinator")
 def test_a_groups_coordinator_in_each_versions_layout_by_the_clients_listener(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.coordinators = Coordinators(known=False)  # type: ignore[attr-defined]
+        broker.groups = Coordinators(known=False)
         for listener, host, port in (("PLAINTEXT", "127.0.0.1", 9092), ("OUTSIDE", "example.org", 443)):
             for found in await ask(broker, version, "g", "h", listener=listener):
                 assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, host, port)
@@ -51,11 +51,11 @@ def test_a_groups_coordinator_in_each_versions_layout_by_the_clients_listener(ve
 @every_version("find_coordinator")
 def test_where_nobody_coordinates(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.coordinators = Coordinators()  # type: ignore[attr-defined]
+        broker.groups = Coordinators()
         (orphan,) = await ask(broker, version, "orphan")
         (unreachable,) = await ask(broker, version, "g", listener="GONE")
         failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic of offsets cannot be created")
-        broker.coordinators = Coordinators(known=False, error=failure)  # type: ignore[attr-defined]
+        broker.groups = Coordinators(known=False, error=failure)
         (failed,) = await ask(broker, version, "g")
         for found in (orphan, unreachable, failed):
             assert (found.error_code, found.node_id, found.host, found.port) == (
@@ -71,8 +71,8 @@ def test_where_nobody_coordinates(version: int) -> None:
 @every_version("find_coordinator")
 def test_transactional_ids_have_coordinators_of_their_own(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.coordinators = Coordinators(error=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))  # type: ignore[attr-defined]
-        broker.transactions = Coordinators(known=False)  # type: ignore[attr-defined]
+        broker.groups = Coordinators(error=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        broker.transactions = Coordinators(known=False)
         if version == 0:  # which has no types: all keys are groups
             return
         (found,) = await ask(broker, version, "t", kind=1)

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
-from ottla.broker.handlers import HANDLERS, Handler
+from ottla.broker.handlers import HANDLERS
+from ottla.broker.network.handler import Handler
 from ottla.wire.codec import decoder, encoder
+
+PARTS = {
+    "clock",
+    "control_requests",
+    "controller",
+    "disk",
+    "fetch_sessions",
+    "groups",
+    "large_batches",
+    "metadata",
+    "moves",
+    "partitions",
+    "purgatory",
+    "served",
+    "transactions",
+}
+"""What `app.Broker` gives to handlers."""
 
 
 @pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
@@ -21,6 +41,15 @@ def test_the_table_and_the_module_agree_and_every_version_can_be_read_and_writte
 def test_every_api_has_a_way_to_say_that_it_failed(handler: Handler) -> None:
     """An error code at the top of the response, or a `refuse`; else a bug in the handler could only close the connection."""
     assert hasattr(handler.api.response, "error_code") or hasattr(handler.module, "refuse")
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
+def test_every_collaborator_of_a_handler_is_a_part_of_the_broker(handler: Handler) -> None:
+    names = list(inspect.signature(handler.module.handle).parameters)
+    assert names[-2:] == ["request", "context"]
+    if not handler.between_brokers:
+        assert "control_requests" not in names
+    assert set(names[:-2]) <= PARTS
 
 
 def test_librdkafka_finds_the_versions_its_features_need() -> None:

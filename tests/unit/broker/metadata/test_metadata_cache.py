@@ -7,10 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.handlers import api_versions
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.cluster import znodes
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage
+from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Node, StoreError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.update_metadata import (
@@ -74,8 +76,9 @@ class World:
     @property
     def features(self) -> tuple[int, list[tuple[str, int]]]:
         """What clients hear: the epoch, and what is finalised."""
-        context: Any = SimpleNamespace(version=4, broker=SimpleNamespace(image=self.image, is_in_cluster=True))
-        answer = api_versions.handle(ApiVersionsRequest(client_software_name="t", client_software_version="1"), context)
+        context: Any = SimpleNamespace(version=4)
+        request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+        answer = api_versions.handle({}, LocalMetadata(BrokerSettings.parse({}), 1, self.image), request, context)
         return answer.finalized_features_epoch, [(each.name, each.max_version_level) for each in answer.finalized_features]
 
 
