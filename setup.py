@@ -52,6 +52,7 @@ HOT_MODULES = [
     "src/ottla/runtime/file_sender.py",
     "src/ottla/runtime/files.py",
     "src/ottla/storage/epoch_cache.py",
+    "src/ottla/storage/local_log.py",
     "src/ottla/storage/log.py",
     "src/ottla/storage/offset_index.py",
     "src/ottla/storage/producer_state.py",

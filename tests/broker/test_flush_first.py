@@ -10,7 +10,7 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.runtime.loop import ThreadWorkers
-from ottla.storage.results import FlushPlan
+from ottla.storage.flush import FlushPlan
 
 
 class Gate:

@@ -223,7 +223,7 @@ def test_f6_a_replica_moves_while_it_is_written_and_read(play: Callable[[Case], 
         await ground.produce(number, 5)
         assert await ground.numbers() == list(range(number + 5))
         [partition] = broker.partitions
-        assert partition.log.segment_count > 5
+        assert len(partition.log.segments) > 5
         assert partition.log.dir == f"{ground.two}/t-0"
         async with asyncio.timeout(60):
             while ground.names("one"):

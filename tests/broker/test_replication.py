@@ -48,7 +48,7 @@ from ottla.protocol.messages.update_metadata import (
 )
 from ottla.records.record import build_batch
 from ottla.runtime.loop import ThreadWorkers, real_world, run
-from ottla.storage.results import FlushPlan
+from ottla.storage.flush import FlushPlan
 from ottla.types import TopicPartition
 from tests.kit.wait import until_async
 

@@ -240,12 +240,12 @@ def offset_of_timestamp(
     info: BatchInfo,
     target_ms: int,
     start_offset: int = 0,
-    here_bytes_max: int | None = None,
+    inline_bytes_max: int | None = None,
     let_others_run: Callable[[], None] | None = None,
 ) -> TimestampAndOffset | None:
     """The first record of a batch, from an offset on, whose timestamp is `target_ms` or later (W06).
 
-    `here_bytes_max`: what may unpack to more is `TooLarge`. `let_others_run`: called now and then, if there are many records.
+    `inline_bytes_max`: what may unpack to more is `TooLarge`. `let_others_run`: called now and then, if there are many records.
     """
     if info.record_count <= 0 or info.max_timestamp < target_ms:
         return None
@@ -254,7 +254,7 @@ def offset_of_timestamp(
         target_delta = walks.INT64_MIN
     elif target_delta > walks.INT64_MAX:
         return None
-    data = _section_here(buf, info, here_bytes_max)
+    data = _section_here(buf, info, inline_bytes_max)
     least: i64 = max(target_delta, walks.INT64_MIN)
     start: i64 = max(start_offset - info.base_offset, 0)
     count: i64 = info.record_count
@@ -277,13 +277,13 @@ def offset_of_timestamp(
 def offset_of_max_timestamp(
     buf: Buffer,
     info: BatchInfo,
-    here_bytes_max: int | None = None,
+    inline_bytes_max: int | None = None,
     let_others_run: Callable[[], None] | None = None,
 ) -> TimestampAndOffset:
-    """The first record of a batch that has its largest timestamp. `here_bytes_max`, `let_others_run`: as above."""
+    """The first record of a batch that has its largest timestamp. `inline_bytes_max`, `let_others_run`: as above."""
     if info.record_count <= 0:
         return TimestampAndOffset(info.max_timestamp, info.last_offset)
-    data = _section_here(buf, info, here_bytes_max)
+    data = _section_here(buf, info, inline_bytes_max)
     count: i64 = 1 if info.is_log_append_time else info.record_count
     seen: i64 = 0
     position: i64 = 0
@@ -304,10 +304,10 @@ def offset_of_max_timestamp(
         raise MalformedInput(f"record {seen} runs past the end of its batch") from None
 
 
-def _section_here(buf: Buffer, info: BatchInfo, here_bytes_max: int | None) -> bytes:
-    if here_bytes_max is None or info.codec == NONE:
+def _section_here(buf: Buffer, info: BatchInfo, inline_bytes_max: int | None) -> bytes:
+    if inline_bytes_max is None or info.codec == NONE:
         return records_section(buf, info)
-    return decompress(info.codec, memoryview(buf)[info.position + RECORDS_AT : info.end], here_bytes_max, True)
+    return decompress(info.codec, memoryview(buf)[info.position + RECORDS_AT : info.end], inline_bytes_max, True)
 
 
 def _place(data: bytes, info: BatchInfo, position: i64) -> TimestampAndOffset:

@@ -122,20 +122,20 @@ def check(
     rules: Rules,
     now_ms: int,
     from_client: bool = True,
-    here_bytes_max: int = UNPACKED_BYTES_MAX,
+    inline_bytes_max: int = UNPACKED_BYTES_MAX,
     let_others_run: Callable[[], None] | None = None,
 ) -> Checked:
     """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused.
 
     Not `from_client` are the records of a coordinator here: written in a producer's name, without a sequence.
-    `here_bytes_max`: what unpacks to more is MuchToUnpack. `let_others_run`: called now and then, if there is much to check.
+    `inline_bytes_max`: what unpacks to more is MuchToUnpack. `let_others_run`: called now and then, if there is much to check.
     """
     info = _only_batch(records)
     _check_header(records, info, rules, from_client)
     codec = info.codec
     view = memoryview(records)[RECORDS_AT:]
     # Uncompressed it is looked at where it lies: max.message.bytes bounds it already.
-    section = _decompress(view, codec, rules, here_bytes_max) if codec != NONE else None
+    section = _decompress(view, codec, rules, inline_bytes_max) if codec != NONE else None
     found = _check_records(view, section, info, rules, now_ms, let_others_run)
 
     largest_delta: int = found.max_timestamp_delta
@@ -213,10 +213,10 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: b
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, detail, [(0, detail)])
 
 
-def _decompress(packed: memoryview, codec: int, rules: Rules, here_bytes_max: int) -> bytes:
-    partly = here_bytes_max < rules.decompressed_bytes_max
+def _decompress(packed: memoryview, codec: int, rules: Rules, inline_bytes_max: int) -> bytes:
+    partly = inline_bytes_max < rules.decompressed_bytes_max
     try:
-        return decompress(codec, packed, here_bytes_max if partly else rules.decompressed_bytes_max, partly)
+        return decompress(codec, packed, inline_bytes_max if partly else rules.decompressed_bytes_max, partly)
     except MalformedInput as error:
         raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     except TooLarge as error:

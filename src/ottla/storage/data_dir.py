@@ -263,7 +263,7 @@ class DataDir:
                 self._disk.remove_tree(log.dir)  # of a move that was begun again elsewhere in this directory
                 continue
             if not future:
-                log.use_cache(self._cache)
+                log.local.use_cache(self._cache)
             if not self.was_clean:
                 log.metadata_written()  # perhaps, and a crash of the machine may still take it
             (self.futures if future else self.logs)[partition] = log
@@ -306,7 +306,7 @@ class DataDir:
 
     def add_log(self, log: Log) -> None:
         """Of `make_log`."""
-        log.use_cache(self._cache)
+        log.local.use_cache(self._cache)
         self.logs[log.topic_partition] = log
 
     def forget_former(self, topic_partition: TopicPartition) -> None:
@@ -352,7 +352,7 @@ class DataDir:
         log.rename_dir(f"{self.path}/{partition_dir(topic_partition)}")
         self._disk.flush_dir(self.path)
         del self.futures[topic_partition]
-        log.use_cache(self._cache)
+        log.local.use_cache(self._cache)
         self.logs[topic_partition] = log
         self.swapped.add(topic_partition)
         return log
@@ -392,7 +392,7 @@ class DataDir:
         self.check_online()
         alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
         for log in alive:
-            log.write_metadata()
+            log.epochs.write(log.log_end_offset)
         if any(log.cleaned_offset is not None for log in alive):
             # After a truncation it must not reach beyond the cut: gaps before it are taken for compaction's.
             self._write_checkpoint(CLEANED_OFFSETS, alive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.ports import Disk, File, FileRange
+from ottla.ports import FileRange
 
 
 class UnexpectedOffset(Exception):
@@ -71,33 +71,3 @@ class OffsetByTime(NamedTuple):
     timestamp_ms: int
     offset: int
     leader_epoch: int
-
-
-@dataclass(slots=True)
-class FlushPlan:
-    """What has to reach the disk before the recovery point may move. `run` touches no state of the log: any thread may."""
-
-    end_offset: int
-    truncations: int
-    disk: Disk
-    files: list[File]
-    index_paths: list[str]
-    dirs: list[str]
-
-    def run(self) -> None:
-        for file in self.files:
-            file.flush()
-        for path in self.index_paths:
-            try:
-                file = self.disk.open(path)
-            except FileNotFoundError:
-                continue  # retention was faster
-            try:
-                file.flush()
-            finally:
-                file.close()
-        for path in self.dirs:
-            try:
-                self.disk.flush_dir(path)
-            except FileNotFoundError:
-                continue  # the log was deleted

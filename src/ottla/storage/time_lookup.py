@@ -3,7 +3,7 @@
 Timestamps need not grow with offsets. A segment says by its largest one whether it can hold an answer, its time index from where
 on, the headers of batches which of them, and only that batch is read and unpacked.
 
-Others may wait for whoever looks: with `here_bytes_max` nothing larger is read or unpacked, and not much more of a file is gone
+Others may wait for whoever looks: with `inline_bytes_max` nothing larger is read or unpacked, and not much more of a file is gone
 through. What is left to do is raised as `Unfinished`.
 """
 
@@ -37,17 +37,17 @@ class Unfinished(Exception):
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], start_offset: int, timestamp_ms: int, here_bytes_max: int | None = None
+    segments: Sequence[Segment], start_offset: int, timestamp_ms: int, inline_bytes_max: int | None = None
 ) -> OffsetByTime | None:
     for segment in segments:
         if segment.end_offset > start_offset and segment.size and segment.max_timestamp >= timestamp_ms:
-            found = _search(segment, start_offset, timestamp_ms, here_bytes_max)
+            found = _search(segment, start_offset, timestamp_ms, inline_bytes_max)
             if found is not None:
                 return found
     return None
 
 
-def _search(segment: Segment, start_offset: int, timestamp_ms: int, here_bytes_max: int | None) -> OffsetByTime | None:
+def _search(segment: Segment, start_offset: int, timestamp_ms: int, inline_bytes_max: int | None) -> OffsetByTime | None:
     begun = -1
     find = partial(offset_of_timestamp, target_ms=timestamp_ms, start_offset=start_offset)
     for batch, read in segment.batches(
@@ -57,46 +57,46 @@ def _search(segment: Segment, start_offset: int, timestamp_ms: int, here_bytes_m
             continue
         if begun < 0:
             begun = batch.position
-        if here_bytes_max is not None and batch.position - begun > here_bytes_max:
+        if inline_bytes_max is not None and batch.position - begun > inline_bytes_max:
             raise Unfinished(batch.base_offset, None)
         if batch.max_timestamp < timestamp_ms:
             continue
-        found = _look_here(batch, partial(_look_into, read, find), here_bytes_max)
+        found = _look_here(batch, partial(_look_into, read, find), inline_bytes_max)
         if found is not None:
             return found
     return None
 
 
-def first_of_largest(segments: Sequence[Segment], here_bytes_max: int | None = None) -> OffsetByTime | None:
+def first_of_largest(segments: Sequence[Segment], inline_bytes_max: int | None = None) -> OffsetByTime | None:
     latest = max(segments, key=lambda segment: segment.max_timestamp)
     if latest.max_timestamp < 0:
         return None
     for batch, read in latest.batches(latest.index.position_of(latest.offset_of_max_timestamp)):
         if batch.max_timestamp == latest.max_timestamp:
-            return _look_here(batch, partial(_look_into, read, offset_of_max_timestamp), here_bytes_max)
+            return _look_here(batch, partial(_look_into, read, offset_of_max_timestamp), inline_bytes_max)
     return None
 
 
 def _look_here(
-    batch: BatchInfo, look: Callable[[int | None, LetOthersRun | None], OffsetByTime | None], here_bytes_max: int | None
+    batch: BatchInfo, look: Callable[[int | None, LetOthersRun | None], OffsetByTime | None], inline_bytes_max: int | None
 ) -> OffsetByTime | None:
-    if here_bytes_max is None:
+    if inline_bytes_max is None:
         return look(None, None)
-    if batch.size <= here_bytes_max:
+    if batch.size <= inline_bytes_max:
         try:
-            return look(here_bytes_max, None)
+            return look(inline_bytes_max, None)
         except TooLarge:
             pass
     raise Unfinished(batch.next_offset, partial(look, None))
 
 
 def _look_into(
-    read: Callable[[], bytes], find: Find, here_bytes_max: int | None, let_others_run: LetOthersRun | None
+    read: Callable[[], bytes], find: Find, inline_bytes_max: int | None, let_others_run: LetOthersRun | None
 ) -> OffsetByTime | None:
     data = read()
     try:
         batch = read_batch_header(data, 0)
-        found = find(data, batch, here_bytes_max=here_bytes_max, let_others_run=let_others_run)
+        found = find(data, batch, inline_bytes_max=inline_bytes_max, let_others_run=let_others_run)
     except MalformedInput as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     return OffsetByTime(found.timestamp_ms, found.offset, batch.leader_epoch) if found is not None else None

@@ -40,7 +40,7 @@ def partition(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tupl
         ]
         checked = check(bytearray(build_batch(fields, codec=codec)), Rules(), NOW_MS)
         batches.append((log.append(checked, number // 40, NOW_MS).first_offset, codec, count))
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     data_dir.close()
     return path / "orders-3", batches
 

@@ -123,9 +123,9 @@ def test_max_compaction_lag_seals_a_segment_in_time() -> None:
     _, log = new_log(MemoryDisk(), replace(COMPACTED, segment_bytes=1 << 20, max_compaction_lag_ms=1000))
     put(log, (A, b"1"))
     put(log, (A, b"2"), timestamp_ms=NOW_MS + 1000)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     put(log, (A, b"3"), timestamp_ms=NOW_MS + 1001)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
 
 
 def test_small_segments_become_one_and_no_larger_than_allowed() -> None:
@@ -134,13 +134,13 @@ def test_small_segments_become_one_and_no_larger_than_allowed() -> None:
     for number in range(60):
         put(log, (A, bytes(20)), (B, bytes(20)), (b"k%d" % (number % 20), b"x"))
     log.roll(NOW_MS)
-    before = log.segment_count
+    before = len(log.segments)
     compact(disk, log)
-    compact_once = log.segment_count
+    compact_once = len(log.segments)
     put(log, (C, b"c"))
     log.roll(NOW_MS)
     compact(disk, log)  # now they are small, and find together
-    assert log.segment_count < compact_once <= before
+    assert len(log.segments) < compact_once <= before
     assert all(segment.size <= COMPACTED.segment_bytes for segment in log.segments)
     assert log.segment_bases == sorted(log.segment_bases)
 

@@ -280,10 +280,10 @@ def test_sealed_segments_beyond_the_limit_hold_nothing_and_can_be_read_again() -
     (log,) = data_dir.load(lambda topic: LogConfig(segment_bytes=3 * len(batch(1)), index_interval_bytes=50), NOW_MS)
     for _ in range(30):
         append(log, 1)
-    assert log.segment_count == 10
+    assert len(log.segments) == 10
     assert all_offsets(log) == all_offsets(log) == list(range(30))
     assert len(cache) <= 2
-    assert sum(segment.index_entries_held > 0 for segment in log._segments) <= 3
+    assert sum(segment.index_entries_held > 0 for segment in log.segments) <= 3
 
 
 def test_range_of_a_removed_segment_stays_readable_until_it_is_let_go() -> None:

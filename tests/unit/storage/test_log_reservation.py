@@ -54,7 +54,7 @@ def test_a_small_log_takes_nothing_a_larger_one_at_most_as_much_again() -> None:
     fill(log, BEGIN_BYTES - RECORD - 1000)
     assert log.active.size < BEGIN_BYTES
     assert disk.reservations == []
-    while log.segment_count == 1:
+    while len(log.segments) == 1:
         append(log, NOW_MS, size=RECORD)
         assert reserved_bytes(disk) <= min(log.active.size, AHEAD_BYTES_MAX)
     ends = [end for _, end in disk.reservations]
@@ -89,12 +89,12 @@ def test_what_is_reserved_goes_back_when_nothing_was_written_for_a_while() -> No
     disk = MemoryDisk()
     _, log = new_log(disk, CONFIG)
     fill(log, 3 * MB)
-    log.rest()
+    log.release_if_idle()
     assert reserved_bytes(disk), "it was written to just now"
     append(log, NOW_MS)
-    log.rest()
+    log.release_if_idle()
     assert reserved_bytes(disk)
-    log.rest()
+    log.release_if_idle()
     assert reserved_bytes(disk) == 0
     append(log, NOW_MS)
     assert reserved_bytes(disk), "and is taken again when more comes"

@@ -35,7 +35,7 @@ def test_a_partition_holds_one_descriptor_and_sealed_segments_share_a_few(tmp_pa
         log = data_dir.create_log(TopicPartition("t", partition), TOPIC_ID, CONFIG, NOW_MS)
         for number in range(20):
             append(log, number)
-        assert log.segment_count == 5
+        assert len(log.segments) == 5
         assert [record.timestamp for record in records_of(read_batches(log))] == list(range(20))
     assert descriptors() - before <= 20 + 5 + 1
     data_dir.close()

@@ -433,7 +433,7 @@ def test_f14_flush_covers_all_segments_since_the_recovery_point_once() -> None:
     disk.steps.clear()
     log.flush(NOW_MS)
     flushed = [step for step in disk.steps if step.startswith("flush ") and step.endswith(".log")]
-    assert len(flushed) == log.segment_count
+    assert len(flushed) == len(log.segments)
     assert log.flush_plan() is None
     assert log.recovery_point == 40
     append(log, 1, leader_epoch=4)

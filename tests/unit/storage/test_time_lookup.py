@@ -16,12 +16,12 @@ from tests.kit.storage import MemoryDisk, append, new_log
 STEPS_MAX = 500
 
 
-def in_steps(log: Log, timestamp_ms: int, here_bytes_max: int) -> tuple[OffsetByTime | None, int]:
+def in_steps(log: Log, timestamp_ms: int, inline_bytes_max: int) -> tuple[OffsetByTime | None, int]:
     """The answer, and how often the search had to be taken up again."""
     next_offset = 0
     for steps in range(STEPS_MAX):
         try:
-            return log.offset_for_timestamp(timestamp_ms, next_offset, here_bytes_max), steps
+            return log.offset_for_timestamp(timestamp_ms, next_offset, inline_bytes_max), steps
         except Unfinished as unfinished:
             search = unfinished
         found = search.look(lambda: None) if search.look is not None else None
@@ -87,15 +87,15 @@ def test_a_long_way_over_headers_is_gone_in_steps(interval: int) -> None:
 @given(
     timestamps=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=4), min_size=1, max_size=20),
     codec=st.sampled_from([0, GZIP]),
-    here_bytes_max=st.integers(0, 700),
+    inline_bytes_max=st.integers(0, 700),
     start=st.integers(0, 10),
 )
 @settings(max_examples=30, deadline=None)
-def test_w06_in_steps_or_at_once_is_the_same(timestamps: list[list[int]], codec: int, here_bytes_max: int, start: int) -> None:
+def test_w06_in_steps_or_at_once_is_the_same(timestamps: list[list[int]], codec: int, inline_bytes_max: int, start: int) -> None:
     _, log = new_log(MemoryDisk(), LogConfig(segment_bytes=600, index_interval_bytes=200))
     for stamps in timestamps:
         append(log, *stamps, codec=codec)
     log.high_watermark = log.log_end_offset
     log.advance_log_start(min(start, log.log_end_offset))
     for target in range(32):
-        assert in_steps(log, target, here_bytes_max)[0] == log.offset_for_timestamp(target)
+        assert in_steps(log, target, inline_bytes_max)[0] == log.offset_for_timestamp(target)

@@ -103,7 +103,7 @@ class Housekeeping:
                 continue
             try:
                 removed = partition.log.apply_retention(self._broker.clock_watch.now_ms())
-                partition.log.rest()
+                partition.log.release_if_idle()
             except OSError as error:
                 self._broker.partitions.directory_failed(partition.data_dir, error)
                 continue

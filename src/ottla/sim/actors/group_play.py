@@ -179,7 +179,7 @@ class Groups:
         and leave the next one, which in a compacted log, if nobody knows how far it was cleaned, is no reason to cut it off."""
         assert self.broker is not None
         partition = self.broker.partitions.find(TopicPartition(OFFSETS_TOPIC, number))
-        for segment, follower in pairwise(partition.log._segments if partition is not None else ()):
+        for segment, follower in pairwise(partition.log.segments if partition is not None else ()):
             end = segment.base_offset
             try:
                 for info, _ in segment.batches(0):

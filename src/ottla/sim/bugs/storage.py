@@ -12,9 +12,9 @@ from ottla.storage.cleaned_segment import CleanedSegment
 from ottla.storage.compaction_plan import Dirt
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
+from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
 from ottla.storage.offset_index import OffsetIndex
-from ottla.storage.results import FlushPlan
 from ottla.storage.segment import Segment
 from ottla.types import TimestampAndOffset
 
@@ -48,7 +48,7 @@ def log_end_off_by_one() -> list[Patch]:
     def open_log(*arguments: Any) -> Log:
         opened = original(*arguments)
         if not arguments[5].clean and opened.log_end_offset > opened.log_start_offset:
-            opened.log_end_offset -= 1
+            opened.local.log_end_offset -= 1
         return opened
 
     return [(data_dir, "open_log", open_log)]
@@ -185,7 +185,7 @@ def full_disk_swallowed() -> list[Patch]:
         try:
             return original(self, data, batches, *rest)
         except OSError:
-            self.log_end_offset = batches[-1].last_offset + 1
+            self.local.log_end_offset = batches[-1].last_offset + 1
             return False
 
     return [(Log, "_write", write)]
@@ -246,9 +246,9 @@ def retention_one_too_many() -> list[Patch]:
 
     def apply_retention(self: Log, now_ms: int) -> list[int]:
         removed = original(self, now_ms)
-        if self.segment_count > 1:
+        if len(self.segments) > 1:
             self._move_start(max(self.log_start_offset, self.segment_bases[1]))
-            removed += self._drop_segments(0, 1)
+            removed += self.local.remove_segments(0, 1)
         return removed
 
     return [(Log, "apply_retention", apply_retention)]

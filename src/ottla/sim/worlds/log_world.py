@@ -42,8 +42,8 @@ from ottla.sim.models.checkers import (
 )
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
+from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
-from ottla.storage.results import FlushPlan
 from ottla.storage.segment import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
