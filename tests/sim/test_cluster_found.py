@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from ottla.errors import ErrorCode
@@ -19,31 +17,27 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.record import build_batch
 from ottla.sim.kernel.machine import START_MS
 from ottla.sim.models.checkers import stored_batches
-from ottla.sim.worlds.cluster_world import ClusterWorld
+from ottla.sim.worlds.cluster_harness import ClusterHarness
 
 
-class Stage(ClusterWorld):
+class Stage:
     """Three brokers, nothing but what the script does to them."""
 
     def __init__(self, script):
-        seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterWorld(seed)))
-        super().__init__(seed)
+        seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterHarness(seed)))
+        self.cluster = cluster = ClusterHarness(seed)
+        self.nodes, self.tree, self.network, self.loop = cluster.nodes, cluster.tree, cluster.network, cluster.loop
+        self.until, self.settled = cluster.until, cluster.until_settled
         self._script = script
 
+    def run(self):
+        self.cluster.run(self._main)
+
     async def _main(self):
-        await asyncio.gather(*(node.start() for node in self.nodes))
+        await self.cluster.start_all()
         await self._script(self)
-        self.rules.check()
-        self._complaints.check()
-
-    async def until(self, condition, what, seconds=60.0):
-        end_s = self.loop.time() + seconds
-        while not condition():
-            assert self.loop.time() < end_s, f"not in {seconds} s: {what}"
-            await self._step()
-
-    async def settled(self):
-        await self.until(lambda: not self.rules.unsettled(), "settled")
+        self.cluster.rules.check()
+        self.cluster.complaints.check()
 
     async def ask(self, api, version, request, code_of, done):
         """Of whoever does it, until it is done; `done` says that an earlier try has done it."""
@@ -56,7 +50,7 @@ class Stage(ClusterWorld):
                 assert code == ErrorCode.NOT_CONTROLLER, ErrorCode(code).name
                 await actor.backoff()
 
-        await self._alone("admin", act)
+        await self.cluster.alone("admin", act)
 
     async def create(self, name, replicas):
         topic = CreatableTopic(
@@ -94,20 +88,20 @@ class Stage(ClusterWorld):
             found = await actor.call(("127.0.0.1", node.port), "produce", 13, request)
             assert found.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
-        await self._alone("producer", act)
+        await self.cluster.alone("producer", act)
 
     def has(self, node, name):
         return any(each.topic_partition.topic == name for each in node.broker.partitions)
 
 
-def _is_plain(world):
-    world.loop.close()
-    common, network = world.common, world.network.settings
+def _is_plain(cluster):
+    cluster.loop.close()
+    common, network = cluster.common, cluster.network.settings
     return (
-        world.count == 3
-        and world.dirs == 1
-        and not world.lossy
-        and world.min_isr == 1
+        cluster.count == 3
+        and cluster.dirs == 1
+        and not cluster.lossy
+        and cluster.min_isr == 1
         and network.spike_chance == 0
         and common["replica.high.watermark.checkpoint.interval.ms"] == "5000"
         and common["replica.lag.time.max.ms"] == "4000"
@@ -176,7 +170,7 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
 
         orders.obey = listen
         stage.tree.lose_sessions_of(first.host)  # somebody else leads then, which is an order to all
-        await stage.until(lambda: late and stage.rules.state(("t", 0)).leader == second.number, "an order")
+        await stage.until(lambda: late and stage.cluster.rules.state(("t", 0)).leader == second.number, "an order")
         await stage.settled()
         if then == "moved":
             await stage.reassign("t", [first.number, controller.number])
@@ -209,7 +203,7 @@ def test_a_follower_that_was_cut_hears_the_high_watermark_again():
         stage.network.block(second.host, first.host)
         await stage.produce(first, "t", b"one has it", acks=1)
         first.kill()
-        await stage.until(lambda: stage.rules.state(("t", 0)).leader == second.number, "the other one leads")
+        await stage.until(lambda: stage.cluster.rules.state(("t", 0)).leader == second.number, "the other one leads")
         stage.network.heal()
         assert len(stored_batches(first.disk, "/d/t-0")) == 2, "it has what the other one has not"
         await first.start()
@@ -247,7 +241,7 @@ def test_what_a_controller_wrote_and_did_not_tell_its_successor_tells(what):
         if what == "moved":
             await stage.reassign("t", [first.number, controller.number])
             moved = [first.number, controller.number]
-            await stage.until(lambda: list(stage.rules.state(("t", 0)).replicas) == moved, "it has moved")
+            await stage.until(lambda: list(stage.cluster.rules.state(("t", 0)).replicas) == moved, "it has moved")
         else:
             await stage.delete("t")
             await stage.until(lambda: stage.tree.get("/brokers/topics/t") is None, "the topic is gone")

@@ -27,7 +27,7 @@ from ottla.sim.worlds.cluster_world import ClusterWorld
 from ottla.sim.worlds.late_world import LateWorld
 from ottla.sim.worlds.log_world import LogWorld
 from ottla.sim.worlds.story_world import StoryWorld
-from ottla.sim.worlds.txn_world import TransactionWorld
+from ottla.sim.worlds.transaction_world import TransactionWorld
 
 SEEDS_DEFAULT: Final = "1-200"
 CLUSTER_EVERY: Final = 4

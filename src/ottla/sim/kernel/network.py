@@ -111,20 +111,23 @@ class SimNetwork:
         for source, target in list(self._blocked):
             self.unblock(source, target)
 
-    def hold_mail(self, source: str, target: str, api_key: int | None = None) -> list[SimTransport]:
-        """What one host sends another on connections that are open now stays on its way until it is let go. Whoever sent it may
-        have given up by then, closed the connection, and sent it again on another. `api_key`: on each connection from the first
-        such request on."""
+    def hold_requests(self, source: str, target: str, api_key: int | None = None) -> list[SimTransport]:
+        """Hold what one host sends another on connections that are open now, until `release`.
+
+        By then the sender may have given up, closed the connection, and sent it again on another one. `api_key`: hold each
+        connection from the first such request on.
+        """
         held = [t for t in self.transports if t.host == source and t.peer is not None and t.peer.host == target and t.client_side]
         for transport in held:
             transport.held = transport.held or []
             transport.held_from = api_key
         return held
 
-    def let_go(self, held: list[SimTransport]) -> None:
-        for transport in held:
-            letters, transport.held = transport.held or [], None
-            for peer, callback, arguments in letters:
+    def release(self, transports: list[SimTransport]) -> None:
+        """Deliver what `hold_requests` has held, in its order."""
+        for transport in transports:
+            held, transport.held = transport.held or [], None
+            for peer, callback, arguments in held:
                 transport.later(peer, callback, *arguments)
 
     @property

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -26,6 +25,7 @@ from ottla.sim.kernel.loop import new_loop
 from ottla.sim.kernel.machine import Machine
 from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
+from ottla.sim.kernel.node import Complaints
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
 from ottla.sim.models.checkers import (
@@ -38,6 +38,7 @@ from ottla.sim.models.checkers import (
 )
 from ottla.sim.models.keyed_model import KeyedModel
 from ottla.sim.models.partition_model import PartitionModel, Sent, batch_in_files
+from ottla.sim.worlds.harness import run_to_end
 from ottla.sim.worlds.log_world import checkpoint_entries
 from ottla.storage.names import CLEANED, DELETED, SWAP
 from ottla.types import TopicPartition
@@ -49,19 +50,6 @@ MOVES_S_MAX: Final = 120.0
 CLOCK_STEP_MS: Final = 1_800_000
 """Less than `message.timestamp.after.max.ms`, so that no producer is refused for it."""
 CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
-
-
-class _Complaints(logging.Handler):
-    """What the broker logs as an error of its own. A fault of the disk is none."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.found: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OSError):
-            self.found.append(f"{record.getMessage()}: {error!r}")
 
 
 class BrokerWorld:
@@ -105,7 +93,7 @@ class BrokerWorld:
         self.broker: Broker | None = None
         self.processes: list[Process] = []
         self._failed: asyncio.Future[None] | None = None
-        self._complaints = _Complaints()
+        self._complaints = Complaints()
 
     def _properties(self) -> dict[str, str]:
         rng = self.rng
@@ -124,23 +112,12 @@ class BrokerWorld:
         }
 
     def run(self) -> None:
-        logger = logging.getLogger("ottla")
-        before = logger.level, logger.propagate
-        logger.addHandler(self._complaints)
-        logger.setLevel(logging.ERROR)
-        logger.propagate = False
-        try:
-            self.loop.run_until_complete(self._main())
-            if self.loop.unhandled:
-                raise Violation("unhandled", f"{self.loop.unhandled[0]}")
-        finally:
-            logger.removeHandler(self._complaints)
-            logger.setLevel(before[0])
-            logger.propagate = before[1]
-            for process in self.processes:
-                process.die()
-                process.bury()
-            self.loop.close()
+        run_to_end(self.loop, self._complaints, self._main, self._bury)
+
+    def _bury(self) -> None:
+        for process in self.processes:
+            process.die()
+            process.bury()
 
     async def _main(self) -> None:
         how = "new"
@@ -264,7 +241,7 @@ class BrokerWorld:
         for task in tasks:
             if task in done and not task.cancelled():
                 task.result()
-        self._check_complaints()
+        self._complaints.check()
 
     _time_over: asyncio.Future[None]
 
@@ -321,7 +298,7 @@ class BrokerWorld:
         done, _ = await asyncio.wait([task, self._failed], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED)
         require(bool(done), "hang", f"the broker did not stop in {STOP_S_MAX} s")
         self.trace.add("stopped")
-        self._check_complaints()
+        self._complaints.check()
 
     def _end_of_life(self, process: Process, unverified: str = "") -> str:
         """The process is dead: with its machine, or alone."""
@@ -342,10 +319,6 @@ class BrokerWorld:
             for name in CHECKPOINTS:
                 checkpoint_entries(self.disk, f"{log_dir}/{name}")
         return how
-
-    def _check_complaints(self) -> None:
-        if self._complaints.found:
-            raise Violation("unhandled", self._complaints.found[0])
 
     # --- checks
 
@@ -523,7 +496,7 @@ class BrokerWorld:
         task = self._spawn(process, groups.settle(self.network.view(process)))
         await task
         process.die()
-        self._check_complaints()
+        self._complaints.check()
 
     async def _quiet_check(self) -> None:
         """Nobody else is there: what the wire says is what the disk says."""
@@ -540,7 +513,7 @@ class BrokerWorld:
         process.die()
         if task in done:
             task.result()
-        self._check_complaints()
+        self._complaints.check()
 
     async def _check_survivors(self, client: Client) -> None:
         """One directory failed: the others go on as if nothing had happened (L06, F6)."""

@@ -26,7 +26,8 @@ from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints, Node
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import Violation, check_producers, require
+from ottla.sim.models.checkers import check_producers, require
+from ottla.sim.worlds.harness import run_to_end
 from ottla.storage.producer_state import Producer
 from ottla.types import TopicPartition
 
@@ -101,15 +102,11 @@ class TransactionWorld:
         return found
 
     def run(self) -> None:
-        with self._complaints:
-            try:
-                self.loop.run_until_complete(self._main())
-                if self.loop.unhandled:
-                    raise Violation("unhandled", f"{self.loop.unhandled[0]}")
-            finally:
-                self.cast.bury()
-                self.node.bury()
-                self.loop.close()
+        run_to_end(self.loop, self._complaints, self._main, self._bury)
+
+    def _bury(self) -> None:
+        self.cast.bury()
+        self.node.bury()
 
     async def _main(self) -> None:
         node, rng = self.node, self.rng
