@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.app import Broker
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply, Usual
 from ottla.broker.network.socket_server import ListenerUse
@@ -72,7 +72,7 @@ class Asked:
         return topic.topic_id if topic is not None else NOBODYS_ID
 
     def group(self, group_id: str) -> Any:
-        return self.broker.coordinators.shard_for(group_id)[1].groups.by_id[group_id]
+        return self.broker.groups.shards.find(group_id)[1].groups.by_id[group_id]
 
     def member(self, group_id: str) -> str:
         """The id of its only member."""
@@ -81,9 +81,9 @@ class Asked:
 
     async def make_classic(self, group_id: str, instance_id: str | None = None) -> None:
         """A classic group of one member, in generation 1, as the log alone could not make it."""
-        coordinators = self.broker.coordinators
-        await coordinators.leader_of(group_id)
-        hosted, shard = coordinators.shard_for(group_id)
+        shards = self.broker.groups.shards
+        await shards.topic.leader_of(group_id)
+        hosted, shard = shards.find(group_id)
         join = JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=60_000,
@@ -95,7 +95,7 @@ class Asked:
         )
         caller = Caller(3 if instance_id is None else 5, "c", "/127.0.0.1", "1")
         joined: Reply[object] = Reply()
-        await coordinators.reply_of(hosted, joined, shard.join_group(join, caller, joined, coordinators.now()))
+        await shards.reply_of(hosted, joined, shard.join_group(join, caller, joined, shards.now()))
         member_id = self.member(group_id)
         sync = SyncGroupRequest(
             group_id=group_id,
@@ -104,20 +104,20 @@ class Asked:
             group_instance_id=instance_id,
             assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"")],
         )
-        coordinators.perform(hosted, shard.sync_group(sync, Reply(), coordinators.now()))
+        shards.perform(hosted, shard.sync_group(sync, Reply(), shards.now()))
         found = self.group(group_id)
         assert (found.state_name, found.generation) == ("Stable", 1)
 
     def make_new(self, group_id: str, member_id: str) -> None:
         """A group of the new protocol with this member, subscribed to `t`."""
-        coordinators = self.broker.coordinators
+        shards = self.broker.groups.shards
         beat = ConsumerGroupHeartbeatRequest(
             group_id=group_id, member_id=member_id, member_epoch=0, rebalance_timeout_ms=1000, subscribed_topic_names=["t"],
             topic_partitions=[],
         )  # fmt: skip
-        hosted, shard = coordinators.shard_for(group_id)
+        hosted, shard = shards.find(group_id)
         caller = Caller(1, "c", "/127.0.0.1", "")
-        coordinators.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), coordinators.now()))
+        shards.perform(hosted, shard.consumer_group_heartbeat(beat, caller, Reply(), shards.now()))
 
     def ask(self, frame: bytes) -> list[Any] | PendingReply | str | None:
         """The reply in its parts, one that waits, that the connection is closed, or None for no reply."""

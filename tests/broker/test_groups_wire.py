@@ -542,8 +542,8 @@ def test_a_shard_that_is_being_loaded_says_so(play: Any) -> None:
         await stage.topic()
         connection = await find(stage)
         await connection.call("offset_commit", 8, commit_request(5))
-        coordinators = stage.broker.coordinators
-        hosted, _ = coordinators.shard_for("g")
+        shards = stage.broker.groups.shards
+        hosted, _ = shards.find("g")
         shard, hosted.shard = hosted.shard, None
         member = Member(connection)
         assert (await member.join()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -577,8 +577,8 @@ def test_if_a_record_cannot_be_written_those_who_wait_hear_it_and_the_log_counts
         waiting = asyncio.ensure_future(second.sync())
         for _ in range(3):
             await first.heartbeat()  # what comes after it is answered: it waits
-        hosted, _ = stage.broker.coordinators.shard_for("g")
-        partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
+        hosted, _ = stage.broker.groups.shards.find("g")
+        partition = stage.broker.partitions.get(hosted.topic_partition)
         in_sync, partition.isr = partition.isr, ()
         refused = await first.sync({first.id: b"1", second.id: b"2"})
         assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -601,14 +601,14 @@ def test_a_commit_that_cannot_be_written_leaves_the_group_alone(play: Any) -> No
         member = Member(await find(stage))
         await member.join()
         await member.sync({member.id: b"kept"})
-        hosted, shard = stage.broker.coordinators.shard_for("g")
-        partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
+        hosted, shard = stage.broker.groups.shards.find("g")
+        partition = stage.broker.partitions.get(hosted.topic_partition)
         in_sync, partition.isr = partition.isr, ()
         request = commit_request(1, member_id=member.id, generation_id_or_member_epoch=1)
         answer = await member.connection.call("offset_commit", 8, request)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         partition.isr = in_sync
-        assert stage.broker.coordinators.shard_for("g") == (hosted, shard)
+        assert stage.broker.groups.shards.find("g") == (hosted, shard)
         assert await member.heartbeat() == 0
         assert await committed(member.connection) == -1
 
@@ -621,8 +621,8 @@ def test_replies_wait_until_the_records_are_replicated(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()
         connection, reader = await find(stage), await stage.connect()
-        hosted, _ = stage.broker.coordinators.shard_for("g")
-        partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
+        hosted, _ = stage.broker.groups.shards.find("g")
+        partition = stage.broker.partitions.get(hosted.topic_partition)
         partition.isr = (1, 2)
         commit = connection.send("offset_commit", 8, commit_request(5))
         await (await stage.connect()).call("list_groups", 4, ListGroupsRequest())
@@ -643,8 +643,8 @@ def test_a_commit_that_is_not_replicated_in_time_fails(play: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic()
         connection = await find(stage)
-        hosted, _ = stage.broker.coordinators.shard_for("g")
-        partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
+        hosted, _ = stage.broker.groups.shards.find("g")
+        partition = stage.broker.partitions.get(hosted.topic_partition)
         partition.isr = (1, 2)
         answer = await connection.call("offset_commit", 8, commit_request(5))
         assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -661,9 +661,9 @@ def test_a_shard_goes_with_its_leadership(play: Any) -> None:  # G07
         parked = asyncio.ensure_future(second.join())
         while await first.heartbeat() != ErrorCode.REBALANCE_IN_PROGRESS:
             await asyncio.sleep(0.01)
-        coordinators = stage.broker.coordinators
-        hosted, _ = coordinators.shard_for("g")
-        coordinators._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR))
+        shards = stage.broker.groups.shards
+        hosted, _ = shards.find("g")
+        shards._unload(hosted, KafkaError(ErrorCode.NOT_COORDINATOR))
         assert (await parked).error_code == ErrorCode.NOT_COORDINATOR
         assert await first.heartbeat() == ErrorCode.NOT_COORDINATOR
 
@@ -677,13 +677,13 @@ def test_many_tombstones_are_cut_into_batches(play: Any) -> None:
         partitions = [
             OffsetCommitRequestPartition(partition_index=n, committed_offset=n, committed_metadata="") for n in range(3000)
         ]
-        hosted, shard = stage.broker.coordinators.shard_for("g")
+        hosted, shard = stage.broker.groups.shards.find("g")
         for start in range(0, 3000, 100):
             topic = OffsetCommitRequestTopic(name="t", partitions=partitions[start : start + 100])
             await connection.call("offset_commit", 8, OffsetCommitRequest(group_id="g", topics=[topic]))
-        log = stage.broker.partitions.get(("__consumer_offsets", hosted.number)).log
+        log = stage.broker.partitions.get(hosted.topic_partition).log
         await stage.broker.controller.alter_configs([])
-        partition = stage.broker.partitions.get(("__consumer_offsets", hosted.number))
+        partition = stage.broker.partitions.get(hosted.topic_partition)
         partition.rules = type(partition.rules)(
             **{name: getattr(partition.rules, name) for name in partition.rules.__dataclass_fields__}
             | {"max_message_bytes": 20_000}
@@ -702,8 +702,8 @@ def test_timers_that_are_due_already_fire_too(play: Any) -> None:
 
     async def case(stage: Any) -> None:
         await find(stage)
-        coordinators = stage.broker.coordinators
-        hosted, shard = coordinators.shard_for("g")
+        shards = stage.broker.groups.shards
+        hosted, shard = shards.find("g")
         fired: list[Any] = []
         all_fired = asyncio.get_running_loop().create_future()
 
@@ -714,10 +714,10 @@ def test_timers_that_are_due_already_fire_too(play: Any) -> None:
             return Decision(timers=[SetTimer(("classic", "again", "g"), now.ms - 1)]) if len(fired) == 1 else Decision()
 
         shard.on_timer = on_timer
-        now_ms = coordinators.now().ms
+        now_ms = shards.now().ms
         dues = [("a", now_ms - 1000), ("b", now_ms - 2000), ("gone", now_ms - 3000), ("c", now_ms + 20)]
-        coordinators.perform(hosted, Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
-        coordinators.perform(hosted, Decision(timers=[CancelTimer(("classic", "gone", "g"))]))
+        shards.perform(hosted, Decision(timers=[SetTimer(("classic", name, "g"), due_ms) for name, due_ms in dues]))
+        shards.perform(hosted, Decision(timers=[CancelTimer(("classic", "gone", "g"))]))
         await asyncio.wait_for(all_fired, 60)
         assert sorted(key[1] for key in fired) == ["a", "again", "b", "c"]
         assert hosted.timers == {}
@@ -747,11 +747,11 @@ def test_a_clock_that_jumps_ahead_expires_no_offsets(play: Any) -> None:
         await connection.call("offset_commit", 8, commit_request(5))
         broker = stage.broker
         wrong = WrongByTenDays(broker.world.clock)
-        broker.coordinators._clock = broker.clock_watch._clock = wrong
-        broker.coordinators._expire()
+        broker.groups.shards._clock = broker.clock_watch._clock = wrong
+        broker.groups._expire_offsets()
         assert await committed(connection) == 5
-        broker.coordinators._clock = broker.clock_watch._clock = broker.world.clock
-        broker.coordinators._expire()
+        broker.groups.shards._clock = broker.clock_watch._clock = broker.world.clock
+        broker.groups._expire_offsets()
         assert await committed(connection) == 5
 
     play(case, **NO_DELAY)

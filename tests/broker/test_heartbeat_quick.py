@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
 from ottla.broker.handlers import heartbeat_quick
 from ottla.broker.network.dispatch import PendingReply
 from ottla.protocol.headers import encode_request
@@ -51,15 +51,15 @@ class Side(Asked):
         return request
 
     async def populate(self) -> None:
-        coordinators = self.broker.coordinators
+        shards = self.broker.groups.shards
         for group_id, instance in ((CLASSIC, None), (STATIC, INSTANCE), (LONG, None), (JOINING, None)):
             await self.make_classic(group_id, instance)
         self.make_new(NEW, "m")
         # One group is called to join anew.
-        hosted, shard = coordinators.shard_for(JOINING)
-        decision = shard.on_timer(("classic", "nothing", JOINING), coordinators.now())
-        shard.classic.prepare_rebalance(decision, self.group(JOINING), coordinators.now(), "a test")
-        coordinators.perform(hosted, decision)
+        hosted, shard = shards.find(JOINING)
+        decision = shard.on_timer(("classic", "nothing", JOINING), shards.now())
+        shard.classic.prepare_rebalance(decision, self.group(JOINING), shards.now(), "a test")
+        shards.perform(hosted, decision)
 
 
 def frame_of(version: int, request: HeartbeatRequest) -> bytes:
@@ -115,10 +115,10 @@ def test_f39_the_deadline_moves_by_the_member_s_own_timeout(tmp_path):
         async with started(tmp_path, [], settings) as broker:
             side = Side(broker, heartbeat_quick.quick)
             await side.populate()
-            before_ms = broker.coordinators.now().ms
+            before_ms = broker.groups.shards.now().ms
             side.answer(frame_of(4, side.request()))
             (member,) = side.group(CLASSIC).members.values()
-            assert before_ms + 60_000 <= member.deadline_ms <= broker.coordinators.now().ms + 60_000
+            assert before_ms + 60_000 <= member.deadline_ms <= broker.groups.shards.now().ms + 60_000
             assert side.taken == 1
 
     run(case())

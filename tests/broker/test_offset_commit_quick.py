@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
 from ottla.broker.handlers import offset_commit_quick
 from ottla.broker.network.dispatch import PendingReply
 from ottla.cluster.requests import NewTopic
@@ -64,10 +64,10 @@ class Side(Asked):
 
     def state(self) -> dict[str, list[object]]:
         """What the groups know of their offsets."""
-        coordinators = self.broker.coordinators
+        shards = self.broker.groups.shards
         found: dict[str, list[object]] = {}
         for group in (CLASSIC, STATIC, NEW, "simple"):
-            _, shard = coordinators.shard_for(group)
+            _, shard = shards.find(group)
             found[group] = [
                 (topic, partition, each.offset, each.leader_epoch, each.metadata, each.commit_timestamp_ms, each.order,
                  each.expire_timestamp_ms, self.neutral(each.topic_id))
@@ -84,7 +84,7 @@ class Side(Asked):
     def epoch(self, group: str) -> int:
         if group != NEW:
             return GENERATION
-        _, shard = self.broker.coordinators.shard_for(group)
+        _, shard = self.broker.groups.shards.find(group)
         return shard.groups.by_id[group].members[MEMBER].epoch
 
     def request(

@@ -26,8 +26,7 @@ class Willing:
     """A coordinator to which every partition is part of every transaction."""
 
     def __init__(self, broker: Any) -> None:
-        self._real = broker.transactions
-        broker.transactions = self
+        broker.verifier = self
         self.asked: list[Any] = []
         self.later = False
 
@@ -38,9 +37,6 @@ class Willing:
     async def _soon(self) -> dict[Any, Any]:
         await asyncio.sleep(0.01)
         return {}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
 
 
 async def write(

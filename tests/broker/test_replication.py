@@ -751,7 +751,7 @@ def test_g07_a_member_that_asks_again_hears_no_assignment_that_could_still_be_lo
     async def case(cluster: Cluster) -> None:
         offsets = TopicPartition("__consumer_offsets", 0)
         await cluster.order(offsets, State(1, [1, 2, 3], topic_id=bytes(range(2, 18))), is_new=True)
-        await until_async(lambda: cluster.brokers[1].coordinators.known_leader_of("g") == 1)
+        await until_async(lambda: cluster.brokers[1].groups.shards.topic.known_leader_of("g") == 1)
         connection, again = await cluster.client(1), await cluster.client(1)
         join = JoinGroupRequest(
             group_id="g",

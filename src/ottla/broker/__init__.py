@@ -5,8 +5,7 @@ decode, table) -> `handlers/<api>` (one function per API) -> `partitions`/`parti
 What cannot be answered yet waits in `purgatory`. `housekeeping` is everything that happens without a request; `cleaner` compacts,
 `replica_moves` moves logs between directories.
 
-Groups and transactions: `coordinators` and `transactions` host the shards of `coordinator`, on `shard_host`; `markers` and
-`marker_sender` end what was decided.
+Groups and transactions: `coordinators` hosts the shards of `coordinator` and delivers transaction markers.
 
 Metadata: `controller_host` performs what `cluster.controller` decides, for a broker that is alone. In a cluster `office` writes
 and tells (`controller_channels`), `tree_events` notices what others write, `cluster_host` is what is asked of it, `election` how

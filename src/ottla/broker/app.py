@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.controller.controller_host import ControllerHost
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.marker_writer import MarkerWriter
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
+from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.handlers import served
 from ottla.broker.metadata.identity import check_addresses, resolve_identity
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -76,8 +78,8 @@ class Broker:
     moves: ReplicaMoves
     purgatory: Purgatory
     controller: ControllerHost
-    coordinators: Coordinators
-    transactions: Transactions
+    coordinators: GroupCoordinators
+    transactions: TransactionCoordinators
     store: MetadataStore
     cluster: ClusterMember
     """Only in a cluster."""
@@ -214,10 +216,24 @@ class Broker:
         dispatcher = Dispatcher(served(in_cluster=self.is_in_cluster), parts, loop)
         self.server = SocketServer(loop, world.network, dispatcher.dispatch, _limits(settings), self.counters)
         self._undo.append(self.server.close)
-        self.coordinators = Coordinators(self, loop)
-        self._undo.append(self.coordinators.close)
-        self.transactions = Transactions(self, loop)
+        inter_broker = self.cluster.inter_broker if self.is_in_cluster else None
+        self.groups = GroupCoordinators(
+            self.metadata, self.partitions, self.purgatory, lambda: self.controller, world, self.clock_watch
+        )
+        self._undo.append(self.groups.close)
+        self.marker_writer = MarkerWriter(self.partitions, self.groups, world.clock)
+        self.transactions = TransactionCoordinators(
+            self.metadata,
+            self.partitions,
+            self.purgatory,
+            lambda: self.controller,
+            world.clock,
+            self.clock_watch,
+            self.marker_writer,
+            inter_broker,
+        )
         self._undo.append(self.transactions.close)
+        self.verifier = TransactionVerifier(self.transactions, self.metadata, inter_broker)
         await self._listen()
         if self.is_in_cluster:
             await self._join_cluster()
@@ -244,14 +260,16 @@ class Broker:
             "controller": self.controller,
             "disk": self.world.disk,
             "fetch_sessions": self.fetch_sessions,
-            "groups": self.coordinators,
+            "groups": self.groups,
             "large_batches": self.large_batches,
+            "marker_writer": self.marker_writer,
             "metadata": self.metadata,
             "moves": self.moves,
             "partitions": self.partitions,
             "purgatory": self.purgatory,
             "served": served(in_cluster=self.is_in_cluster),
             "transactions": self.transactions,
+            "verifier": self.verifier,
         }
         if self.is_in_cluster:
             parts["control_requests"] = self.cluster.orders
@@ -550,10 +568,10 @@ class Broker:
         self.roles_changed()
 
     def roles_changed(self) -> None:
-        """In a cluster: partitions of this broker have other roles. Coordinators move with theirs."""
+        """In a cluster: partitions of this broker have other roles. GroupCoordinators move with theirs."""
         image = self.image
-        self.coordinators.apply(image, self._led(self.coordinators.topic_name))
-        self.transactions.apply(image, self._led(self.transactions.topic_name))
+        self.groups.apply(image, self._led(self.groups.shards.topic.name))
+        self.transactions.apply(image, self._led(self.transactions.shards.topic.name))
 
     def _led(self, topic_name: str) -> dict[int, int]:
         """The partitions of a topic that this broker leads, with their epochs."""
@@ -568,7 +586,7 @@ class Broker:
     def _apply(self, image: ClusterImage) -> None:
         self.metadata.image = image
         self.partitions.apply(image)
-        self.coordinators.apply(image)
+        self.groups.apply(image)
         self.transactions.apply(image)
 
     def _found_topics(self) -> list[FoundTopic]:
@@ -585,7 +603,7 @@ class Broker:
         """Dynamic settings: topics have theirs already, this is what the broker itself uses."""
         self.metadata.settings = settings
         self.server.limits_changed(_limits(settings))
-        self.coordinators.settings_changed(settings)
+        self.groups.settings_changed(settings)
         self.transactions.settings_changed(settings)
         self.housekeeping.cleaner.settings_changed()
         if self.is_in_cluster:

@@ -116,6 +116,10 @@ class Shard(Protocol):
         """As `replay`, of a record this shard has made and given a message. The outcome must be the same."""
         ...
 
+    def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
+        """Take in the marker that ends the producer's transaction in this partition."""
+        ...
+
     def on_loaded(self, now: Now) -> Decision:
         """The log has been replayed; this broker coordinates from now on."""
         ...

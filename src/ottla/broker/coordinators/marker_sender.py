@@ -1,9 +1,9 @@
-"""Markers for partitions that other brokers lead, on their way (WriteTxnMarkers).
+"""Sending markers to the brokers that lead their partitions (WriteTxnMarkers).
 
-Owns what is to be sent to each broker: one request at a time, and all that comes meanwhile goes with the next one, so that a
-thousand transactions cost a few requests. Never tries again by itself: it says what was not written, and the coordinator decides.
+Owns one queue for each broker. One request is in flight at a time; the next one takes all markers that arrived meanwhile, so that
+a thousand transactions cost a few requests. Never retries: it reports the error of each partition and the coordinator decides.
 
-A request has one marker of a producer at most: Apache Kafka answers by producer id, in no order, and in one for each.
+A request has at most one marker of a producer: Apache Kafka answers by producer id, in no order, with one result for each.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ from ottla.protocol.messages.write_txn_markers import (
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.coordinator.txn.markers import Marker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.network.inter_broker import InterBroker
+    from ottla.coordinator.txn.pending_markers import Marker
 
 logger = logging.getLogger(__name__)
 
 _MARKERS_MAX: Final = 1000
-"""In one request."""
+"""Limit for the markers of one request."""
 
-Answered = Callable[[Mapping[TopicPartition, int]], None]
-"""Hears the error code of each partition."""
+OnAnswer = Callable[[Mapping[TopicPartition, int]], None]
+"""Called with the error code of each partition."""
 
 
-class _Errand(NamedTuple):
+class _Queued(NamedTuple):
     marker: Marker
     coordinator_epoch: int
     partitions: Collection[TopicPartition]
-    answered: Answered
+    on_answer: OnAnswer
 
 
 class MarkerSender:
-    def __init__(self, broker: Broker, loop: asyncio.AbstractEventLoop) -> None:
-        self._broker = broker
-        self._loop = loop
-        self._waiting: dict[int, list[_Errand]] = {}
+    def __init__(self, inter_broker: InterBroker, metadata: LocalMetadata) -> None:
+        self._inter_broker = inter_broker
+        self._metadata = metadata
+        self._waiting: dict[int, list[_Queued]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def send(
@@ -56,11 +57,11 @@ class MarkerSender:
         marker: Marker,
         coordinator_epoch: int,
         partitions: Collection[TopicPartition],
-        answered: Answered,
+        on_answer: OnAnswer,
     ) -> None:
-        self._waiting.setdefault(leader, []).append(_Errand(marker, coordinator_epoch, partitions, answered))
+        self._waiting.setdefault(leader, []).append(_Queued(marker, coordinator_epoch, partitions, on_answer))
         if leader not in self._tasks:
-            self._tasks[leader] = self._loop.create_task(self._run(leader))
+            self._tasks[leader] = asyncio.get_running_loop().create_task(self._run(leader))
 
     def close(self) -> None:
         for task in self._tasks.values():
@@ -70,26 +71,26 @@ class MarkerSender:
     async def _run(self, leader: int) -> None:
         try:
             while waiting := self._waiting.get(leader):
-                errands, self._waiting[leader] = _next(waiting)
-                await self._send(leader, errands)
+                markers, self._waiting[leader] = _next(waiting)
+                await self._send(leader, markers)
         finally:
             self._tasks.pop(leader, None)
 
-    async def _send(self, leader: int, errands: dict[int, _Errand]) -> None:
+    async def _send(self, leader: int, markers: dict[int, _Queued]) -> None:
         codes = {
-            producer_id: dict.fromkeys(errand.partitions, int(ErrorCode.NETWORK_EXCEPTION))
-            for producer_id, errand in errands.items()
+            producer_id: dict.fromkeys(queued.partitions, int(ErrorCode.NETWORK_EXCEPTION))
+            for producer_id, queued in markers.items()
         }
         try:
-            response: WriteTxnMarkersResponse = await self._broker.inter_broker.call(
+            response: WriteTxnMarkersResponse = await self._inter_broker.call(
                 leader,
                 "markers",
                 "write_txn_markers",
-                WriteTxnMarkersRequest(markers=[_written(errand) for errand in errands.values()]),
-                timeout_ms=self._broker.settings.int("request.timeout.ms") + 5_000,
+                WriteTxnMarkersRequest(markers=[_encoded(queued) for queued in markers.values()]),
+                timeout_ms=self._metadata.settings.int("request.timeout.ms") + 5_000,
             )
         except PeerUnavailable as error:
-            logger.info("markers of transactions cannot be sent now: %s", error)
+            logger.info("Cannot send transaction markers to broker %d, the coordinator retries: %s", leader, error)
         else:
             for result in response.markers:
                 found = codes.get(result.producer_id, {})
@@ -98,35 +99,35 @@ class MarkerSender:
                         key = TopicPartition(topic.name, partition.partition_index)
                         if key in found:
                             found[key] = partition.error_code
-        for producer_id, errand in errands.items():
-            errand.answered(codes[producer_id])
+        for producer_id, queued in markers.items():
+            queued.on_answer(codes[producer_id])
 
 
-def _next(waiting: list[_Errand]) -> tuple[dict[int, _Errand], list[_Errand]]:
-    """What goes with the next request, by producer id; and what has to wait for another one."""
-    chosen: dict[int, _Errand] = {}
-    rest: list[_Errand] = []
-    for errand in waiting:
-        if len(chosen) < _MARKERS_MAX and errand.marker.producer_id not in chosen:
-            chosen[errand.marker.producer_id] = errand
+def _next(waiting: list[_Queued]) -> tuple[dict[int, _Queued], list[_Queued]]:
+    """The markers of the next request, by producer id, and those that have to wait for another one."""
+    chosen: dict[int, _Queued] = {}
+    rest: list[_Queued] = []
+    for queued in waiting:
+        if len(chosen) < _MARKERS_MAX and queued.marker.producer_id not in chosen:
+            chosen[queued.marker.producer_id] = queued
         else:
-            rest.append(errand)
+            rest.append(queued)
     return chosen, rest
 
 
-def _written(errand: _Errand) -> WritableTxnMarker:
+def _encoded(queued: _Queued) -> WritableTxnMarker:
     topics: dict[str, WritableTxnMarkerTopic] = {}
-    for name, number in errand.partitions:
+    for name, number in queued.partitions:
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = WritableTxnMarkerTopic(name=name, partition_indexes=[])
         topic.partition_indexes.append(number)
-    marker = errand.marker
+    marker = queued.marker
     return WritableTxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
         transaction_result=marker.commit,
         topics=list(topics.values()),
-        coordinator_epoch=errand.coordinator_epoch,
+        coordinator_epoch=queued.coordinator_epoch,
         transaction_version=marker.transaction_version,
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC, Coordinators
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC, GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -24,25 +24,25 @@ _VERSION_1: Final = 0
 
 
 def handle(
-    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
+    groups: GroupCoordinators, transactions: TransactionCoordinators, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    if groups.known_leader_of(request.group_id) is None:
+    if groups.shards.topic.known_leader_of(request.group_id) is None:
         return _after_creation(groups, transactions, request, context)
     return _add(groups, transactions, request, context)
 
 
 async def _after_creation(
-    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
+    groups: GroupCoordinators, transactions: TransactionCoordinators, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    await groups.leader_of(request.group_id)
+    await groups.shards.topic.leader_of(request.group_id)
     answer = _add(groups, transactions, request, context)
     return answer if isinstance(answer, AddOffsetsToTxnResponse) else await answer
 
 
 def _add(
-    groups: Coordinators, transactions: Transactions, request: AddOffsetsToTxnRequest, context: RequestContext
+    groups: GroupCoordinators, transactions: TransactionCoordinators, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    offsets = TopicPartition(OFFSETS_TOPIC, groups.partition_for(request.group_id))
+    offsets = TopicPartition(OFFSETS_TOPIC, groups.shards.topic.partition_for(request.group_id))
     reply: Reply[AddOffsetsToTxnResponse] = Reply(lambda code: AddOffsetsToTxnResponse(error_code=code))
     try:
         return transactions.ask(

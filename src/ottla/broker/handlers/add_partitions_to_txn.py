@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final
 
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import ClusterImage
@@ -36,7 +36,7 @@ _Codes = Mapping[TopicPartition, int]
 
 
 def handle(
-    transactions: Transactions, metadata: LocalMetadata, request: AddPartitionsToTxnRequest, context: RequestContext
+    transactions: TransactionCoordinators, metadata: LocalMetadata, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     asked = request.transactions if context.version >= _BATCHED_FROM else [_only(request)]
     answers = [_answer(transactions, metadata, transaction, context) for transaction in asked]
@@ -58,7 +58,10 @@ async def _after_commit(
 
 
 def _answer(
-    transactions: Transactions, metadata: LocalMetadata, transaction: AddPartitionsToTxnTransaction, context: RequestContext
+    transactions: TransactionCoordinators,
+    metadata: LocalMetadata,
+    transaction: AddPartitionsToTxnTransaction,
+    context: RequestContext,
 ) -> _Codes | Awaitable[_Codes]:
     partitions = _partitions(transaction.topics)
     missing = _missing(partitions, metadata.image)
@@ -75,7 +78,7 @@ def _answer(
 
 
 def _ask(
-    transactions: Transactions,
+    transactions: TransactionCoordinators,
     transaction: AddPartitionsToTxnTransaction,
     partitions: list[TopicPartition],
     context: RequestContext,
@@ -83,8 +86,8 @@ def _ask(
     transactional_id = transaction.transactional_id
     producer_id, producer_epoch = transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
-        hosted, shard = transactions.shard_for(transactional_id)
-        return transactions.when_committed(
+        hosted, shard = transactions.shards.find(transactional_id)
+        return transactions.shards.when_committed(
             hosted, lambda: shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
         )
     client_version = 2 if context.version >= _BATCHED_FROM else 0

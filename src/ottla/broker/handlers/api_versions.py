@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ottla.broker.coordinators.transactions import TRANSACTION_VERSION
+from ottla.broker.coordinators.transaction_coordinators import TRANSACTION_VERSION
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.handler import Handler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinators.groups import Coordinators
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.handlers.describe_groups import GROUP_OPERATIONS
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -15,14 +15,16 @@ from ottla.protocol.messages.consumer_group_describe import (
 VERSIONS = (0, 1)
 
 
-def handle(groups: Coordinators, request: ConsumerGroupDescribeRequest, context: RequestContext) -> ConsumerGroupDescribeResponse:
+def handle(
+    groups: GroupCoordinators, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
     described: list[DescribedGroup] = []
     for group_id in request.group_ids:
         try:
             groups.config.require_consumer_protocol()
             if not group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-            _, shard = groups.shard_for(group_id)
+            _, shard = groups.shards.find(group_id)
         except KafkaError as error:
             described.append(_failed(group_id, error))
             continue

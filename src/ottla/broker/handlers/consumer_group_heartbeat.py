@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import (
@@ -17,10 +17,10 @@ VERSIONS = (0, 1)
 
 
 def handle(
-    groups: Coordinators, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    groups: GroupCoordinators, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     try:
-        hosted, shard = groups.shard_for(request.group_id)
+        hosted, shard = groups.shards.find(request.group_id)
     except KafkaError:
         # As in Kafka, an invalid request is refused before NOT_COORDINATOR, after which a client would retry it for ever.
         from ottla.coordinator.group.consumer_request import check_request
@@ -28,5 +28,5 @@ def handle(
         check_request(request, context.version, groups.config)
         raise
     reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
-    decision = shard.consumer_group_heartbeat(request, groups.caller(context, request.member_id), reply, groups.now())
-    return groups.reply_of(hosted, reply, decision)
+    decision = shard.consumer_group_heartbeat(request, groups.caller(context, request.member_id), reply, groups.shards.now())
+    return groups.shards.reply_of(hosted, reply, decision)

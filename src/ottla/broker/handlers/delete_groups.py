@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import HostedShard, Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.shard_host import HostedShard
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -19,13 +20,13 @@ VERSIONS = (0, 2)
 
 
 def handle(
-    groups: Coordinators, request: DeleteGroupsRequest, context: RequestContext
+    groups: GroupCoordinators, request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     results: list[DeletableGroupResult] = []
     by_shard: dict[HostedShard[GroupShard], tuple[GroupShard, list[str]]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            hosted, shard = groups.shard_for(group_id)
+            hosted, shard = groups.shards.find(group_id)
         except KafkaError as error:
             results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
         else:
@@ -34,7 +35,7 @@ def handle(
     for hosted, (shard, group_ids) in by_shard.items():
         reply: Reply[list[DeletableGroupResult]] = Reply()
         try:
-            answer = groups.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, groups.now()))
+            answer = groups.shards.reply_of(hosted, reply, shard.delete_groups(group_ids, reply, groups.shards.now()))
         except KafkaError as error:
             results += _failed(group_ids, error)
             continue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.coordinators.groups import Coordinators
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -19,11 +19,11 @@ GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 _MESSAGE_FROM: Final = 6
 
 
-def handle(groups: Coordinators, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+def handle(groups: GroupCoordinators, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     described: list[DescribedGroup] = []
     for group_id in request.groups:
         try:
-            _, shard = groups.shard_for(group_id)
+            _, shard = groups.shards.find(group_id)
         except KafkaError as error:
             described.append(_failed(group_id, error, context.version))
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_transactions import (
@@ -15,16 +15,16 @@ VERSIONS = (0, 0)
 
 
 def handle(
-    transactions: Transactions, request: DescribeTransactionsRequest, context: RequestContext
+    transactions: TransactionCoordinators, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[_describe(transactions, transactional_id) for transactional_id in request.transactional_ids]
     )
 
 
-def _describe(transactions: Transactions, transactional_id: str) -> TransactionState:
+def _describe(transactions: TransactionCoordinators, transactional_id: str) -> TransactionState:
     try:
-        _, shard = transactions.shard_for(transactional_id)
+        _, shard = transactions.shards.find(transactional_id)
     except KafkaError as error:
         return TransactionState(transactional_id=transactional_id, error_code=error.code)
     return shard.describe(transactional_id)

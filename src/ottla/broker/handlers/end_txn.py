@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -23,7 +23,7 @@ _VERSION_2_FROM: Final = 5
 
 
 def handle(
-    transactions: Transactions, request: EndTxnRequest, context: RequestContext
+    transactions: TransactionCoordinators, request: EndTxnRequest, context: RequestContext
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     reply: Reply[EndTxnResponse] = Reply()
     client_version = 2 if context.version >= _VERSION_2_FROM else 0

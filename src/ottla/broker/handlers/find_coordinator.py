@@ -8,11 +8,11 @@ clients retry. Up to version 3 a request has one key; from version 4 on it has a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import ShardHost
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.internal_topic import InternalTopic
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -27,8 +27,8 @@ _NOBODY: Final = -1
 
 
 def handle(
-    groups: Coordinators,
-    transactions: Transactions,
+    groups: GroupCoordinators,
+    transactions: TransactionCoordinators,
     metadata: LocalMetadata,
     request: FindCoordinatorRequest,
     context: RequestContext,
@@ -46,28 +46,29 @@ def handle(
         )
     if request.key_type == _SHARE:
         return _answer(metadata, context, keys, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported"))
-    host: ShardHost[Any] = groups if request.key_type == _GROUP else transactions
-    if keys and host.known_leader_of(keys[0]) is None:
-        return _after_creation(metadata, context, keys, host)
-    return _answer(metadata, context, keys, host)
+    topic = (groups if request.key_type == _GROUP else transactions).shards.topic
+    if keys and topic.known_leader_of(keys[0]) is None:
+        return _after_creation(metadata, context, keys, topic)
+    return _answer(metadata, context, keys, topic)
 
 
 async def _after_creation(
-    metadata: LocalMetadata, context: RequestContext, keys: Sequence[str], host: ShardHost[Any]
+    metadata: LocalMetadata, context: RequestContext, keys: Sequence[str], topic: InternalTopic
 ) -> FindCoordinatorResponse:
     try:
-        await host.leader_of(keys[0])
+        await topic.leader_of(keys[0])
     except KafkaError as error:
         return _answer(metadata, context, keys, error)
-    return _answer(metadata, context, keys, host)
+    return _answer(metadata, context, keys, topic)
 
 
 def _answer(
-    metadata: LocalMetadata, context: RequestContext, keys: Sequence[str], host: ShardHost[Any] | KafkaError
+    metadata: LocalMetadata, context: RequestContext, keys: Sequence[str], topic: InternalTopic | KafkaError
 ) -> FindCoordinatorResponse:
-    found = [
-        _nobody(key, host) if isinstance(host, KafkaError) else _find(metadata, context.listener_name, key, host) for key in keys
-    ]
+    if isinstance(topic, KafkaError):
+        found = [_nobody(key, topic) for key in keys]
+    else:
+        found = [_find(metadata, context.listener_name, key, topic) for key in keys]
     if context.version >= _BATCHED_FROM:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
@@ -80,8 +81,8 @@ def _answer(
     )
 
 
-def _find(metadata: LocalMetadata, listener: str, key: str, host: ShardHost[Any]) -> Coordinator:
-    leader_id = host.known_leader_of(key)
+def _find(metadata: LocalMetadata, listener: str, key: str, topic: InternalTopic) -> Coordinator:
+    leader_id = topic.known_leader_of(key)
     leader = metadata.image.brokers.get(leader_id) if leader_id is not None else None
     endpoint = leader.endpoint(listener) if leader is not None else None
     if leader is None or endpoint is None:

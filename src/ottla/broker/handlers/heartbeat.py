@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.handlers.heartbeat_quick import quick as quick
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
@@ -16,13 +16,13 @@ VERSIONS = (0, 4)
 def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    coordinators = context.broker.coordinators
+    groups = context.broker.groups
     try:
-        hosted, shard = coordinators.shard_for(request.group_id)
+        hosted, shard = groups.shards.find(request.group_id)
     except KafkaError as error:
         if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # Nothing is known yet, and sessions begin anew once it is: no reason to disquiet the member.
             return HeartbeatResponse()
         raise
     reply: Reply[HeartbeatResponse] = Reply()
-    return coordinators.reply_of(hosted, reply, shard.heartbeat(request, reply, coordinators.now()))
+    return groups.shards.reply_of(hosted, reply, shard.heartbeat(request, reply, groups.shards.now()))

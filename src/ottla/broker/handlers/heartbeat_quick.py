@@ -89,12 +89,12 @@ def quick(frame: memoryview, position: i64, correlation_id: int, context: Reques
 
 
 def _take(broker: Any, group_id: str, generation: int, member_id: str, instance_id: str | None) -> bool:
-    coordinators: Any = broker.coordinators
+    groups: Any = broker.groups
     try:
-        hosted, shard = coordinators.shard_for(group_id)
+        hosted, shard = groups.shards.find(group_id)
     except KafkaError:
         return False
-    partition: Partition | None = broker.partitions.by_key.get((coordinators.topic_name, hosted.number))
+    partition: Partition | None = broker.partitions.by_key.get(hosted.topic_partition)
     if partition is None or partition.log.high_watermark < partition.log.log_end_offset:
         return False
     now_s: float = broker.world.clock.monotonic()

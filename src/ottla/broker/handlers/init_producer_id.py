@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 from typing import Final
 
 from ottla.broker.controller.controller_host import ControllerHost
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -25,7 +25,7 @@ _FENCED_FROM: Final = 4
 
 
 def handle(
-    controller: ControllerHost, transactions: Transactions, request: InitProducerIdRequest, context: RequestContext
+    controller: ControllerHost, transactions: TransactionCoordinators, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch must be given together")
@@ -38,7 +38,7 @@ def handle(
 
 
 def _of_transactions(
-    transactions: Transactions, request: InitProducerIdRequest, transactional_id: str, version: int
+    transactions: TransactionCoordinators, request: InitProducerIdRequest, transactional_id: str, version: int
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -21,7 +21,7 @@ _NULL_PROTOCOL_FROM: Final = 7
 
 
 def handle(
-    groups: Coordinators, request: JoinGroupRequest, context: RequestContext
+    groups: GroupCoordinators, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     def in_this_version(response: JoinGroupResponse) -> JoinGroupResponse:
         if response.error_code and context.version >= _NULL_PROTOCOL_FROM:
@@ -29,12 +29,12 @@ def handle(
         return response
 
     try:
-        hosted, shard = groups.shard_for(request.group_id)
+        hosted, shard = groups.shards.find(request.group_id)
     except KafkaError as error:
         return in_this_version(refuse(request, error))
     reply: Reply[JoinGroupResponse] = Reply(in_this_version, lambda error: refuse(request, error))
-    decision = shard.join_group(request, groups.caller(context, request.member_id), reply, groups.now())
-    return groups.reply_of(hosted, reply, decision)
+    decision = shard.join_group(request, groups.caller(context, request.member_id), reply, groups.shards.now())
+    return groups.shards.reply_of(hosted, reply, decision)
 
 
 def refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -20,18 +20,18 @@ _BATCHED_FROM = 3
 
 
 def handle(
-    groups: Coordinators, request: LeaveGroupRequest, context: RequestContext
+    groups: GroupCoordinators, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    hosted, shard = groups.shard_for(request.group_id)
+    hosted, shard = groups.shards.find(request.group_id)
     reply: Reply[LeaveGroupResponse]
     if context.version >= _BATCHED_FROM:
         reply = Reply()
     else:
         request.members = [MemberIdentity(member_id=request.member_id)]
         reply = Reply(_of_one_member)
-    return groups.reply_of(hosted, reply, shard.leave_group(request, reply, groups.now()))
+    return groups.shards.reply_of(hosted, reply, shard.leave_group(request, reply, groups.shards.now()))
 
 
 def _of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -6,14 +6,16 @@ Unknown states are named in the reply and match nothing. Version 1 adds a filter
 
 from __future__ import annotations
 
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 VERSIONS = (0, 2)
 
 
-def handle(transactions: Transactions, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle(
+    transactions: TransactionCoordinators, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
     from ottla.coordinator.group import regex
     from ottla.coordinator.txn.state import STATE_BY_TITLE
 
@@ -22,10 +24,10 @@ def handle(transactions: Transactions, request: ListTransactionsRequest, context
         regex.check(pattern)
     states = {STATE_BY_TITLE[title] for title in request.state_filters if title in STATE_BY_TITLE}
     unknown = [title for title in request.state_filters if title not in STATE_BY_TITLE]
-    wall_ms = transactions.now().wall_ms
+    wall_ms = transactions.shards.now().wall_ms
     found = [
         transaction
-        for shard in transactions.shards()
+        for shard in transactions.shards.all()
         for transaction in shard.select(states, request.producer_id_filters, request.duration_filter, wall_ms)
     ]
     if unknown and not states:

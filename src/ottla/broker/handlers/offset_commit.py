@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.handlers.offset_commit_quick import quick as quick
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.network.context import RequestContext
@@ -31,15 +31,15 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    coordinators = context.broker.coordinators
+    groups = context.broker.groups
     image = context.broker.image
     nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else []
     unknown = [*refuse_unknown(request, image, _refused), *nameless]
 
     def ask() -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-        hosted, shard = coordinators.shard_for(request.group_id)
+        hosted, shard = groups.shards.find(request.group_id)
         reply: Reply[OffsetCommitResponse] = Reply()
-        return coordinators.reply_of(hosted, reply, shard.offset_commit(request, context.version, reply, coordinators.now()))
+        return groups.shards.reply_of(hosted, reply, shard.offset_commit(request, context.version, reply, groups.shards.now()))
 
     if not unknown:
         return ask()

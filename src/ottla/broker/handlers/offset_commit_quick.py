@@ -196,10 +196,10 @@ def _flexible(body: bytes, version: i64) -> _Asked | None:
 
 
 def _commit(asked: _Asked, body: bytes, version: i64, broker: Any) -> bool:
-    coordinators: Any = broker.coordinators
+    groups: Any = broker.groups
     group_id = asked.group_id
-    hosted, shard = coordinators.shard_for(group_id)
-    partition: Partition | None = broker.partitions.by_key.get((coordinators.topic_name, hosted.number))
+    hosted, shard = groups.shards.find(group_id)
+    partition: Partition | None = broker.partitions.by_key.get(hosted.topic_partition)
     if partition is None or partition.leadership is not None or len(partition.isr) > 1:
         return False  # others must have it first
     if partition.log.flush_messages != INT64_MAX or partition.held_offset is not None:
@@ -240,7 +240,7 @@ def _commit(asked: _Asked, body: bytes, version: i64, broker: Any) -> bool:
             committed = CommittedOffset(int64(body, at + 4), int32(body, at + 12), "", now_ms, NO_TIMESTAMP, topic_id)
             commits.append((name, index, committed))
             at += _PARTITION_BYTES
-    partition.append_own(records, now_ms, codec=coordinators.compression)
+    partition.append_own(records, now_ms, codec=groups.codec)
     group.touch(asked.member_id, int(clock.monotonic() * 1000))
     shard.replay_message(Commits(group_id, commits))
     return True

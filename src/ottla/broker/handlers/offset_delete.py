@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -25,16 +25,16 @@ VERSIONS = (0, 0)
 
 
 def handle(
-    groups: Coordinators, metadata: LocalMetadata, request: OffsetDeleteRequest, context: RequestContext
+    groups: GroupCoordinators, metadata: LocalMetadata, request: OffsetDeleteRequest, context: RequestContext
 ) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     unknown = refuse_unknown(request, metadata.image, _refused)
 
     def ask() -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-        hosted, shard = groups.shard_for(request.group_id)
+        hosted, shard = groups.shards.find(request.group_id)
         reply: Reply[OffsetDeleteResponse] = Reply()
-        return groups.reply_of(hosted, reply, shard.offset_delete(request, reply, groups.now()))
+        return groups.shards.reply_of(hosted, reply, shard.offset_delete(request, reply, groups.shards.now()))
 
     return answered(ask, unknown, _of_the_group)
 

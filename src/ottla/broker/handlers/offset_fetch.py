@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from ottla.broker.coordinators.groups import Coordinators
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
@@ -37,7 +37,7 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 def handle(
-    groups: Coordinators, partitions: Partitions, request: OffsetFetchRequest, context: RequestContext
+    groups: GroupCoordinators, partitions: Partitions, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     asked = request.groups if context.version >= _GROUPS_FROM else [_only_group(request)]
     found = [_fetch(groups, partitions, group, request.require_stable, context.version) for group in asked]
@@ -52,7 +52,7 @@ async def _after_commit(found: list[Any], request: OffsetFetchRequest, version: 
 
 
 def _fetch(
-    groups: Coordinators, partitions: Partitions, group: OffsetFetchRequestGroup, require_stable: bool, version: int
+    groups: GroupCoordinators, partitions: Partitions, group: OffsetFetchRequestGroup, require_stable: bool, version: int
 ) -> Any:
     unknown: list[OffsetFetchResponseTopics] = []
     if version >= _TOPIC_IDS_FROM and group.topics is not None:
@@ -68,8 +68,8 @@ def _fetch(
         return answer
 
     try:
-        hosted, shard = groups.shard_for(group.group_id)
-        return groups.when_committed(hosted, read)
+        hosted, shard = groups.shards.find(group.group_id)
+        return groups.shards.when_committed(hosted, read)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
 

@@ -41,7 +41,7 @@ from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.transactions import Refusals, RefusalsLater
+    from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater
     from ottla.broker.replicas.partition import Partition
 
     Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
@@ -124,7 +124,7 @@ def _verify(request: ProduceRequest, transactional_id: str, context: RequestCont
     producer_id, epoch = producer
 
     def ask(about: list[TopicPartition]) -> Refusals | RefusalsLater:
-        return context.broker.transactions.verify(transactional_id, producer_id, epoch, about, "produce", context.version)
+        return context.broker.verifier.verify(transactional_id, producer_id, epoch, about, "produce", context.version)
 
     answer = ask(wanted)
     return answer if isinstance(answer, dict) else partial(_guarded, ask, answer, asked_about, producer_id)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -21,12 +21,12 @@ _PROTOCOL_FROM: Final = 5
 
 
 def handle(
-    groups: Coordinators, request: SyncGroupRequest, context: RequestContext
+    groups: GroupCoordinators, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if context.version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "SyncGroup must name the protocol from version 5 on")
-    hosted, shard = groups.shard_for(request.group_id)
+    hosted, shard = groups.shards.find(request.group_id)
     reply: Reply[SyncGroupResponse] = Reply()
-    return groups.reply_of(hosted, reply, shard.sync_group(request, reply, groups.now()))
+    return groups.shards.reply_of(hosted, reply, shard.sync_group(request, reply, groups.shards.now()))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC, Coordinators
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC, GroupCoordinators
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_verifier import RefusalsLater, TransactionVerifier
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -26,9 +26,6 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.types import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.transactions import RefusalsLater
-
 VERSIONS = (0, 5)
 
 _LOADING_FROM: Final = 2
@@ -36,8 +33,8 @@ _LOADING_FROM: Final = 2
 
 
 def handle(
-    groups: Coordinators,
-    transactions: Transactions,
+    groups: GroupCoordinators,
+    verifier: TransactionVerifier,
     metadata: LocalMetadata,
     request: TxnOffsetCommitRequest,
     context: RequestContext,
@@ -48,18 +45,18 @@ def handle(
     if not request.topics:
         return TxnOffsetCommitResponse(topics=unknown)
     return answered(
-        lambda: _commit(groups, transactions, request, context.version),
+        lambda: _commit(groups, verifier, request, context.version),
         unknown,
         lambda error: _failed(request, error, context.version),
     )
 
 
 def _commit(
-    groups: Coordinators, transactions: Transactions, request: TxnOffsetCommitRequest, version: int
+    groups: GroupCoordinators, verifier: TransactionVerifier, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    groups.shard_for(request.group_id)
-    offsets = TopicPartition(OFFSETS_TOPIC, groups.partition_for(request.group_id))
-    verified = transactions.verify(
+    groups.shards.find(request.group_id)
+    offsets = TopicPartition(OFFSETS_TOPIC, groups.shards.topic.partition_for(request.group_id))
+    verified = verifier.verify(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -75,7 +72,7 @@ def _commit(
 
 
 async def _after_verifying(
-    verified: RefusalsLater, groups: Coordinators, request: TxnOffsetCommitRequest, version: int
+    verified: RefusalsLater, groups: GroupCoordinators, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse:
     for error in (await verified()).values():
         raise error
@@ -84,12 +81,12 @@ async def _after_verifying(
 
 
 def _append(
-    groups: Coordinators, request: TxnOffsetCommitRequest, version: int
+    groups: GroupCoordinators, request: TxnOffsetCommitRequest, version: int
 ) -> TxnOffsetCommitResponse | asyncio.Future[TxnOffsetCommitResponse]:
-    hosted, shard = groups.shard_for(request.group_id)
+    hosted, shard = groups.shards.find(request.group_id)
     reply: Reply[TxnOffsetCommitResponse] = Reply()
-    decision = shard.txn_offset_commit(request, version, reply, groups.now())
-    return groups.reply_of(hosted, reply, decision)
+    decision = shard.txn_offset_commit(request, version, reply, groups.shards.now())
+    return groups.shards.reply_of(hosted, reply, decision)
 
 
 def _refused(topic: TxnOffsetCommitRequestTopic, partitions: list[int], code: ErrorCode) -> TxnOffsetCommitResponseTopic:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from ottla.broker.coordinators.markers import write_marker
+from ottla.broker.coordinators.marker_writer import MarkerWriter
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.write_txn_markers import (
@@ -26,9 +28,12 @@ VERSIONS = (0, 2)
 
 
 def handle(
-    request: WriteTxnMarkersRequest, context: RequestContext
+    marker_writer: MarkerWriter,
+    purgatory: Purgatory,
+    metadata: LocalMetadata,
+    request: WriteTxnMarkersRequest,
+    context: RequestContext,
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    broker = context.broker
     response = WriteTxnMarkersResponse()
     waits: list[tuple[CommitWait, WritableTxnMarkerPartitionResult]] = []
     for marker in request.markers:
@@ -41,8 +46,7 @@ def handle(
                 answer = WritableTxnMarkerPartitionResult(partition_index=index)
                 answers.append(answer)
                 try:
-                    partition, end_offset = write_marker(
-                        broker,
+                    wait = marker_writer.write(
                         TopicPartition(topic.name, index),
                         marker.producer_id,
                         marker.producer_epoch,
@@ -53,8 +57,8 @@ def handle(
                 except KafkaError as error:
                     answer.error_code = error.code
                     continue
-                if partition.log.high_watermark < end_offset:
-                    waits.append((CommitWait(broker.partitions, partition, end_offset), answer))
+                if wait is not None:
+                    waits.append((wait, answer))
     if not waits:
         return response
 
@@ -63,8 +67,8 @@ def handle(
             answer.error_code = wait.error.code if wait.error is not None else ErrorCode.NONE
         return response
 
-    timeout_ms = broker.settings.int("request.timeout.ms")
-    return wait_for_commits(broker.purgatory, [wait for wait, _ in waits], timeout_ms, answer_all)
+    timeout_ms = metadata.settings.int("request.timeout.ms")
+    return wait_for_commits(purgatory, [wait for wait, _ in waits], timeout_ms, answer_all)
 
 
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:

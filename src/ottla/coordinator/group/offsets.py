@@ -330,12 +330,12 @@ class Offsets:
                 partitions = topics[topic] = {}
             partitions[partition] = committed
 
-    def settle(self, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a producer's transaction is in the log."""
-        settled = self.pending.settle(producer_id)
+        committed_in_it = self.pending.take(producer_id)
         if not commit:
             return
-        for (group_id, topic, partition), committed in settled.items():
+        for (group_id, topic, partition), committed in committed_in_it.items():
             present = self.get(group_id, topic, partition)
             if present is None or committed.order > present.order:
                 self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed

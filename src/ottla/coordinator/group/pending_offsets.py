@@ -3,7 +3,7 @@
 Owns what is pending, by producer and by group. Never decides: the marker of the transaction does.
 
 1. Nobody sees a pending offset. Who asks for stable offsets hears that there is one.
-2. The marker settles all offsets of its producer at once.
+2. The marker ends the pending state of all offsets of its producer at once.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class PendingOffsets:
                 if place[0] == group_id:
                     yield place
 
-    def settle(self, producer_id: int) -> dict[Place, CommittedOffset]:
-        """The transaction of a producer has ended: what it had pending, which is so no more."""
-        settled = self._by_producer.pop(producer_id, {})
+    def take(self, producer_id: int) -> dict[Place, CommittedOffset]:
+        """Remove and return what a producer has pending: its transaction ended."""
+        pending = self._by_producer.pop(producer_id, {})
         for group_id in [group_id for group_id, producers in self._open.items() if producer_id in producers]:
             producers = self._open[group_id]
             del producers[producer_id]
             if not producers:
                 del self._open[group_id]
-        return settled
+        return pending
 
     def facts(self) -> dict[int, dict[Place, CommittedOffset]]:
         """All that is pending, for comparing."""

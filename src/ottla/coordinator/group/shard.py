@@ -81,9 +81,8 @@ class GroupShard:
         record_type, key, value = message
         self._kind_of_record[record_type].replay(record_type, key, value)
 
-    def settle(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction has ended, with a marker in this partition's log."""
-        self.offsets.settle(producer_id, commit=commit)
+    def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
+        self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> Decision:
         decision = Decision()

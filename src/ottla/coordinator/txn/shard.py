@@ -19,9 +19,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey, Token, replied
-from ottla.coordinator.txn.markers import Marker, MarkersOwed, marker_of
+from ottla.coordinator.txn.pending_markers import Marker, PendingMarkers, marker_of
 from ottla.coordinator.txn.state import IDLE, PREPARED, State
-from ottla.coordinator.txn.transaction import EPOCH_MAX, VERSION_1, VERSION_2, Transaction, from_value, is_exhausted
+from ottla.coordinator.txn.transaction_metadata import (
+    EPOCH_MAX,
+    VERSION_1,
+    VERSION_2,
+    TransactionMetadata,
+    from_value,
+    is_exhausted,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.txn_records import decode_record, encode_key
 from ottla.protocol.messages.describe_transactions import TopicData, TransactionState
@@ -48,8 +55,8 @@ class TransactionShard:
     def __init__(self, config: TransactionConfig, partition: int) -> None:
         self.config = config
         self.partition = partition
-        self.transactions: dict[str, Transaction] = {}
-        self.owed = MarkersOwed()
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self.pending_markers = PendingMarkers()
 
     # The host's calls
 
@@ -60,28 +67,31 @@ class TransactionShard:
         transactional_id, decoded = record
         if decoded is None:
             self.transactions.pop(transactional_id, None)
-            self.owed.settle(transactional_id)
+            self.pending_markers.remove(transactional_id)
             return
         self._put(from_value(transactional_id, decoded))
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        assert isinstance(message, Transaction)
+        assert isinstance(message, TransactionMetadata)
         self._put(message)
 
-    def _put(self, transaction: Transaction) -> None:
+    def _put(self, transaction: TransactionMetadata) -> None:
         transactional_id = transaction.transactional_id
         self.transactions[transactional_id] = transaction
         if transaction.state in PREPARED:
-            self.owed.owe(transaction)
+            self.pending_markers.add(transaction)
         else:
-            self.owed.settle(transactional_id)
+            self.pending_markers.remove(transactional_id)
+
+    def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
+        """Never: no producer writes to `__transaction_state` in a transaction."""
 
     def on_loaded(self, now: Now) -> Decision:
         """Go on with what the predecessor had decided (T06). What is open stays open: its producer may go on, or time ends it."""
-        return Decision(effects=list(self.owed))
+        return Decision(effects=list(self.pending_markers))
 
     def on_timer(self, key: TimerKey, now: Now) -> Decision:
-        marker = self.owed.get(key[1])
+        marker = self.pending_markers.get(key[1])
         return Decision() if marker is None else Decision(effects=[marker])
 
     def settings_changed(self, config: TransactionConfig) -> None:
@@ -104,7 +114,7 @@ class TransactionShard:
         expected_epoch = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
         found = self.transactions.get(transactional_id)
         if found is None:
-            found = Transaction(transactional_id, new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, State.EMPTY)
+            found = TransactionMetadata(transactional_id, new_producer_id(), NO_PRODUCER_EPOCH, timeout_ms, State.EMPTY)
         elif found.state in PREPARED:
             raise _ending(found)
         elif expected_epoch is not None and not (
@@ -129,7 +139,7 @@ class TransactionShard:
         answer = InitProducerIdResponse(producer_id=next_one.producer_id, producer_epoch=next_one.producer_epoch)
         return self._write(next_one).reply(token, answer)
 
-    def _fence(self, transaction: Transaction, new_producer_id: ProducerIds, wall_ms: int) -> Decision:
+    def _fence(self, transaction: TransactionMetadata, new_producer_id: ProducerIds, wall_ms: int) -> Decision:
         """Abort on behalf of nobody, so that the producer behind it can do no more."""
         _, decision = self._end(transaction, False, VERSION_2, new_producer_id, wall_ms)
         return decision
@@ -168,7 +178,7 @@ class TransactionShard:
             for partition in partitions
         }
 
-    def _get(self, transactional_id: str) -> Transaction:
+    def _get(self, transactional_id: str) -> TransactionMetadata:
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
         transaction = self.transactions.get(transactional_id)
@@ -186,7 +196,7 @@ class TransactionShard:
             return self._end_v2(transaction, request, new_producer_id, token, wall_ms)
         return self._end_v1(transaction, request, token, wall_ms)
 
-    def _end_v1(self, transaction: Transaction, request: EndTxnRequest, token: Token, wall_ms: int) -> Decision:
+    def _end_v1(self, transaction: TransactionMetadata, request: EndTxnRequest, token: Token, wall_ms: int) -> Decision:
         """Clients before KIP-890 (T07): the same end again is fine, the other is not, and without a transaction there is none."""
         _check_producer(transaction, request.producer_id, request.producer_epoch)
         commit = request.committed
@@ -200,7 +210,7 @@ class TransactionShard:
         raise _not_now(transaction, commit)
 
     def _end_v2(
-        self, transaction: Transaction, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, wall_ms: int
+        self, transaction: TransactionMetadata, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, wall_ms: int
     ) -> Decision:
         """With KIP-890 the epoch tells a repeated request (one below ours) from one for the next transaction (ours).
 
@@ -231,8 +241,8 @@ class TransactionShard:
         raise _not_now(transaction, commit)
 
     def _end(
-        self, transaction: Transaction, commit: bool, client_version: int, new_producer_id: ProducerIds, wall_ms: int
-    ) -> tuple[Transaction, Decision]:
+        self, transaction: TransactionMetadata, commit: bool, client_version: int, new_producer_id: ProducerIds, wall_ms: int
+    ) -> tuple[TransactionMetadata, Decision]:
         next_producer_id = NO_PRODUCER_ID
         if client_version >= VERSION_2 and transaction.is_exhausted:
             next_producer_id = new_producer_id()
@@ -245,22 +255,22 @@ class TransactionShard:
 
     def markers_written(self, marker: Marker, partitions: Collection[TopicPartition], wall_ms: int) -> Decision:
         """Partitions have got their markers, or are no more. After the last of them the transaction is over."""
-        if not self.owed.paid(marker, partitions):
+        if not self.pending_markers.written(marker, partitions):
             return Decision()
         return self._write(self.transactions[marker.transactional_id].completed(wall_ms))
 
-    def markers_missing(self, marker: Marker, now: Now) -> Decision:
+    def retry_markers(self, marker: Marker, now: Now) -> Decision:
         """Not all could be written, or the end could not be. Try again, each time a little later."""
         decision = Decision()
-        decision.set_timer((_MARKERS, marker.transactional_id), now.ms + self.owed.pause_ms(marker.transactional_id))
+        decision.set_timer((_MARKERS, marker.transactional_id), now.ms + self.pending_markers.backoff_ms(marker.transactional_id))
         return decision
 
     # Time
 
-    def timed_out(self, wall_ms: int) -> list[str]:
-        """Transactions that have been open for longer than their producers asked for (T05)."""
+    def timed_out(self, wall_ms: int) -> list[TransactionMetadata]:
+        """Transactions that are open for longer than their `transaction.timeout.ms` (T05)."""
         return [
-            transaction.transactional_id
+            transaction
             for transaction in self.transactions.values()
             if transaction.state == State.ONGOING and transaction.start_ms + transaction.timeout_ms < wall_ms
         ]
@@ -288,7 +298,7 @@ class TransactionShard:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        marker = self.owed.get(transactional_id)
+        marker = self.pending_markers.get(transactional_id)
         # As far as markers are written, Kafka takes the partitions out.
         partitions = transaction.partitions if marker is None else marker.partitions
         topics: dict[str, TopicData] = {}
@@ -306,7 +316,7 @@ class TransactionShard:
 
     def select(
         self, states: Collection[State], producer_ids: Collection[int], older_than_ms: int, wall_ms: int
-    ) -> Sequence[Transaction]:
+    ) -> Sequence[TransactionMetadata]:
         """Those in one of the states (None given: in any) and of one of the producers, open for longer than `older_than_ms`."""
         return [
             transaction
@@ -318,7 +328,7 @@ class TransactionShard:
 
     # Writing
 
-    def _write(self, transaction: Transaction) -> Decision:
+    def _write(self, transaction: TransactionMetadata) -> Decision:
         key = encode_key(transaction.transactional_id)
         return Decision([CoordinatorRecord(key, transaction.encoded(), transaction)], pure=True)
 
@@ -331,32 +341,32 @@ def _no_producer_id() -> int:
     raise AssertionError("a client before KIP-890 gets no new producer id from EndTxn")
 
 
-def _check_producer(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
+def _check_producer(transaction: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
     if transaction.producer_id != producer_id:
         raise _not_its_producer(transaction, producer_id)
     if transaction.producer_epoch != producer_epoch:
         raise _fenced(transaction, producer_epoch)
 
 
-def _not_its_producer(transaction: Transaction, producer_id: int) -> KafkaError:
+def _not_its_producer(transaction: TransactionMetadata, producer_id: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not {producer_id}",
     )
 
 
-def _fenced(transaction: Transaction, producer_epoch: int) -> KafkaError:
+def _fenced(transaction: TransactionMetadata, producer_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
         f"{transaction.transactional_id} is in epoch {transaction.producer_epoch}, not {producer_epoch}",
     )
 
 
-def _ending(transaction: Transaction) -> KafkaError:
+def _ending(transaction: TransactionMetadata) -> KafkaError:
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction")
 
 
-def _not_now(transaction: Transaction, commit: bool) -> KafkaError:
+def _not_now(transaction: TransactionMetadata, commit: bool) -> KafkaError:
     what = "committed" if commit else "aborted"
     return KafkaError(
         ErrorCode.INVALID_TXN_STATE, f"{transaction.transactional_id} is {transaction.state.title} and cannot be {what}"

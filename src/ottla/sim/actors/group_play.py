@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.coordinators.groups import OFFSETS_TOPIC
+from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
@@ -196,7 +196,7 @@ class Groups:
         topic = self.broker.image.topics.get(OFFSETS_TOPIC)
         found: dict[str, Any] = {}
         for number in range(0 if topic is None else len(topic.partitions)):
-            hosted = self.broker.coordinators._hosted.get(number)
+            hosted = self.broker.groups.shards.get(number)
             if hosted is None or hosted.shard is None:
                 return None
             shard = hosted.shard

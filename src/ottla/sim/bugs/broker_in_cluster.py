@@ -6,11 +6,14 @@ from typing import Any
 
 from ottla.broker.app import Broker
 from ottla.broker.coordinators.shard_host import ShardHost
+from ottla.broker.coordinators.shard_loader import ShardLoader
+from ottla.broker.coordinators.shard_writer import ShardWriter
 from ottla.broker.replicas.control_requests import ControllerOrders
 from ottla.broker.replicas.partition import Partition
 from ottla.errors import ErrorCode
 from ottla.records.batch import scan_batches
 from ottla.sim.bugs.registry import Patch, bug
+from ottla.types import TopicPartition
 
 # --- the controller's requests
 
@@ -73,8 +76,9 @@ def coordinators_stay() -> list[Patch]:
 
 @bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=190)
 def loads_to_high_watermark() -> list[Patch]:
-    async def read(self: ShardHost[Any], hosted: Any) -> Any:
-        shard, partition = self._new_shard(hosted), self._partition(hosted)
+    async def read(self: ShardLoader[Any], hosted: Any) -> Any:
+        partition = self._partitions.get(hosted.topic_partition)
+        shard = self._coordinator.new_shard(hosted.topic_partition.partition)
         offset, end_offset = partition.log.log_start_offset, partition.log.high_watermark
         while offset < end_offset:
             found = partition.read(offset, 1 << 20, end_offset, True)
@@ -86,25 +90,25 @@ def loads_to_high_watermark() -> list[Patch]:
                 break
         return shard
 
-    return [(ShardHost, "_read", read)]
+    return [(ShardLoader, "_read", read)]
 
 
 @bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=40)
 def coordinator_goes_on() -> list[Patch]:
     load, unload = ShardHost._load, ShardHost._unload
-    left: dict[tuple[int, str, int], Any] = {}
+    left: dict[tuple[int, TopicPartition], Any] = {}
 
     def remember(self: ShardHost[Any], hosted: Any, *rest: Any) -> None:
         if hosted.shard is not None:
-            left[id(self), self.topic_name, hosted.number] = hosted.shard
+            left[id(self), hosted.topic_partition] = hosted.shard
         unload(self, hosted, *rest)
 
     def recall(self: ShardHost[Any], hosted: Any) -> None:
-        shard = left.pop((id(self), self.topic_name, hosted.number), None)
+        shard = left.pop((id(self), hosted.topic_partition), None)
         if shard is None:
             load(self, hosted)
             return
-        self._hosted[hosted.number] = hosted
+        self._hosted[hosted.topic_partition.partition] = hosted
         self._loaded(hosted, shard)
 
     return [(ShardHost, "_unload", remember), (ShardHost, "_load", recall)]
@@ -112,7 +116,7 @@ def coordinator_goes_on() -> list[Patch]:
 
 @bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=40)
 def coordinator_does_not_wait() -> list[Patch]:
-    def wait(self: ShardHost[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
+    def wait(self: ShardWriter[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
         self._release(hosted, decision)
 
-    return [(ShardHost, "_wait_for_commit", wait)]
+    return [(ShardWriter, "_wait_for_commit", wait)]

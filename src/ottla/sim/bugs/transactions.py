@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.coordinators.groups import Coordinators
-from ottla.broker.coordinators.transactions import Transactions
+from ottla.broker.coordinators.marker_delivery import MarkerDelivery
+from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.broker.coordinators.shard_loader import ShardLoader
+from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.replicas import cleaner
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
-from ottla.coordinator.txn.transaction import VERSION_1, Transaction
+from ottla.coordinator.txn.transaction_metadata import VERSION_1, TransactionMetadata
 from ottla.records.clean_batches import Indexing
 from ottla.records.clean_transactions import TransactionSieve
 from ottla.sim.bugs.registry import Patch, bug
@@ -73,23 +75,23 @@ def aborted_replace() -> list[Patch]:
 
 @bug("a new instance is given the epoch of the one before it", world="transactions", seeds_max=40)
 def epoch_not_raised() -> list[Patch]:
-    original = Transaction.initialised
+    original = TransactionMetadata.initialised
 
-    def initialised(self: Transaction, *arguments: Any) -> Transaction:
+    def initialised(self: TransactionMetadata, *arguments: Any) -> TransactionMetadata:
         found = original(self, *arguments)
         return replace(found, producer_epoch=max(self.producer_epoch, 0))
 
-    return [(Transaction, "initialised", initialised)]
+    return [(TransactionMetadata, "initialised", initialised)]
 
 
 @bug("a transaction of version 2 does not raise the epoch", world="transactions", seeds_max=40)
 def epoch_not_raised_by_end() -> list[Patch]:
-    original = Transaction.ended
+    original = TransactionMetadata.ended
 
-    def ended(self: Transaction, *, client_version: int, **options: Any) -> Transaction:
+    def ended(self: TransactionMetadata, *, client_version: int, **options: Any) -> TransactionMetadata:
         return original(self, client_version=min(client_version, VERSION_1), **options)
 
-    return [(Transaction, "ended", ended)]
+    return [(TransactionMetadata, "ended", ended)]
 
 
 @bug("a coordinator that takes over forgets the markers its predecessor owed", world="transactions", seeds_max=60)
@@ -129,10 +131,10 @@ def zombie_not_fenced() -> list[Patch]:
 
 @bug("a transaction is complete before its markers are written", world="transactions", seeds_max=40)
 def complete_without_markers() -> list[Patch]:
-    def effect(self: Transactions, hosted: Any, marker: Any) -> None:
-        self._markers_written(hosted, marker, marker.partitions, False)
+    def deliver(self: MarkerDelivery, hosted: Any, marker: Any) -> None:
+        self._written(hosted, marker, marker.partitions, False)
 
-    return [(Transactions, "_effect", effect)]
+    return [(MarkerDelivery, "deliver", deliver)]
 
 
 @bug("the marker of a commit says abort in all partitions but one", world="transactions", seeds_max=40)
@@ -150,12 +152,12 @@ def commit_torn() -> list[Patch]:
 
 @bug("whether a partition belongs to the transaction is not asked", world="transactions", seeds_max=200)
 def not_verified() -> list[Patch]:
-    return [(Transactions, "verify", lambda self, *arguments: {})]
+    return [(TransactionVerifier, "verify", lambda self, *arguments: {})]
 
 
 @bug("markers for partitions of other brokers are not sent", world="cluster", seeds_max=20)
 def markers_not_sent() -> list[Patch]:
-    return [(Transactions, "_send", lambda self, *arguments: None)]
+    return [(MarkerSender, "send", lambda self, *arguments: None)]
 
 
 # --- offsets in transactions
@@ -173,19 +175,19 @@ def pending_offsets_visible() -> list[Patch]:
 
 @bug("offsets of an aborted transaction count", world="transactions", seeds_max=60)
 def aborted_offsets_count() -> list[Patch]:
-    original = Offsets.settle
+    original = Offsets.end_transaction
 
-    def settle(self: Offsets, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self: Offsets, producer_id: int, *, commit: bool) -> None:
         original(self, producer_id, commit=True)
 
-    return [(Offsets, "settle", settle)]
+    return [(Offsets, "end_transaction", end_transaction)]
 
 
 @bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)
 def pending_forgotten_at_load() -> list[Patch]:
-    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
+    return [(ShardLoader, "_replay_markers", lambda self, shard, data, batch: None)]
 
 
 @bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
 def pending_not_settled() -> list[Patch]:
-    return [(Coordinators, "_settle", lambda self, shard, producer_id, *, commit: None)]
+    return [(ShardLoader, "_replay_markers", lambda self, shard, data, batch: None)]

@@ -175,7 +175,7 @@ class ClusterWorld:
             return ""  # an unclean election may lose the coordinator's records: nobody owes the markers any more
         for node in cluster.nodes:
             assert node.broker is not None
-            for number, hosted in sorted(node.broker.transactions._hosted.items()):
+            for number, hosted in sorted(node.broker.transactions.shards._hosted.items()):
                 if hosted.shard is None:
                     return f"__transaction_state-{number} is not loaded"
                 for each in hosted.shard.transactions.values():

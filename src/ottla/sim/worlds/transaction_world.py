@@ -254,7 +254,7 @@ class TransactionWorld:
         for partition in self._partitions():
             if partition.log.last_stable_offset < partition.log.high_watermark:
                 found.append(f"{partition.topic_partition} is stable below {partition.log.last_stable_offset}")
-        for number, hosted in sorted(self.node.broker.transactions._hosted.items()):
+        for number, hosted in sorted(self.node.broker.transactions.shards._hosted.items()):
             if hosted.shard is None:
                 found.append(f"{TXN_TOPIC}-{number} is not loaded")
                 continue

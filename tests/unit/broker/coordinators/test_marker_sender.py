@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.coordinators.marker_sender import MarkerSender
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.settings import BrokerSettings
-from ottla.coordinator.txn.markers import Marker
+from ottla.coordinator.txn.pending_markers import Marker
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -68,8 +68,7 @@ def marker(producer_id: int, epoch: int = 0) -> Marker:
 
 def heard_of(peer: Peer, *errands: tuple[int, list[TopicPartition]]) -> list[tuple[int, dict[TopicPartition, int]]]:
     async def play() -> list[tuple[int, dict[TopicPartition, int]]]:
-        broker: Any = SimpleNamespace(inter_broker=peer, settings=BrokerSettings.parse({"log.dirs": "/nowhere"}))
-        sender = MarkerSender(broker, asyncio.get_running_loop())
+        sender = MarkerSender(peer, LocalMetadata(BrokerSettings.parse({"log.dirs": "/nowhere"})))  # type: ignore[arg-type]
         heard: list[tuple[int, dict[TopicPartition, int]]] = []
         for producer_id, partitions in errands:
             sender.send(

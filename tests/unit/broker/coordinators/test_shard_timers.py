@@ -9,6 +9,7 @@ from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.coordinator.shard import SetTimer
 from ottla.sim.kernel.loop import new_loop
 from ottla.sim.kernel.machine import SimClock
+from ottla.types import TopicPartition
 
 FIRINGS_MAX = 10
 
@@ -20,7 +21,7 @@ def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it():
 
     async def main():
         clock = SimClock(loop)
-        hosted = HostedShard(0, 0)
+        hosted = HostedShard(TopicPartition("t", 0), 0)
 
         def on_due(hosted, key):
             fired.append(loop.time())
@@ -45,7 +46,7 @@ def test_a_clock_that_is_set_moves_no_timer():
     async def main():
         clock = SimClock(loop)
         timers = ShardTimers(loop, clock, lambda hosted, key: fired.append((key, round(loop.time() - begin, 2))))
-        hosted = HostedShard(0, 0)
+        hosted = HostedShard(TopicPartition("t", 0), 0)
         begin = loop.time()
         for step_ms in (3_600_000, -3_600_000):
             due_ms = int(clock.monotonic() * 1000) + 5000

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
@@ -7,7 +8,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
-class Coordinators:
+class Topic:
     """Knows who coordinates once it was waited for; a group without a leader is called "orphan"."""
 
     def __init__(self, *, known: bool = True, error: KafkaError | None = None) -> None:
@@ -26,6 +27,10 @@ class Coordinators:
         return 1
 
 
+def coordinators(**options: Any) -> Any:
+    return SimpleNamespace(shards=SimpleNamespace(topic=Topic(**options)))
+
+
 async def ask(broker: MetadataBroker, version: int, *keys: str, kind: int = 0, listener: str = "PLAINTEXT") -> list[Any]:
     """Each key's answer, whichever layout the version has."""
     if version < 4:
@@ -40,7 +45,7 @@ async def ask(broker: MetadataBroker, version: int, *keys: str, kind: int = 0, l
 @every_version("find_coordinator")
 def test_a_groups_coordinator_in_each_versions_layout_by_the_clients_listener(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.groups = Coordinators(known=False)
+        broker.groups = coordinators(known=False)
         for listener, host, port in (("PLAINTEXT", "127.0.0.1", 9092), ("OUTSIDE", "example.org", 443)):
             for found in await ask(broker, version, "g", "h", listener=listener):
                 assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, host, port)
@@ -51,11 +56,11 @@ def test_a_groups_coordinator_in_each_versions_layout_by_the_clients_listener(ve
 @every_version("find_coordinator")
 def test_where_nobody_coordinates(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.groups = Coordinators()
+        broker.groups = coordinators()
         (orphan,) = await ask(broker, version, "orphan")
         (unreachable,) = await ask(broker, version, "g", listener="GONE")
         failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the topic of offsets cannot be created")
-        broker.groups = Coordinators(known=False, error=failure)
+        broker.groups = coordinators(known=False, error=failure)
         (failed,) = await ask(broker, version, "g")
         for found in (orphan, unreachable, failed):
             assert (found.error_code, found.node_id, found.host, found.port) == (
@@ -71,8 +76,8 @@ def test_where_nobody_coordinates(version: int) -> None:
 @every_version("find_coordinator")
 def test_transactional_ids_have_coordinators_of_their_own(version: int) -> None:
     async def test(broker: MetadataBroker) -> None:
-        broker.groups = Coordinators(error=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-        broker.transactions = Coordinators(known=False)
+        broker.groups = coordinators(error=KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        broker.transactions = coordinators(known=False)
         if version == 0:  # which has no types: all keys are groups
             return
         (found,) = await ask(broker, version, "t", kind=1)

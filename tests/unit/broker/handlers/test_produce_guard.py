@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ottla.broker.coordinators.transactions import RefusalsLater
+from ottla.broker.coordinators.transaction_verifier import RefusalsLater
 from ottla.broker.handlers import produce
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition

@@ -18,12 +18,14 @@ PARTS = {
     "fetch_sessions",
     "groups",
     "large_batches",
+    "marker_writer",
     "metadata",
     "moves",
     "partitions",
     "purgatory",
     "served",
     "transactions",
+    "verifier",
 }
 """What `app.Broker` gives to handlers."""
 

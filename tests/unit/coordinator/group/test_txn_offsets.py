@@ -48,7 +48,7 @@ class Log:
 
     def mark(self, producer_id: int, *, commit: bool) -> None:
         self.entries.append((producer_id, commit))
-        self.shard.settle(producer_id, commit=commit)
+        self.shard.replay_end_transaction_marker(producer_id, commit=commit)
         self.check()
 
     def check(self) -> None:
@@ -61,7 +61,7 @@ class Log:
         shard = GroupShard(GroupConfig(), 0)
         for entry in self.entries:
             if len(entry) == 2:
-                shard.settle(entry[0], commit=entry[1])
+                shard.replay_end_transaction_marker(entry[0], commit=entry[1])
             else:
                 shard.replay(entry[1], entry[2], entry[0])
         return shard

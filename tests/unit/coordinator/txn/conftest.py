@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, SetTimer, TimerKey
-from ottla.coordinator.txn.markers import Marker
+from ottla.coordinator.txn.pending_markers import Marker
 from ottla.coordinator.txn.shard import TransactionConfig, TransactionShard
 from ottla.coordinator.txn.state import TRANSITIONS, State
-from ottla.coordinator.txn.transaction import Transaction
+from ottla.coordinator.txn.transaction_metadata import TransactionMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -76,8 +76,8 @@ class TxnHost:
         for record in self.log:
             loaded.replay(record.key, record.value)
         assert loaded.transactions == self.shard.transactions
-        owed = {marker.transactional_id for marker in self.shard.owed}
-        assert {marker.transactional_id for marker in loaded.owed} == owed
+        owed = {marker.transactional_id for marker in self.shard.pending_markers}
+        assert {marker.transactional_id for marker in loaded.pending_markers} == owed
         prepared = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
         assert owed == {key for key, transaction in loaded.transactions.items() if transaction.state in prepared}
 
@@ -89,7 +89,7 @@ class TxnHost:
             self.written += [(partition, marker.producer_id, marker.producer_epoch, marker.commit) for partition in good]
             self.do(self.shard.markers_written(marker, good, self.now_ms))
             if len(good) < len(marker.partitions):
-                self.do(self.shard.markers_missing(marker, self.now))
+                self.do(self.shard.retry_markers(marker, self.now))
 
     def advance(self, ms: int) -> None:
         end_ms = self.ms + ms
@@ -125,7 +125,7 @@ class TxnHost:
         self.log = [record for at, record in enumerate(self.log) if last[record.key] == at and record.value is not None]
 
     def time_out(self) -> list[str]:
-        timed_out = self.shard.timed_out(self.now_ms)
+        timed_out = [transaction.transactional_id for transaction in self.shard.timed_out(self.now_ms)]
         for transactional_id in timed_out:
             self.do(self.shard.abort_timed_out(transactional_id, self.new_id, self.now_ms))
         return timed_out
@@ -180,14 +180,14 @@ class TxnHost:
         except KafkaError as error:
             return error.code
 
-    def transaction(self, name: str = "t") -> Transaction:
+    def transaction(self, name: str = "t") -> TransactionMetadata:
         return self.shard.transactions[name]
 
     @property
     def state(self) -> State:
         return self.transaction().state
 
-    def put(self, transaction: Transaction) -> None:
+    def put(self, transaction: TransactionMetadata) -> None:
         """Have it stand in the log."""
         self.do(self.shard._write(transaction))
 

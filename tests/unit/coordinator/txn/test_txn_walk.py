@@ -56,7 +56,7 @@ class Walk:
             highest = self.highest.get(transaction.producer_id, -1)
             assert transaction.producer_epoch >= highest
             self.highest[transaction.producer_id] = transaction.producer_epoch
-        for marker in self.host.shard.owed:
+        for marker in self.host.shard.pending_markers:
             decided = self.decided.setdefault((marker.producer_id, marker.producer_epoch), marker.commit)
             if self.versions[marker.transactional_id] == 2:
                 assert decided == marker.commit, "committed and aborted"
@@ -137,7 +137,7 @@ def test_walk(make_host: Callable[..., Any], seed: int) -> None:
     walk.host.reload()
     walk.host.advance(10_000)
     walk.host.time_out()
-    assert not walk.host.shard.owed
+    assert not walk.host.shard.pending_markers
     assert all(transaction.state in IDLE for transaction in walk.host.shard.transactions.values())
     assert walk.refusals
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.shard_host import Reply
-from ottla.broker.coordinators.transactions import TRANSACTIONS_TOPIC, Transactions
+from ottla.broker.coordinators.marker_writer import MarkerWriter
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.transaction_coordinators import TRANSACTIONS_TOPIC, TransactionCoordinators
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.purgatory import Purgatory
 from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.settings import BrokerSettings
@@ -70,20 +72,17 @@ class FakePartition:
 
 
 class FakeBroker:
-    broker_id = 1
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.settings = BrokerSettings.parse({"log.dirs": "/nowhere"})
-        self.world = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: int(loop.time() * 1000), monotonic=loop.time))
+        self.clock: Any = SimpleNamespace(now_ms=lambda: int(loop.time() * 1000), monotonic=loop.time)
         self.purgatory = Purgatory(loop)
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
         self.made: dict[TopicPartition, FakePartition] = {}
-        self.partitions = SimpleNamespace(get=self.partition)
-        self.controller = SimpleNamespace(take_producer_id=lambda: 1000)
+        self.partitions: Any = SimpleNamespace(get=self.partition)
+        self.controller: Any = SimpleNamespace(take_producer_id=lambda: 1000)
         led = (PartitionImage(1, 0, (1,), (1,), 0),)
-        self.image: Any = SimpleNamespace(
-            topics={name: TopicImage(name, bytes(16), led, {}) for name in (TRANSACTIONS_TOPIC, "p")}
-        )
+        self.topics = {name: TopicImage(name, bytes(16), led, {}) for name in (TRANSACTIONS_TOPIC, "p")}
+        self.image: Any = SimpleNamespace(topics=self.topics)
+        self.metadata = LocalMetadata(BrokerSettings.parse({"log.dirs": "/nowhere"}), 1, self.image)
 
     def partition(self, topic_partition: TopicPartition) -> FakePartition:
         return self.made.setdefault(topic_partition, FakePartition(self, topic_partition))
@@ -97,8 +96,19 @@ class Stage:
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.broker = FakeBroker(loop)
-        self.host = Transactions(self.broker, loop)  # type: ignore[arg-type]
-        self.host.apply(self.broker.image)
+        broker = self.broker
+        groups: Any = None
+        self.host = TransactionCoordinators(
+            broker.metadata,
+            broker.partitions,
+            broker.purgatory,
+            lambda: broker.controller,
+            broker.clock,
+            broker.clock,
+            MarkerWriter(broker.partitions, groups, broker.clock),
+            None,
+        )
+        self.host.apply(broker.image)
 
     def init(self) -> Any:
         reply: Reply[Any] = Reply()
@@ -118,7 +128,7 @@ class Stage:
 
     @property
     def state(self) -> State:
-        return self.host.shard_for("t")[1].transactions["t"].state
+        return self.host.shards.find("t")[1].transactions["t"].state
 
 
 def on_stage(case: Callable[[Stage], Awaitable[None]]) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from ottla.broker.coordinators.groups import Coordinators, group_config, uuid_text
-from ottla.broker.coordinators.shard_host import Reply
+from ottla.broker.coordinators.group_coordinators import group_config, uuid_text
+from ottla.broker.coordinators.reply import Reply
+from ottla.broker.coordinators.shard_loader import ShardLoader
+from ottla.broker.coordinators.shard_writer import batches
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.offsets import tombstone
@@ -53,12 +56,12 @@ def test_a_reply_is_given_once() -> None:
     reply.answer(1)
     reply.answer(5)
     reply.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
-    assert reply.outcome() == 2
+    assert reply.result() == 2
     failed: Reply[int] = Reply()
     failed.fail(KafkaError(ErrorCode.NOT_COORDINATOR))
     failed.answer(1)
     with pytest.raises(KafkaError):
-        failed.outcome()
+        failed.result()
 
 
 def test_a_reply_nobody_waits_for_any_more_is_dropped() -> None:
@@ -93,21 +96,21 @@ def test_records_of_a_transaction_wait_in_the_shard_for_its_marker() -> None:
         def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
             heard.append((producer_id, value))
 
-        def settle(self, producer_id: int, *, commit: bool) -> None:
+        def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
             heard.append((producer_id, commit))
 
-    host = Coordinators.__new__(Coordinators)
+    loader: ShardLoader[Any] = ShardLoader.__new__(ShardLoader)
     for each in scan_batches(data)[0]:
-        host._replay_batch(Shard(), data, each)  # type: ignore[arg-type]
+        loader._replay_batch(Shard(), data, each)
     assert heard == [(7, b"1"), (8, b"2"), (-1, b"3"), (8, True), (7, False), (9, b"4")]
 
 
 def test_only_many_tombstones_are_cut_into_batches() -> None:
     records = [tombstone("g", "t", number) for number in range(1000)]
-    cut = list(Coordinators._batches(Decision(records, pure=True), 4000))
+    cut = list(batches(Decision(records, pure=True), 4000))
     assert [record for batch in cut for record in batch] == records
     assert len(cut) > 5
     assert all(sum(len(record.key) + 32 for record in batch) <= 4000 for batch in cut)
-    assert list(Coordinators._batches(Decision(records), 4000)) == [records], "these belong together"
+    assert list(batches(Decision(records), 4000)) == [records], "these belong together"
     mixed = [*records, CoordinatorRecord(b"k", b"v")]
-    assert list(Coordinators._batches(Decision(mixed, pure=True), 4000)) == [mixed]
+    assert list(batches(Decision(mixed, pure=True), 4000)) == [mixed]

@@ -1,10 +1,10 @@
-"""What is owed: the markers that partitions have yet to get from transactions that are decided.
+"""Markers that the partitions of ended transactions have not got yet.
 
-Owns the account of one shard. Writes nothing: the host does, to its own logs or through the leaders of others.
+Owns the pending markers of one shard. Writes none: `broker.coordinators.marker_delivery` does.
 
-1. A debt begins when PREPARE_COMMIT or PREPARE_ABORT is read back from the log, and ends with COMPLETE_*. So a coordinator that
-   takes over finds all debts of its predecessor (T06). It may pay one twice; a partition does not mind.
-2. A partition that no longer exists is owed nothing.
+1. Markers are pending from the replay of PREPARE_COMMIT or PREPARE_ABORT until the replay of COMPLETE_*. A coordinator that takes
+   over finds those of its predecessor in the log (T06). It may write a marker a second time, which does no harm.
+2. A deleted partition needs no marker.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from enum import Enum
 from typing import Final
 
 from ottla.coordinator.txn.state import State
-from ottla.coordinator.txn.transaction import Transaction
+from ottla.coordinator.txn.transaction_metadata import TransactionMetadata
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One transaction's end, and who has to hear of it."""
+    """The end of one transaction, and the partitions that need its marker."""
 
     transactional_id: str
     producer_id: int
@@ -32,7 +32,7 @@ class Marker:
     partitions: frozenset[TopicPartition]
 
     def is_of(self, other: Marker) -> bool:
-        """Whether both are the end of the same transaction."""
+        """Whether both end the same transaction."""
         return (self.transactional_id, self.producer_id, self.producer_epoch) == (
             other.transactional_id,
             other.producer_id,
@@ -40,8 +40,8 @@ class Marker:
         )
 
 
-def marker_of(transaction: Transaction) -> Marker:
-    """What a transaction that has just been decided owes."""
+def marker_of(transaction: TransactionMetadata) -> Marker:
+    """The marker of a transaction in PREPARE_*."""
     return Marker(
         transaction.transactional_id,
         transaction.producer_id,
@@ -52,35 +52,35 @@ def marker_of(transaction: Transaction) -> Marker:
     )
 
 
-class Outcome(Enum):
+class MarkerResult(Enum):
     WRITTEN = "written"
     RETRY = "retry"
-    GIVEN_UP = "given up"
-    """Another coordinator has taken over, and pays."""
+    FENCED = "fenced"
+    """Another coordinator has taken over and writes the marker."""
 
 
 RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 2_000
 
 _WRITTEN: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""With those, that cannot take a marker, Kafka counts as done what will never be."""
-_GIVEN_UP: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+"""A partition that answers one of the two errors can never take a marker; Kafka counts it as done too."""
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
-def outcome_of(code: int) -> Outcome:
-    """What a partition's answer to a marker means."""
+def result_of(code: int) -> MarkerResult:
+    """What the error code of a partition in WriteTxnMarkers means."""
     if code in _WRITTEN:
-        return Outcome.WRITTEN
-    return Outcome.GIVEN_UP if code in _GIVEN_UP else Outcome.RETRY
+        return MarkerResult.WRITTEN
+    return MarkerResult.FENCED if code in _FENCED else MarkerResult.RETRY
 
 
-class MarkersOwed:
+class PendingMarkers:
     __slots__ = ("_by_id", "_retries")
 
     def __init__(self) -> None:
         self._by_id: dict[str, Marker] = {}
         self._retries: dict[str, int] = {}
-        """How often the markers of an id were tried in vain. Soft: a shard that was reloaded begins anew."""
+        """How often the markers of an id were retried. Soft state: a shard that is loaded again starts at 0."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -91,28 +91,29 @@ class MarkersOwed:
     def get(self, transactional_id: str) -> Marker | None:
         return self._by_id.get(transactional_id)
 
-    def owe(self, transaction: Transaction) -> None:
+    def add(self, transaction: TransactionMetadata) -> None:
         self._by_id[transaction.transactional_id] = marker_of(transaction)
 
-    def paid(self, marker: Marker, partitions: Collection[TopicPartition]) -> bool:
-        """Some partitions of `marker` have theirs. Whether that were the last; never so of a transaction that is not the one
-        owed for."""
-        owed = self._by_id.get(marker.transactional_id)
-        if owed is None or not owed.is_of(marker):
+    def written(self, marker: Marker, partitions: Collection[TopicPartition]) -> bool:
+        """Partitions of `marker` have theirs. Whether they were the last ones; False if another transaction of the id is pending
+        by now."""
+        pending = self._by_id.get(marker.transactional_id)
+        if pending is None or not pending.is_of(marker):
             return False
         if partitions:
-            owed = self._by_id[marker.transactional_id] = replace(owed, partitions=owed.partitions.difference(partitions))
-        return not owed.partitions
+            remaining = pending.partitions.difference(partitions)
+            pending = self._by_id[marker.transactional_id] = replace(pending, partitions=remaining)
+        return not pending.partitions
 
-    def pause_ms(self, transactional_id: str) -> int:
-        """How long to wait before what is owed is tried again: a leader that is just being elected is soon there, and of one that
-        is not nobody is to ask all the time."""
+    def backoff_ms(self, transactional_id: str) -> int:
+        """The time before the next retry. It doubles: an election is usually over soon, and a leader that stays away must not be
+        asked all the time."""
         retries = self._retries.get(transactional_id, 0)
         if transactional_id in self._by_id:
             self._retries[transactional_id] = retries + 1
         return min(RETRY_MS << min(retries, 16), RETRY_MS_MAX)
 
-    def settle(self, transactional_id: str) -> None:
+    def remove(self, transactional_id: str) -> None:
         if self._by_id.pop(transactional_id, None) is not None:
             self._retries.pop(transactional_id, None)
 
@@ -120,13 +121,13 @@ class MarkersOwed:
 def by_leader(
     partitions: Iterable[TopicPartition], leader_of: Callable[[TopicPartition], int | None]
 ) -> tuple[dict[int, list[TopicPartition]], list[TopicPartition]]:
-    """Who has to be told, by broker (-1: a partition without a leader now), and the partitions that are no more."""
+    """The partitions by the broker that leads them (-1: no leader now), and those that are deleted."""
     by_broker: dict[int, list[TopicPartition]] = {}
-    gone: list[TopicPartition] = []
+    deleted: list[TopicPartition] = []
     for partition in sorted(partitions):
         leader = leader_of(partition)
         if leader is None:
-            gone.append(partition)
+            deleted.append(partition)
         else:
             by_broker.setdefault(leader, []).append(partition)
-    return by_broker, gone
+    return by_broker, deleted

@@ -1,7 +1,7 @@
 """What is known of one transactional id, and what each event makes of it.
 
 Owns the steps from one state to the next: epochs, producer ids, partitions, times. Performs nothing: a step returns another
-`Transaction`, which becomes true when it has been read back from the log.
+`TransactionMetadata`, which becomes true when it has been read back from the log.
 
 1. Every step is one of `state.TRANSITIONS`.
 2. An epoch of 32767 is never given to a producer, so that one can always be fenced. Who has come to 32766 gets a new producer id
@@ -29,7 +29,7 @@ VERSION_2: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionMetadata:
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -52,7 +52,7 @@ class Transaction:
 
     # Steps
 
-    def initialised(self, expected_epoch: int | None, timeout_ms: int, wall_ms: int) -> Transaction:
+    def initialised(self, expected_epoch: int | None, timeout_ms: int, wall_ms: int) -> TransactionMetadata:
         """The producer begins, or begins anew after an error: then it says which epoch it believes to have. KafkaError if that
         is another's."""
         epoch, last_epoch = self.producer_epoch + 1, NO_PRODUCER_EPOCH
@@ -77,7 +77,7 @@ class Transaction:
             last_update_ms=wall_ms,
         )
 
-    def rotated(self, producer_id: int, timeout_ms: int, wall_ms: int, *, same_producer: bool) -> Transaction:
+    def rotated(self, producer_id: int, timeout_ms: int, wall_ms: int, *, same_producer: bool) -> TransactionMetadata:
         """As `initialised`, when the epochs are used up: another producer id."""
         return self._to(
             State.EMPTY,
@@ -90,7 +90,7 @@ class Transaction:
             last_update_ms=wall_ms,
         )
 
-    def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, wall_ms: int) -> Transaction:
+    def with_partitions(self, partitions: Iterable[TopicPartition], client_version: int, wall_ms: int) -> TransactionMetadata:
         return self._to(
             State.ONGOING,
             partitions=self.partitions.union(partitions),
@@ -99,7 +99,7 @@ class Transaction:
             client_version=client_version,
         )
 
-    def ended(self, *, commit: bool, client_version: int, next_producer_id: int, wall_ms: int) -> Transaction:
+    def ended(self, *, commit: bool, client_version: int, next_producer_id: int, wall_ms: int) -> TransactionMetadata:
         """Decided. With version 2 the epoch goes up; what the producer goes on with is in `completed`."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if client_version >= VERSION_2:
@@ -115,7 +115,7 @@ class Transaction:
             client_version=client_version,
         )
 
-    def completed(self, wall_ms: int) -> Transaction:
+    def completed(self, wall_ms: int) -> TransactionMetadata:
         """All partitions have their markers."""
         producer_id, epoch = self.producer_id, self.producer_epoch
         if self.client_version >= VERSION_2 and self.next_producer_id != NO_PRODUCER_ID:
@@ -130,11 +130,11 @@ class Transaction:
             last_update_ms=wall_ms,
         )
 
-    def _to(self, state: State, **changes: Any) -> Transaction:
+    def _to(self, state: State, **changes: Any) -> TransactionMetadata:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.transactional_id}: {self.state.name} cannot become {state.name}")
         # As dataclasses.replace, at a third of its price: a transaction takes four steps.
-        other = Transaction(*_fields(self))
+        other = TransactionMetadata(*_fields(self))
         changes["state"], changes["previous_producer_id"] = state, self.producer_id
         for name, value in changes.items():
             object.__setattr__(other, name, value)
@@ -158,15 +158,15 @@ class Transaction:
         )
 
 
-_fields = attrgetter(*(each.name for each in fields(Transaction)))
+_fields = attrgetter(*(each.name for each in fields(TransactionMetadata)))
 
 
-def from_value(transactional_id: str, value: TransactionLogValue) -> Transaction:
+def from_value(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
     try:
         state = State(value.transaction_status)
     except ValueError:
         raise MalformedInput(f"{transactional_id} is in a state {value.transaction_status} that nobody knows") from None
-    return Transaction(
+    return TransactionMetadata(
         transactional_id,
         value.producer_id,
         value.producer_epoch,
