@@ -230,7 +230,7 @@ def test_l06_a_log_whose_aborted_transactions_cannot_be_read_fails_with_its_dire
         await stage.topic(**COMPACT)
         connection = await stage.connect()
         log = log_of(stage)
-        log.active.has_aborted = True  # and there is no file
+        log.active.indexes.has_aborted = True  # and there is no file
         log.local.find_aborted()
         for number in range(30):
             await put(stage, connection, [(b"k%d" % (number % 20), bytes(200))])

@@ -487,7 +487,7 @@ def lose_index(segment: Any, shift: int | None = None) -> None:
     path.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in entries))
     if shift is None:
         path.unlink()
-    segment.let_go()
+    segment.evict()
 
 
 @pytest.mark.parametrize("offset", [0, 5])
@@ -512,7 +512,7 @@ def test_f15_while_a_lost_index_is_built_the_fetch_waits_and_others_do_not(
         data = (await waiting).responses[0].partitions[0]
         assert offsets_of(data.records) == [(offset, offset), (offset + 1, offset + 1)]
         assert building.asked == 1
-        segment.let_go()
+        segment.evict()
         assert offsets_of((await stage.fetch(other, 3, partition_max_bytes=1)).records) == [(3, 3)], "the file is right again"
 
     play(case)

@@ -393,7 +393,7 @@ def test_a_log_that_is_not_written_to_keeps_no_room_for_more(ground: Ground) -> 
         for _ in range(3):
             assert await produce(client, size=500_000) == 0
         [partition] = broker.partitions
-        await until_async(lambda: partition.log.active.reserve_at == BEGIN_BYTES < partition.log.active.size)
+        await until_async(lambda: partition.log.active.reservation.next_at == BEGIN_BYTES < partition.log.active.size)
         assert await produce(client) == 0
         client.close()
         await broker.stop()

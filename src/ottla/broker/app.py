@@ -52,7 +52,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
 from ottla.storage.log import Log
 from ottla.storage.names import META_PROPERTIES, parse_partition_dir
-from ottla.storage.segment import SegmentCache
+from ottla.storage.segment_cache import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ class CleanedSegment:
     def __init__(self, disk: Disk, first: Segment, last: Segment, index_interval_bytes: int) -> None:
         """In the place of the segments from `first` to `last`."""
         self._disk = disk
-        self.segment = first.successor(created_ms=last.created_ms)
+        self.segment = first.replacement(created_ms=last.created_ms)
         self.segment.index_interval_bytes = index_interval_bytes
         self._built = IndexBuilder(first.base_offset, index_interval_bytes)
         self._file = disk.open(self.segment.path(LOG) + CLEANED, create=True)

@@ -115,5 +115,5 @@ def _overdue_ms(log: Log, dirty_sealed: Sequence[Segment], now_ms: int) -> int:
     clean_until_ms = now_ms - max(log.config.max_compaction_lag_ms, 0)
     if clean_until_ms <= 0:
         return 0
-    firsts = [first_ms for segment in dirty_sealed if segment.size and (first_ms := segment.age_base()) > 0]
+    firsts = [first_ms for segment in dirty_sealed if segment.size and (first_ms := segment.rolling_base_timestamp()) > 0]
     return max(0, clean_until_ms - min(firsts, default=clean_until_ms))

@@ -51,7 +51,7 @@ from ottla.storage.names import (
 )
 from ottla.storage.new_log import new_log
 from ottla.storage.recovery import Found, open_log
-from ottla.storage.segment import SegmentCache
+from ottla.storage.segment_cache import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
 OFFSETS_OF: dict[str, Callable[[Iterable[Log]], dict[TopicPartition, int]]] = {

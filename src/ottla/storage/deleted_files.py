@@ -57,4 +57,4 @@ class DeletedFiles:
         for deleted in self._waiting:
             deleted.paths = [target + path.removeprefix(source) for path in deleted.paths]
             if deleted.segment is not None:
-                deleted.segment.dir = target
+                deleted.segment.files.dir = target

@@ -23,7 +23,8 @@ from ottla.storage.flush import Unflushed
 from ottla.storage.names import CLEANED, SEGMENT_SUFFIXES, SWAP, TXN_INDEX
 from ottla.storage.offset_index import INT32_MAX
 from ottla.storage.results import ReadInfo
-from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.segment import Segment
+from ottla.storage.segment_cache import SegmentCache
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import Buffer
 
@@ -83,7 +84,7 @@ class LocalLog:
         self.unflushed = Unflushed([segment for segment in segments[:-1] if segment.end_offset > recovery_point])
         self._positions: dict[int, tuple[Segment, int]] = {}
         """By offset: segment and position. Filled with the ends of recent reads, which is where the next reads begin."""
-        self._with_aborted = [segment for segment in segments if segment.has_aborted]
+        self._with_aborted = [segment for segment in segments if segment.indexes.has_aborted]
 
     @property
     def config(self) -> LogConfig:
@@ -107,13 +108,13 @@ class LocalLog:
         size = len(data)
         segment = self.active
         position = segment.size
-        if position + size > segment.reserve_at:
+        if position + size > segment.reservation.next_at:
             segment.reserve(position + size, self._config.segment_bytes)
         try:
             segment.file.write(position, (data,))
         except OSError:
             try:
-                segment.cut_torn()
+                segment.truncate_torn_write()
             except OSError:
                 pass  # the data directory goes offline anyway, and recovery truncates the file
             raise
@@ -134,7 +135,7 @@ class LocalLog:
             return True
         base_ms = segment.first_timestamp
         if base_ms is None:
-            base_ms = segment.age_base()
+            base_ms = segment.rolling_base_timestamp()
         waited_ms = max_timestamp - base_ms if base_ms >= 0 else now_ms - segment.created_ms
         if waited_ms > self._segment_ms - segment.jitter_ms:
             return True
@@ -188,7 +189,7 @@ class LocalLog:
             limit_offset = end_offset
         if limit - start > max_bytes:
             if first_end - start <= max_bytes:
-                boundary, boundary_offset = segment.cut(start, start + max_bytes, min_one_batch, rebuild_inline)
+                boundary, boundary_offset = segment.batch_boundary_before(start, start + max_bytes, min_one_batch, rebuild_inline)
             elif min_one_batch:
                 boundary, boundary_offset = first_end, first_last + 1
             else:
@@ -256,21 +257,21 @@ class LocalLog:
     def add_aborted(self, aborted: AbortedTxn) -> None:
         """An abort marker was appended to the active segment."""
         segment = self.active
-        if not segment.has_aborted:
+        if not segment.indexes.has_aborted:
             self.unflushed.dir = True
             self._with_aborted.append(segment)
-        segment.add_aborted(aborted)
+        segment.indexes.add_aborted(aborted)
 
     def find_aborted(self) -> None:
         """Update which segments have a transaction index."""
-        self._with_aborted = [segment for segment in self.segments if segment.has_aborted]
+        self._with_aborted = [segment for segment in self.segments if segment.indexes.has_aborted]
 
     def take_unflushed_txn_indexes(self) -> list[str]:
         paths = []
         for segment in self._with_aborted:
-            if segment.txn_index_dirty:
+            if segment.indexes.txn_dirty:
                 paths.append(segment.path(TXN_INDEX))
-                segment.txn_index_dirty = False
+                segment.indexes.txn_dirty = False
         return paths
 
     # --- removing and replacing
@@ -328,15 +329,15 @@ class LocalLog:
         assert end < len(self.segments), "the active segment is never replaced"
         self.replacements += 1
         # A segment exists if its .log file does: that file becomes .swap last and gets its final name first.
-        cleaned.rename_files(CLEANED, SWAP, reversed(SEGMENT_SUFFIXES))
+        cleaned.files.rename(CLEANED, SWAP, reversed(SEGMENT_SUFFIXES))
         cleaned.end_offset = replaced[-1].end_offset
         self.unflushed.sealed = [segment for segment in self.unflushed.sealed if segment not in replaced]
         self.remove_segments(slot, end)
-        cleaned.rename_files(SWAP, "", SEGMENT_SUFFIXES)
+        cleaned.files.rename(SWAP, "", SEGMENT_SUFFIXES)
         self.segments.insert(slot, cleaned)
         self._bases.insert(slot, cleaned.base_offset)
         self.size_bytes += cleaned.size
-        cleaned.has_aborted = self._disk.exists(cleaned.path(TXN_INDEX))
+        cleaned.indexes.has_aborted = cleaned.files.exists(TXN_INDEX)
         self.find_aborted()
 
     def rename_dir(self, path: str) -> None:
@@ -345,7 +346,7 @@ class LocalLog:
         self.deleted.rename_dir(self.dir, path)
         self.dir = path
         for segment in self.segments:
-            segment.dir = path
+            segment.files.dir = path
         self.unflushed.parent_dir = True
 
     def use_cache(self, cache: SegmentCache) -> None:
@@ -368,4 +369,4 @@ class LocalLog:
         self.deleted.clear()
         self._positions.clear()
         for segment in self.segments:
-            segment.let_go_for_good()
+            segment.retire()

@@ -26,7 +26,8 @@ from ottla.storage.names import DELETE_DIR, retired_dir
 from ottla.storage.producer_replay import feed, feed_marker, rebuild
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.results import AppendInfo, OffsetByTime, ReadInfo, UnexpectedOffset
-from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.segment import Segment
+from ottla.storage.segment_cache import SegmentCache
 from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import NO_OFFSET, NO_TIMESTAMP, Buffer, OffsetAndEpoch, TopicPartition
@@ -405,7 +406,7 @@ class Log:
             return None
         segments = local.segments_from(self.recovery_point) if self.recovery_point < end_offset else []
         for segment in segments:
-            segment.write_indexes()
+            segment.indexes.write_pending()
         self.epochs.write(end_offset)
         paths = self.snapshots.take_unflushed() + local.take_unflushed_txn_indexes()
         return local.unflushed.plan(self._disk, local.dir, end_offset, local.truncations, segments, paths)
@@ -413,7 +414,7 @@ class Log:
     def closing_plan(self) -> FlushPlan:
         """The last flush of a clean shutdown. It includes the indexes of the active segment: the next start trusts them."""
         paths = self.active.finish_indexes()
-        self.active.give_back()
+        self.active.release_reserved()
         plan = self.flush_plan()
         if plan is None:
             return FlushPlan(self.log_end_offset, self.truncations, self._disk, [], paths, [])
@@ -442,7 +443,7 @@ class Log:
     def release_if_idle(self) -> None:
         """Release preallocated space if nothing was appended since the last call."""
         if self._end_offset_seen == self.log_end_offset:
-            self.active.give_back()
+            self.active.release_reserved()
         self._end_offset_seen = self.log_end_offset
 
     # --- deletion at the start

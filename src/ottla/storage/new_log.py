@@ -12,7 +12,8 @@ from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.log import Log
 from ottla.storage.names import EPOCH_CHECKPOINT
 from ottla.storage.producer_state import ProducerStates
-from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.segment import Segment
+from ottla.storage.segment_cache import SegmentCache
 from ottla.storage.snapshot import Snapshots
 from ottla.types import ZERO_UUID, TopicPartition
 

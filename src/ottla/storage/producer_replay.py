@@ -115,4 +115,4 @@ def mend_txn_index(
 ) -> None:
     """Make a segment's index of aborted transactions anew. `states` is scratch."""
     rebuild(states, snapshots, segments, log_start_offset, segment.base_offset)
-    segment.replace_txn_index(replay(states, segment, segment.base_offset, INT64_MAX))
+    segment.indexes.replace_txn(replay(states, segment, segment.base_offset, INT64_MAX))

@@ -36,7 +36,8 @@ from ottla.storage.names import (
 from ottla.storage.producer_replay import feed, mend_txn_index, rebuild
 from ottla.storage.producer_state import ProducerStates
 from ottla.storage.scan import scan_file
-from ottla.storage.segment import Segment, SegmentCache
+from ottla.storage.segment import Segment
+from ottla.storage.segment_cache import SegmentCache
 from ottla.storage.snapshot import Snapshots
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import ZERO_UUID, TopicPartition
@@ -110,7 +111,7 @@ def open_log(
     _settle_snapshots(producers, snapshots, segments, log_start_offset)
     for segment in segments:
         # Who took away one index may have taken this one too, and that there was one nobody could tell.
-        if segment in damaged or not segment.txn_index_plausible():
+        if segment in damaged or not segment.indexes.is_txn_plausible():
             mend_txn_index(segment, ProducerStates(topic_partition), snapshots, segments, log_start_offset)
     epochs.truncate_end(active.end_offset)
     epochs.truncate_start(log_start_offset)
@@ -271,7 +272,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
     segments = [make.existing(base) for base in sorted(bases)]
     for segment in segments:
         size = with_aborted.get(segment.base_offset)
-        segment.has_aborted = bool(size)
+        segment.indexes.has_aborted = bool(size)
         if size == 0 or (size and not segment.size):  # without an entry there would be no file, and no entry without a record
             damaged.append(segment)
     for segment, follower in pairwise(segments):
@@ -282,7 +283,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
 def _mend_indexes(segments: list[Segment], damaged: list[Segment]) -> None:
     """See that indexes are there."""
     for segment in segments:
-        if not segment.indexes_plausible():
+        if not segment.indexes.are_plausible():
             segment.rebuild_indexes()
             damaged.append(segment)
 
@@ -336,7 +337,7 @@ def _recover(
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     _mend_indexes(segments[:first], damaged)
     if first:
-        segments[first - 1].give_back_found()
+        segments[first - 1].file.release()  # space reserved by a process that was killed
         segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
     if segments:
         epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
@@ -390,9 +391,9 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, pr
     cut_bytes = segment.size - good
     if cut_bytes:
         _refuse_legacy(segment, good)
-        segment.cut_off(good)
-    segment.give_back_found()
-    segment.replace_txn_index(aborted)
+        segment.truncate_file(good)
+    segment.file.release()
+    segment.indexes.replace_txn(aborted)
     return end_offset, cut_bytes, dense
 
 
@@ -406,7 +407,7 @@ def _refuse_legacy(segment: Segment, position: int) -> None:
             if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
                 raise OSError(
                     f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported: "
-                    f"move {segment.dir} away, or have Apache Kafka copy the topic"
+                    f"move {segment.files.dir} away, or have Apache Kafka copy the topic"
                 )
 
 
@@ -418,7 +419,7 @@ def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
             if disk.exists(segment.path(suffix)):
                 disk.remove(segment.path(suffix))
     if segments:
-        disk.flush_dir(segments[0].dir)
+        disk.flush_dir(segments[0].files.dir)
 
 
 def _topic_id(disk: Disk, dir: str) -> bytes:

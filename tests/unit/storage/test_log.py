@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
 from ottla.storage.config import LogConfig
 from ottla.storage.log import UnexpectedOffset
-from ottla.storage.segment import SegmentCache
+from ottla.storage.segment_cache import SegmentCache
 from tests.kit.storage import (
     NOW_MS,
     TP,
@@ -283,7 +283,7 @@ def test_sealed_segments_beyond_the_limit_hold_nothing_and_can_be_read_again() -
     assert len(log.segments) == 10
     assert all_offsets(log) == all_offsets(log) == list(range(30))
     assert len(cache) <= 2
-    assert sum(segment.index_entries_held > 0 for segment in log.segments) <= 3
+    assert sum(segment.indexes.entries_held > 0 for segment in log.segments) <= 3
 
 
 def test_range_of_a_removed_segment_stays_readable_until_it_is_let_go() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ottla.runtime.files import OsDisk
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
-from ottla.storage.segment import SegmentCache
+from ottla.storage.segment_cache import SegmentCache
 from ottla.types import TopicPartition
 from tests.kit.storage import NOW_MS, TOPIC_ID, append, batch, read_batches, records_of, seeded_random
 

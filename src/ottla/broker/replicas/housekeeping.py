@@ -193,7 +193,7 @@ class Housekeeping:
         try:
             built = await run_whole(self._broker.world.workers, lost.build)
             if not log.closed and not segment.active and segment in log.segments:
-                segment.built_elsewhere(built, lost)
+                segment.indexes_rebuilt(built, lost)
         except OSError as error:
             self._broker.partitions.directory_failed(partition.data_dir, error)
         finally:

@@ -16,6 +16,7 @@ from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
 from ottla.storage.offset_index import OffsetIndex
 from ottla.storage.segment import Segment
+from ottla.storage.segment_files import SegmentFiles
 from ottla.types import TimestampAndOffset
 
 # --- recovery
@@ -33,7 +34,7 @@ def recovery_skips_crc() -> list[Patch]:
 
 @bug("the torn tail of a log is found and not cut off", world="log", seeds_max=40)
 def torn_tail_kept() -> list[Patch]:
-    return [(Segment, "cut_off", lambda self, position: None)]
+    return [(Segment, "truncate_file", lambda self, position: None)]
 
 
 @bug("segments behind a cut are kept", world="log", seeds_max=40)
@@ -325,11 +326,11 @@ def cleaned_not_flushed() -> list[Patch]:
 
 @bug("cleaned segments are swapped in without the name .swap", world="broker", seeds_max=300)
 def swapped_without_swap() -> list[Patch]:
-    original = Segment.rename_files
+    original = SegmentFiles.rename
 
-    def rename_files(self: Segment, source: str, target: str, suffixes: Any) -> None:
+    def rename(self: SegmentFiles, source: str, target: str, suffixes: Any) -> None:
         if target == ".swap":
             return
         original(self, ".cleaned" if source == ".swap" else source, target, suffixes)
 
-    return [(Segment, "rename_files", rename_files)]
+    return [(SegmentFiles, "rename", rename)]

@@ -20,7 +20,7 @@ from ottla.records.clean_transactions import TransactionSieve
 from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage.log import Log
 from ottla.storage.results import AppendInfo
-from ottla.storage.segment import Segment
+from ottla.storage.segment_indexes import SegmentIndexes
 
 # --- what readers of committed records see
 
@@ -42,12 +42,12 @@ def aborted_list_short() -> list[Patch]:
 
 @bug("aborted transactions are not found again at a recovery", world="transactions", seeds_max=60)
 def aborted_lost_at_recovery() -> list[Patch]:
-    original = Segment.replace_txn_index
+    original = SegmentIndexes.replace_txn
 
-    def replace_txn_index(self: Segment, aborted: Any) -> None:
+    def replace_txn(self: SegmentIndexes, aborted: Any) -> None:
         original(self, [])
 
-    return [(Segment, "replace_txn_index", replace_txn_index)]
+    return [(SegmentIndexes, "replace_txn", replace_txn)]
 
 
 @bug("the cleaner goes past the last stable offset", world="transactions", seeds_max=200)

@@ -44,7 +44,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
-from ottla.storage.segment import SegmentCache
+from ottla.storage.segment_cache import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
 ROOT: Final = "/data"
