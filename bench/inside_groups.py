@@ -88,7 +88,7 @@ async def rebalance(inside: Inside, profile: cProfile.Profile | None) -> float:
 async def main(wanted: str) -> None:
     gc.set_threshold(*GC_THRESHOLDS)  # as in service
     async with started(PARTITIONS, {"group.initial.rebalance.delay.ms": "0"}) as inside:
-        await inside.broker.coordinators.leader_of("")
+        await inside.broker.groups.shards.topic.leader_of("")
         teams = [Team(inside, f"group-{number}", 1) for number in range(GROUPS)]
         for team in teams:
             await team.join()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.purgatory import Purgatory
     from ottla.broker.replicas.partitions import Partitions
-    from ottla.cluster.image import ClusterImage
+    from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.cluster.settings import BrokerSettings
     from ottla.coordinator.group.shard import GroupShard
     from ottla.ports import World
@@ -55,6 +55,8 @@ class GroupCoordinators:
         """The broker's settings of groups, without the overrides of single groups."""
         self.codec = metadata.settings.int("offsets.topic.compression.codec")
         self._group_configs: Mapping[str, Mapping[str, str]] = {}
+        self._topics: Mapping[str, TopicImage] = {}
+        """Of the image that was applied last."""
         self._expiry: asyncio.TimerHandle | None = None
         self._schedule_expiry()
 
@@ -83,7 +85,7 @@ class GroupCoordinators:
         now = self.shards.now()
         if shard.groups.by_id:
             logger.info("Loaded %d groups from %s", len(shard.groups.by_id), hosted.topic_partition)
-        self.shards.perform(hosted, shard.topics_changed(self._metadata.image, now))
+        self.shards.perform(hosted, shard.topics_changed(self._metadata.image, frozenset(), now))
         if hosted.shard is shard:
             self.shards.perform(hosted, shard.on_loaded(now))
 
@@ -133,9 +135,11 @@ class GroupCoordinators:
         self.shards.apply(image, led)
         if self.shards.topic.image is not before or configs != self._group_configs:
             self._configure()
+        topics, self._topics = self._topics, image.topics
+        deleted = frozenset(topics.keys() - image.topics.keys()) if topics is not image.topics else frozenset()
         now = self.shards.now()
         for hosted, shard in self.shards.loaded():
-            self.shards.perform(hosted, shard.topics_changed(image, now))
+            self.shards.perform(hosted, shard.topics_changed(image, deleted, now))
 
     def settings_changed(self, settings: BrokerSettings) -> None:
         self.config = group_config(settings)

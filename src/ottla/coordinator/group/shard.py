@@ -98,14 +98,12 @@ class GroupShard:
         self.groups.config = config
         self.groups.own_configs = own
 
-    def topics_changed(self, topics: Topics, now: Now) -> Decision:
-        """The cluster has become another. Offsets of topics that are gone go too."""
-        before = self.groups.topics
+    def topics_changed(self, topics: Topics, deleted: frozenset[str], now: Now) -> Decision:
+        """The cluster has another image. The offsets of `deleted` topics are deleted too."""
         self.groups.topics = topics
         decision = Decision()
-        gone = _gone(before, topics)
-        if gone:
-            decision.records += self.offsets.tombstones_of_topics(gone)
+        if deleted:
+            decision.records += self.offsets.tombstones_of_topics(deleted)
         for kind in self._kinds:
             decision.add(kind.topics_changed(now))
         return decision
@@ -288,18 +286,3 @@ class GroupShard:
             decision.records += group.tombstones()
             results.append(DeletableGroupResult(group_id=group_id))
         return decision.reply(token, results)
-
-
-def _gone(before: Topics, after: Topics) -> frozenset[str]:
-    """The topics that are no more. All shards of a broker ask the same question at each change: the last answer is kept."""
-    global _last_change
-    if before.topics is after.topics:
-        return frozenset()
-    known_before, known_after, gone = _last_change
-    if known_before is not before or known_after is not after:
-        gone = frozenset(before.topics.keys() - after.topics.keys())
-        _last_change = (before, after, gone)
-    return gone
-
-
-_last_change: tuple[Topics | None, Topics | None, frozenset[str]] = (None, None, frozenset())

@@ -73,7 +73,7 @@ class Host:
         self.ms = 5_000
         self.now_ms = START_MS
         """Wall time; it passes with `ms`, and a test may set it."""
-        self.shard.topics_changed(topics("t", "u"), self.now)
+        self.shard.topics_changed(topics("t", "u"), frozenset(), self.now)
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, Any] = {}
@@ -148,7 +148,7 @@ class Host:
         self.timers.clear()
         for record in self.log:
             self.shard.replay(record.key, record.value)
-        self.do(self.shard.topics_changed(known, self.now))
+        self.do(self.shard.topics_changed(known, frozenset(), self.now))
         self.do(self.shard.on_loaded(self.now))
 
     def compact(self) -> None:
@@ -293,7 +293,7 @@ class Host:
                 # A topic that is made anew has another id; the first one's says its name.
                 self._made[name] = self._made.get(name, -1) + 1
             known[name] = FakeTopic(name.encode().ljust(15, b"\0") + bytes([self._made[name]]), (None,) * count)
-        self.do(self.shard.topics_changed(FakeTopics(known), self.now))
+        self.do(self.shard.topics_changed(FakeTopics(known), frozenset(), self.now))
 
     def beat(
         self,

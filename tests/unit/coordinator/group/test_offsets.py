@@ -160,7 +160,7 @@ def test_offsets_of_a_deleted_topic_go_with_it(host: Any) -> None:
     before = host.shard.groups.topics
 
     left = SimpleNamespace(topics={"u": before.topics["u"]}, topic_names={}, brokers={})
-    host.do(host.shard.topics_changed(left, host.now))
+    host.do(host.shard.topics_changed(left, frozenset({"t"}), host.now))
     assert host.committed().committed_offset == -1
     assert host.committed(topic="u").committed_offset == 2
 
