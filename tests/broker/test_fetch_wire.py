@@ -547,7 +547,7 @@ def test_a_topic_deleted_while_a_lost_index_is_built_is_not_there(play: Any, mon
         await stage.broker.controller.delete_topics(["t"])
         assert (await waiting).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         building.let.set()
-        while stage.broker.housekeeping._building:
+        while stage.broker.index_rebuilder.building:
             await asyncio.sleep(0.01)
         assert stage.broker.partitions.offline_paths() == []
 

@@ -205,7 +205,7 @@ def test_a_clock_that_is_set_removes_no_files_before_their_delay(ground: Ground,
         await make_topic(broker, file_delete_delay_ms="3000000")
         await broker.controller.delete_topics(["t"])
         monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9 + 3_600)
-        await broker.housekeeping._remove()
+        await broker.housekeeping.remove_files()
         assert list((ground.path / "data").glob("t-0.*-delete"))
         await broker.stop()
 
@@ -239,7 +239,7 @@ def test_files_of_another_topic_of_the_name_are_set_aside_and_kept(ground: Groun
         (data / "t-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
         broker = ground.broker()
         await broker.start()
-        await broker.housekeeping._remove()
+        await broker.housekeeping.remove_files()
         assert [partition.log.log_end_offset for partition in broker.partitions] == [0]
         await broker.stop()
         [kept] = data.glob("t-0.*-stray")
@@ -381,7 +381,7 @@ def test_f11_a_log_that_fails_in_retention_does_not_keep_it_from_others(
         await until_async(lambda: second.log.log_start_offset > 0)
 
     ground.play(main)
-    assert "retention of t-0 failed; that of the others goes on" in caplog.text
+    assert "Retention of t-0 failed; other partitions are not affected" in caplog.text
 
 
 def test_a_log_that_is_not_written_to_keeps_no_room_for_more(ground: Ground) -> None:
@@ -451,16 +451,16 @@ def test_no_checkpoint_speaks_of_a_log_deleted_while_another_was_written(
         for partition in broker.partitions:
             assert await produce(client, partition.topic_partition.partition, count=2) == 0
             assert await produce(client, partition.topic_partition.partition, count=2) == 0
-            await broker.housekeeping.flush(partition)
+            await broker.flusher.flush(partition)
             assert partition.delete_records(3) == partition.log.recovery_point - 1 == 3
         monkeypatch.setattr(ThreadWorkers, "run", run_held)
-        for round_of_them in (broker.housekeeping._log_starts, broker.housekeeping._recovery_points):
+        for round_of_them in (broker.checkpoints.write_log_starts, broker.checkpoints.write_recovery_points):
             held.clear()
             let.clear()
             for partition in broker.partitions:
                 if partition.log.log_end_offset == 0:
                     assert await produce(client, partition.topic_partition.partition, count=4) == 0
-                    await broker.housekeeping.flush(partition)
+                    await broker.flusher.flush(partition)
                     assert partition.delete_records(3) == 3
             writing = asyncio.ensure_future(round_of_them())
             await held.wait()

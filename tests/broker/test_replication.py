@@ -97,7 +97,7 @@ class Member(Broker):
     async def _join_cluster(self) -> None:
         self.metadata.image = self.cluster.metadata_cache.image
         self.controller = cast(Any, None)
-        self.cluster.epoch_of_registration = lambda: 100 + self.broker_id
+        self.metadata.registration_epoch = lambda: 100 + self.broker_id
 
 
 @dataclass
@@ -214,12 +214,12 @@ class Cluster:
             )
             topic = LeaderAndIsrTopicState(topic_name=key.topic, topic_id=state.topic_id, partition_states=[partition])
             answers.append(
-                await broker.cluster.orders.obey(
+                await broker.cluster.control_requests.handle(
                     7,
                     LeaderAndIsrRequest(
                         controller_id=CONTROLLER,
                         controller_epoch=self.epoch,
-                        broker_epoch=broker.broker_epoch,
+                        broker_epoch=broker.metadata.broker_epoch,
                         topic_states=[topic],
                     ),
                 )
@@ -246,12 +246,12 @@ class Cluster:
             )
             for other in self.brokers
         ]
-        return await broker.cluster.orders.obey(
+        return await broker.cluster.control_requests.handle(
             8,
             UpdateMetadataRequest(
                 controller_id=CONTROLLER,
                 controller_epoch=self.epoch,
-                broker_epoch=broker.broker_epoch,
+                broker_epoch=broker.metadata.broker_epoch,
                 live_brokers=live,
                 topic_states=[UpdateMetadataTopicState(topic_name=key.topic, topic_id=state.topic_id, partition_states=[told])],
             ),
@@ -523,13 +523,13 @@ def test_c02_c03_orders_of_former_controllers_and_for_former_lives_change_nothin
         [answer] = await cluster.order(T0, State(2, [2], 9), to=[1])
         assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
         assert answer.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
-        orders = cluster.brokers[1].cluster.orders
+        orders = cluster.brokers[1].cluster.control_requests
         stop = StopReplicaTopicState(
             topic_name=TOPIC,
             partition_states=[StopReplicaPartitionState(partition_index=0, leader_epoch=9, delete_partition=True)],
         )
         former_life = StopReplicaRequest(controller_id=1, controller_epoch=5, broker_epoch=50, topic_states=[stop])
-        assert (await orders.obey(4, former_life)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
+        assert (await orders.handle(4, former_life)).error_code == ErrorCode.STALE_BROKER_EPOCH  # type: ignore[attr-defined]
         cluster.epoch = 5
         [stale] = await cluster.order(T0, State(2, [2], 2), to=[1])
         assert stale.topics[0].partition_errors[0].error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -543,20 +543,20 @@ def test_an_order_to_delete_that_was_told_again_since_deletes_no_topic_made_unde
     """It names no topic id (StopReplica 4): all that tells it apart is that its controller has another connection by now."""
 
     async def case(cluster: Cluster) -> None:
-        orders = cluster.brokers[1].cluster.orders
+        orders = cluster.brokers[1].cluster.control_requests
 
         def stop() -> StopReplicaRequest:
             partition = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
             topic = StopReplicaTopicState(topic_name=TOPIC, partition_states=[partition])
-            epoch = cluster.brokers[1].broker_epoch
+            epoch = cluster.brokers[1].metadata.broker_epoch
             return StopReplicaRequest(controller_id=1, controller_epoch=1, broker_epoch=epoch, topic_states=[topic])
 
-        obey = orders.obey
-        orders.obey = lambda version, request, connection=8: obey(version, request, connection)  # type: ignore[method-assign]
+        obey = orders.handle
+        orders.handle = lambda version, request, connection=8: obey(version, request, connection)  # type: ignore[method-assign]
         await cluster.order(T0, State(1, [1], replicas=[1]), is_new=True)
-        assert (await orders.obey(4, stop(), 9)).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
+        assert (await orders.handle(4, stop(), 9)).error_code == ErrorCode.NONE  # type: ignore[attr-defined]
         assert cluster.brokers[1].partitions.find(T0) is None
-        orders.obey = lambda version, request, connection=9: obey(version, request, connection)  # type: ignore[method-assign]
+        orders.handle = lambda version, request, connection=9: obey(version, request, connection)  # type: ignore[method-assign]
         await cluster.order(T0, State(1, [1], replicas=[1], topic_id=bytes(range(2, 18))), is_new=True)
         await cluster.produce(1, b"of the second topic")
         with pytest.raises(CloseConnection):
@@ -564,7 +564,7 @@ def test_an_order_to_delete_that_was_told_again_since_deletes_no_topic_made_unde
         assert cluster.partition(1).log.log_end_offset == 1
         # A controller that was elected since may have a connection of before.
         cluster.epoch = 2
-        orders.obey = lambda version, request, connection=3: obey(version, request, connection)  # type: ignore[method-assign]
+        orders.handle = lambda version, request, connection=3: obey(version, request, connection)  # type: ignore[method-assign]
         await cluster.order(T0, State(1, [1], 1, 1, replicas=[1], topic_id=bytes(range(2, 18))))
         assert cluster.partition(1).leader_epoch == 1
 

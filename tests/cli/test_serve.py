@@ -90,7 +90,7 @@ def test_a_zookeeper_that_is_away(tmp_path: Path) -> None:
     done = serve("--data-dir", str(tmp_path / "data"), *ANY_PORT, *zookeeper)
     assert done.returncode == 1
     waits, ends = done.stderr.splitlines()
-    assert waits.endswith("connecting to ZooKeeper at 127.0.0.1:1/x")
+    assert waits.endswith("Connecting to ZooKeeper at 127.0.0.1:1/x")
     assert ends.startswith("ottla serve: ZooKeeper cannot be reached at zookeeper.connect=127.0.0.1:1/x within 100 ms: ")
 
 

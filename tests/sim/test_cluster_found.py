@@ -161,14 +161,14 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
         first, second = (node for node in stage.nodes if node is not controller)
         await stage.create("t", [first.number, second.number])
         await stage.settled()
-        orders, late = second.broker.cluster.orders, []
-        obey = orders.obey
+        orders, late = second.broker.cluster.control_requests, []
+        obey = orders.handle
 
         def listen(version, request, connection):
             late.append((version, request, connection))
             return obey(version, request, connection)
 
-        orders.obey = listen
+        orders.handle = listen
         stage.tree.lose_sessions_of(first.host)  # somebody else leads then, which is an order to all
         await stage.until(lambda: late and stage.cluster.rules.state(("t", 0)).leader == second.number, "an order")
         await stage.settled()

@@ -1,6 +1,7 @@
-"""What a broker of a cluster has beyond one that is alone: its connections to others, what it hears, whom it follows.
+"""The parts that a broker of a cluster has beyond those of a broker alone, and their order of start and stop.
 
-Owns the parts and their order: they begin when the broker serves, and end before its logs are closed.
+Connections to other brokers, the metadata that the controller sends, ISR changes, replica fetchers, and this broker's part in the
+election of the controller.
 """
 
 from __future__ import annotations
@@ -8,62 +9,142 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.metadata_cache import MetadataCache
+from ottla.broker.metadata.tree import load_brokers, patiently
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
-from ottla.broker.replicas.control_requests import ControllerOrders
+from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
-from ottla.broker.replicas.replication_context import Replication
+from ottla.broker.replicas.replication_context import ReplicationContext
 from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.orders import UpdateMetadataEncodings
 from ottla.errors import ErrorCode
 from ottla.ports import SessionEvent, StoreError
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.cluster.settings import BrokerSettings
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.replicas.checkpoints import Checkpoints
+    from ottla.broker.replicas.flusher import Flusher
+    from ottla.broker.replicas.partitions import Partitions
+    from ottla.cluster.image import BrokerImage, ClusterImage
+    from ottla.ports import MetadataStore, World
     from ottla.storage.data_dir import DataDir
 
 logger = logging.getLogger(__name__)
 
 _CONTROLLED_SHUTDOWN_VERSION_MAX: Final = 3
-_REPORT_AGAIN_S: Final = 1.0
-_TOUCH_PATIENCE_S: Final = 2.0
-"""How long a broker that is to stop waits for a store it has lost touch with."""
+_REPORT_RETRY_S: Final = 1.0
+_DISCONNECTED_MAX_S: Final = 2.0
+"""How long a broker that is about to stop waits for a metadata store that is disconnected."""
 
 
 class ClusterMember:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        clock = broker.world.clock
-        self._listener = broker.settings.listeners().inter_broker
-        self.inter_broker = InterBroker(broker.broker_id, broker.world.network, self._address_of)
-        self.metadata_cache = MetadataCache(broker.cluster_id, broker.store, broker.show)
-        self.isr_changes = IsrChanges(broker)
-        self.fetchers = ReplicaFetchers(broker)
-        self.orders = ControllerOrders(broker, self.metadata_cache)
+    fetchers: ReplicaFetchers
+    control_requests: ControlRequests
+    _partitions: Partitions
+    _controller: ClusterHost
+
+    def __init__(
+        self,
+        metadata: LocalMetadata,
+        cluster_id: str,
+        store: MetadataStore,
+        world: World,
+        on_image: Callable[[ClusterImage], None],
+    ) -> None:
+        self._metadata = metadata
+        self._store = store
+        self._world = world
+        self._listener = metadata.settings.listeners().inter_broker
+        self.inter_broker = InterBroker(metadata.broker_id, world.network, self._endpoint_of)
+        self.metadata_cache = MetadataCache(cluster_id, store, on_image)
+        self.isr_changes = IsrChanges(metadata, self.inter_broker)
         self._reports: list[asyncio.Task[None]] = []
-        self._out_of_touch = asyncio.Event()
-        """The metadata store cannot be reached."""
-        self.epoch_of_registration: Callable[[], int] = lambda: -1
-        """Of whoever registers this broker, once that is known."""
-        self.replication = Replication(
-            monotonic_ms=lambda: int(clock.monotonic() * 1000),
+        self._disconnected = asyncio.Event()
+        """The session with the metadata store is not connected."""
+        self.replication = ReplicationContext(
+            monotonic_ms=lambda: int(world.clock.monotonic() * 1000),
             is_alive=lambda broker_id: broker_id in self.metadata_cache.image.brokers,
             propose=self.isr_changes.propose,
         )
-        self.settings_changed(broker.settings)
+        self.settings_changed()
 
-    @property
-    def broker_epoch(self) -> int:
-        return self.epoch_of_registration()
+    def replicate(
+        self, partitions: Partitions, flusher: Flusher, checkpoints: Checkpoints, on_roles_changed: Callable[[], None]
+    ) -> None:
+        """Build the parts that work on partitions, which need `replication` for their part."""
+        self._partitions = partitions
+        self.fetchers = ReplicaFetchers(self._metadata, self.inter_broker, self._world.clock, flusher, checkpoints)
+        self.control_requests = ControlRequests(
+            self._metadata, self.metadata_cache, partitions, self.fetchers, self._world.workers, on_roles_changed
+        )
+
+    def build_controller(self, on_refused: Callable[[str], None]) -> ClusterHost:
+        """This broker's part in the cluster's controller. `on_refused` is called if the cluster refuses its registration."""
+        metadata, world, cache = self._metadata, self._world, self.metadata_cache
+        metadata.image = cache.image
+        encodings = UpdateMetadataEncodings()
+
+        async def send(broker: BrokerImage, api_name: str, version: int, request: object) -> object:
+            if broker.id == metadata.broker_id:
+                return await self.control_requests.handle(version, request)
+            if isinstance(request, UpdateMetadataRequest):
+                request = partial(encodings.encoded, request)
+            return await self.inter_broker.call(
+                broker.id,
+                "control",
+                api_name,
+                request,
+                version_max=version,
+                timeout_ms=metadata.settings.int("controller.socket.timeout.ms"),
+                endpoint=broker.endpoint(self._listener),
+            )
+
+        async def call(broker_id: int, api_name: str, version: int, request: object) -> object:
+            return await self.inter_broker.call(broker_id, "requests", api_name, request, version_max=version)
+
+        self._controller = host = ClusterHost(
+            self._store,
+            metadata.settings,
+            metadata.broker_id,
+            metadata.endpoints,
+            world.clock,
+            world.random,
+            send=send,
+            call=call,
+            local_image=lambda: metadata.image,
+            on_topic_config=cache.configure_topic,
+            on_broker_configs=cache.configure_brokers,
+            on_group_configs=cache.configure_groups,
+            on_refused=on_refused,
+        )
+        metadata.registration_epoch = lambda: host.broker_epoch
+        return host
+
+    async def join(self, *, check_advertised: bool) -> None:
+        """Register this broker and take part in the election of the controller. StoreError if the store cannot be reached.
+
+        `check_advertised`: whether to compare the advertised listeners with those of other brokers first.
+        """
+        host, metadata = self._controller, self._metadata
+        if check_advertised:
+            patience_s = host.election.patience_s
+            await patiently(
+                lambda: check_addresses(self._store, metadata.broker_id, metadata.endpoints, self._world.clock, patience_s)
+            )
+        await host.start()
+        self.metadata_cache.begin(await patiently(lambda: load_brokers(self._store)), host.controller_id)
 
     def start(self) -> None:
-        self._broker.store.on_session(self._session_changed)
-        self.isr_changes.start()
+        self._store.on_session(self._session_changed)
+        self.isr_changes.start(self._partitions)
 
     async def stop(self) -> None:
         for report in self._reports:
@@ -74,81 +155,78 @@ class ClusterMember:
     def close(self) -> None:
         self.inter_broker.close()
 
-    def settings_changed(self, settings: BrokerSettings) -> None:
-        replication = self.replication
+    def settings_changed(self) -> None:
+        settings, replication = self._metadata.settings, self.replication
         replication.lag_time_max_ms = settings.int("replica.lag.time.max.ms")
         replication.leader_quota.bytes_per_second = settings.int("leader.replication.throttled.rate")
         replication.follower_quota.bytes_per_second = settings.int("follower.replication.throttled.rate")
 
-    def _address_of(self, broker_id: int) -> Endpoint | None:
-        if broker_id == self._broker.broker_id:
-            endpoints = self._broker.endpoints
+    def _endpoint_of(self, broker_id: int) -> Endpoint | None:
+        if broker_id == self._metadata.broker_id:
+            endpoints = self._metadata.endpoints
             return next((endpoint for endpoint in endpoints if endpoint.listener == self._listener), None)
         broker = self.metadata_cache.image.brokers.get(broker_id)
         return broker.endpoint(self._listener) if broker is not None else None
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
-            self._out_of_touch.clear()
+            self._disconnected.clear()
             self.isr_changes.resume()
         else:
-            self._out_of_touch.set()
+            self._disconnected.set()
             self.isr_changes.suspend()
 
     def directory_failed(self, data_dir: DataDir) -> None:
-        """Have the controller find other leaders for the replicas in it (L06)."""
-        controller = self._broker.controller
-        assert isinstance(controller, ClusterHost)
-        self._reports.append(asyncio.get_running_loop().create_task(self._report(controller)))
+        """Report it to the controller, which elects other leaders for its partitions (L06)."""
+        self._reports.append(asyncio.get_running_loop().create_task(self._report_directory_failure()))
 
-    async def _report(self, controller: ClusterHost) -> None:
+    async def _report_directory_failure(self) -> None:
         while True:
             try:
-                await controller.report_log_dir_failure()
+                await self._controller.report_log_dir_failure()
                 return
             except StoreError as error:
-                logger.warning("the controller cannot be told of the failed directory now: %s", error)
-                await asyncio.sleep(_REPORT_AGAIN_S)
+                logger.warning("Could not report the failed data directory to the controller, retrying: %s", error)
+                await asyncio.sleep(_REPORT_RETRY_S)
 
-    # Leaving
+    # Controlled shutdown
 
-    async def hand_over(self) -> None:
-        """Before a stop: have the controller move the leaderships away, as often and as long as the settings say (F58, C07)."""
-        if not self._broker.settings.bool("controlled.shutdown.enable"):
+    async def controlled_shutdown(self) -> None:
+        """Have the controller move the leaderships away, within the retries that the settings give (F58, C07)."""
+        if not self._metadata.settings.bool("controlled.shutdown.enable"):
             return
-        waits = [asyncio.ensure_future(work) for work in (self._hand_over(), self._out_of_touch_for(_TOUCH_PATIENCE_S))]
+        waits = [asyncio.ensure_future(work) for work in (self._move_leaderships(), self._disconnected_for(_DISCONNECTED_MAX_S))]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             if not waits[0].done():
                 # Nothing can be written, so no controller can move anything away.
-                logger.warning("stopping without handing leaderships over: the metadata store cannot be reached")
+                logger.warning("Stopping without controlled shutdown: the metadata store cannot be reached")
         finally:
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _out_of_touch_for(self, seconds: float) -> None:
+    async def _disconnected_for(self, seconds: float) -> None:
         while True:
-            await self._out_of_touch.wait()
+            await self._disconnected.wait()
             await asyncio.sleep(seconds)
-            if self._out_of_touch.is_set():
+            if self._disconnected.is_set():
                 return
 
-    async def _hand_over(self) -> None:
-        settings = self._broker.settings
-        tries = settings.int("controlled.shutdown.max.retries")
-        for left in range(tries, -1, -1):
-            remaining = await self._ask_to_leave()
+    async def _move_leaderships(self) -> None:
+        settings = self._metadata.settings
+        for retries_left in range(settings.int("controlled.shutdown.max.retries"), -1, -1):
+            remaining = await self._request_shutdown()
             if remaining == 0:
-                logger.info("the leaderships of this broker have moved away")
+                logger.info("Controlled shutdown succeeded: all leaderships of this broker have moved")
                 return
-            if left:
+            if retries_left:
                 await asyncio.sleep(settings.int("controlled.shutdown.retry.backoff.ms") / 1000)
-        logger.warning("stopping although the controller did not move all leaderships away")
+        logger.warning("Controlled shutdown failed: stopping although the controller did not move all leaderships")
 
-    async def _ask_to_leave(self) -> int | None:
-        """How many partitions this broker still leads; None if nobody said."""
-        broker = self._broker
+    async def _request_shutdown(self) -> int | None:
+        """How many partitions this broker still leads; None without a response."""
+        metadata = self._metadata
         controller_id = self.metadata_cache.image.controller_id
         if controller_id < 0:
             return None
@@ -157,14 +235,15 @@ class ClusterMember:
                 controller_id,
                 "controlled-shutdown",
                 "controlled_shutdown",
-                ControlledShutdownRequest(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch),
+                ControlledShutdownRequest(broker_id=metadata.broker_id, broker_epoch=metadata.broker_epoch),
                 version_max=_CONTROLLED_SHUTDOWN_VERSION_MAX,
-                timeout_ms=broker.settings.int("controller.socket.timeout.ms"),
+                timeout_ms=metadata.settings.int("controller.socket.timeout.ms"),
             )
         except PeerUnavailable as error:
-            logger.info("the controller cannot be asked to take over: %s", error)
+            logger.info("Controlled shutdown: controller %d did not respond: %s", controller_id, error)
             return None
         if response.error_code:
-            logger.info("the controller refuses to take over: %s", ErrorCode(response.error_code).name)
+            code = ErrorCode(response.error_code).name
+            logger.info("Controlled shutdown: controller %d refused with %s", controller_id, code)
             return None
         return len(response.remaining_partitions)

@@ -12,7 +12,7 @@ The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
 
 A handler names the parts of the broker it uses as its first parameters, in any number and order; `app` gives them by name:
 `partitions`, `groups`, `transactions`, `verifier`, `marker_writer`, `controller`, `purgatory`, `large_batches`, `moves`,
-`fetch_sessions`, `metadata`, `clock`, `disk`, `control_requests` (in a cluster) and `served`, the table of the
+`fetch_sessions`, `index_rebuilder`, `metadata`, `clock`, `disk`, `control_requests` (in a cluster) and `served`, the table of the
 APIs that this broker serves.
 
 A module is imported when its API is first requested: a broker is up before it has seen most of its handlers.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.network.context import RequestContext
-from ottla.broker.replicas.control_requests import ControllerOrders
+from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
 VERSIONS = (0, 8)
 
 
-def handle(control_requests: ControllerOrders, request: UpdateMetadataRequest, context: RequestContext) -> Awaitable[object]:
-    return control_requests.obey(context.version, request, context.connection.number)
+def handle(control_requests: ControlRequests, request: UpdateMetadataRequest, context: RequestContext) -> Awaitable[object]:
+    return control_requests.handle(context.version, request, context.connection.number)

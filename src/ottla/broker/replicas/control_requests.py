@@ -1,24 +1,24 @@
-"""The controller's orders to this broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""The controller's requests to this broker: LeaderAndIsr, StopReplica, UpdateMetadata.
 
-Owns the fences: an order of a controller that was replaced (C02), for a former life of this broker (C03), or for an epoch of a
-partition that is over, changes nothing. Has partitions take their roles, fetchers follow, coordinators come and go.
+Owns the fencing: a request of a previous controller (C02), for a previous registration of this broker (C03), or for an old leader
+epoch changes nothing. Changes the roles of partitions, starts and stops fetchers, and tells the coordinators.
 
-1. One order at a time, in the order of their arrival.
-2. A partition stops fetching before it gets another role, and begins to fetch after it has one.
-3. The answer goes out when the order is carried out.
-4. After each registration the controller tells everything. A broker that lived on while its session was over may have replicas of
-   before: of topics that are gone, or made again under their name, or that are no longer its to keep. They make way.
-5. A controller has one connection to this broker at a time. What comes on an earlier one was given up and told again since. An
-   order to delete a topic has nothing else to be known by: it names no topic id, and by now another topic may have the name.
-6. A new controller of ours tells everything too, and says so: its predecessor may have died between the last write and the order
-   to forget a topic or to let a replica go. The first such picture of a controller counts, not one that comes late.
+1. One request at a time, in the order of arrival.
+2. A partition stops fetching before its role changes, and starts to fetch afterwards.
+3. The response is sent when the request is carried out.
+4. After each registration the controller sends its full state. A broker that kept running while its session had expired may have
+   stale replicas: of topics that were deleted, or created again under the name, or that were reassigned. They are stopped.
+5. A controller has one connection to this broker at a time. A request on an earlier connection was given up and sent again since.
+   Nothing else tells a late StopReplica that deletes: it has no topic id, and another topic may have the name by now.
+6. A new Ottla controller sends its full state too, marked as such: its predecessor may have died between the last write and the
+   request to delete a topic or stop a replica. The first full state of a controller counts, not a late one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -48,7 +48,10 @@ from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, Updat
 from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.replicas.partitions import Partitions
+    from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
+    from ottla.ports import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -63,33 +66,47 @@ _ERRORS_BY_TOPIC_ID_FROM: Final = 5
 Errors = dict[TopicPartition, ErrorCode]
 
 
-class ControllerOrders:
-    def __init__(self, broker: Broker, metadata_cache: MetadataCache) -> None:
-        self._broker = broker
+class ControlRequests:
+    def __init__(
+        self,
+        metadata: LocalMetadata,
+        metadata_cache: MetadataCache,
+        partitions: Partitions,
+        fetchers: ReplicaFetchers,
+        workers: Workers,
+        on_roles_changed: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
         self._cache = metadata_cache
+        self._partitions = partitions
+        self._fetchers = fetchers
+        self._workers = workers
+        self._on_roles_changed = on_roles_changed
         self._lock = asyncio.Lock()
         self.controller_epoch = -1
         """The highest seen."""
         self._registration = -1
-        """The broker epoch of the last order."""
+        """The broker epoch of the last request."""
         self._connection = -1, 0
-        """The epoch of the last order's controller, and the number of the connection it came on."""
-        self._first = True
-        """Nothing of the whole picture was told yet in this registration."""
+        """The controller epoch of the last request, and the number of its connection."""
+        self._awaits_full_state = True
+        """No UpdateMetadata has come yet in this registration."""
         self._is_new_controller = False
-        """It has not told everything yet."""
+        """It has not sent its full state yet."""
         self._unconfirmed: dict[TopicPartition, bytes] = {}
-        """Replicas of an earlier registration that no order of this one has named; with the id of their topic."""
+        """Replicas of a previous registration that no request of this one has named, with their topic ids."""
         self._stopped: dict[TopicPartition, tuple[bytes, int]] = {}
-        """Of replicas that were let go or deleted, the last ones: topic id and leader epoch. An order from before must not bring
-        them back."""
+        """Topic id and leader epoch of the replicas that were stopped or deleted last: a late LeaderAndIsr must not bring them
+        back."""
 
-    async def obey(self, version: int, request: object, connection: int = 0) -> object:
-        """Carry out an order of whichever kind; the response. Nobody who goes away undoes half of it. `connection`: the number of
-        the one it came on; 0: this broker is its own controller."""
-        return await asyncio.shield(asyncio.ensure_future(self._obey(version, request, connection)))
+    async def handle(self, version: int, request: object, connection: int = 0) -> object:
+        """Carry out a request and return its response. A cancelled caller does not interrupt it.
 
-    async def _obey(
+        `connection`: the number of the connection it came on; 0 if this broker is the controller.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._handle(version, request, connection)))
+
+    async def _handle(
         self, version: int, request: object, connection: int
     ) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
         try:
@@ -111,41 +128,41 @@ class ControllerOrders:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             self._check_connection(request.controller_epoch, connection)
             errors: Errors = {}
-            topics = _topics_to_lead(request)
+            topics = _leader_and_isr_topics(request)
             roles: dict[bool, list[Role]] = {True: [], False: []}
             for topic in topics:
                 try:
                     config = await self._cache.topic_config(topic.topic_name, bytes(topic.topic_id))
                 except StoreError as error:
-                    logger.error("the settings of %s cannot be read: %s", topic.topic_name, error)
+                    logger.error("Could not read the settings of topic %s: %s", topic.topic_name, error)
                     config = None
                 image = TopicImage(topic.topic_name, bytes(topic.topic_id), (), config or {})
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
-                    self._make_way(key, image.topic_id)
+                    self._stop_replica_of_deleted_topic(key, image.topic_id)
                     errors[key] = ErrorCode.UNKNOWN_SERVER_ERROR if config is None else self._refusal(key, state, image.topic_id)
                     if not errors[key]:
                         roles[state.is_new].append(Role(image, key, _partition(state)))
             for is_new, taken in roles.items():
                 await self._take(taken, errors, is_new=is_new)
-            self._broker.fetchers.close_idle()
-            self._broker.roles_changed()
+            self._fetchers.close_idle()
+            self._on_roles_changed()
             return _answer(errors, {topic.topic_name: bytes(topic.topic_id) for topic in topics}, version)
 
-    def _make_way(self, key: TopicPartition, topic_id: bytes) -> None:
-        """For an order of this registration. A replica of an earlier one under that name, if it is of another topic, is of one
-        that was deleted meanwhile. (Otherwise such an order is a late one: the replica is of the newer topic.)"""
-        former_id = self._unconfirmed.pop(key, topic_id)
-        partition = self._broker.partitions.find(key)
-        if partition is not None and ZERO_UUID not in (topic_id, former_id) and partition.topic_id == former_id != topic_id:
-            self._let_go(key)
+    def _stop_replica_of_deleted_topic(self, key: TopicPartition, topic_id: bytes) -> None:
+        """A replica of a previous registration that has another topic id belongs to a topic deleted meanwhile. (Any other replica
+        with another topic id is of a newer topic, and the request is late.)"""
+        previous_id = self._unconfirmed.pop(key, topic_id)
+        partition = self._partitions.find(key)
+        if partition is not None and ZERO_UUID not in (topic_id, previous_id) and partition.topic_id == previous_id != topic_id:
+            self._stop(key)
 
-    def _let_go(self, key: TopicPartition) -> None:
-        self._broker.fetchers.stop([key])
-        self._broker.partitions.let_go(key)
+    def _stop(self, key: TopicPartition) -> None:
+        self._fetchers.stop([key])
+        self._partitions.let_go(key)
 
     def _refusal(self, key: TopicPartition, state: LeaderAndIsrPartitionState, topic_id: bytes) -> ErrorCode:
-        partitions = self._broker.partitions
+        partitions = self._partitions
         partition = partitions.find(key)
         if partition is not None:
             if partition.is_offline:
@@ -158,17 +175,16 @@ class ControllerOrders:
             known_epoch = stopped_epoch if stopped_id == topic_id else _NO_EPOCH
         if state.leader_epoch < known_epoch or (partition is not None and state.leader_epoch == known_epoch):
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if self._broker.broker_id not in state.replicas:
+        if self._metadata.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NONE
 
     async def _take(self, roles: Sequence[Role], errors: Errors, *, is_new: bool) -> None:
         if not roles:
             return
-        broker = self._broker
-        partitions, fetchers = broker.partitions, broker.fetchers
+        partitions, fetchers = self._partitions, self._fetchers
         fetchers.stop([role.topic_partition for role in roles])
-        await partitions.prepare_roles(roles, broker.world.workers, may_be_elsewhere=not is_new)
+        await partitions.prepare_roles(roles, self._workers, may_be_elsewhere=not is_new)
         roles = [replace(role, topic=self._cache.with_present_config(role.topic)) for role in roles]
         for role, partition in zip(roles, partitions.take_roles(roles, may_be_elsewhere=not is_new), strict=True):
             key = role.topic_partition
@@ -184,9 +200,8 @@ class ControllerOrders:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             self._check_connection(request.controller_epoch, connection)
             errors: Errors = {}
-            broker = self._broker
-            partitions, fetchers = broker.partitions, broker.fetchers
-            for topic in _topics_to_stop(request):
+            partitions, fetchers = self._partitions, self._fetchers
+            for topic in _stop_replica_topics(request):
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
                     partition = partitions.find(key)
@@ -206,7 +221,7 @@ class ControllerOrders:
                     elif partition is not None:
                         partitions.let_go(key)
             fetchers.close_idle()
-            broker.roles_changed()
+            self._on_roles_changed()
             return StopReplicaResponse(
                 partition_errors=[
                     StopReplicaPartitionError(topic_name=key.topic, partition_index=key.partition, error_code=code)
@@ -226,67 +241,72 @@ class ControllerOrders:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             self._check_connection(request.controller_epoch, connection)
-            is_whole = self._is_new_controller and request.type == FULL_PICTURE
+            is_full = self._is_new_controller and request.type == FULL_PICTURE
             try:
-                await self._cache.update(request, whole=self._first or is_whole)
+                await self._cache.update(request, whole=self._awaits_full_state or is_full)
             except StoreError as error:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"settings cannot be read: {error}") from error
-            if is_whole:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"could not read topic settings: {error}") from error
+            if is_full:
                 self._is_new_controller = False
-                self._unconfirmed |= {each.topic_partition: each.topic_id for each in self._broker.partitions}
-            if is_whole or self._first:
-                # It tells of every topic there is.
-                self._let_strangers_go()
-            if self._first:
-                self._first = False
-                self._broker.partitions.set_deleted_aside(self._cache.image)
+                self._unconfirmed |= {each.topic_partition: each.topic_id for each in self._partitions}
+            if is_full or self._awaits_full_state:
+                self._stop_stale_replicas()
+            if self._awaits_full_state:
+                self._awaits_full_state = False
+                self._partitions.set_deleted_aside(self._cache.image)
             return UpdateMetadataResponse()
 
-    def _let_strangers_go(self) -> None:
-        """Replicas that the whole picture does not have here. Their logs stay, as after a restart."""
+    def _stop_stale_replicas(self) -> None:
+        """Stop replicas that the full state does not have on this broker. Their logs stay, as after a restart."""
         unconfirmed, self._unconfirmed = self._unconfirmed, {}
         for key, topic_id in unconfirmed.items():
-            partition, topic = self._broker.partitions.find(key), self._cache.image.topics.get(key.topic)
+            partition, topic = self._partitions.find(key), self._cache.image.topics.get(key.topic)
             if partition is None or partition.is_offline:
                 continue
-            told = topic.partitions if topic is not None and topic.topic_id in (topic_id, ZERO_UUID) else ()
-            if key.partition >= len(told) or self._broker.broker_id not in told[key.partition].replicas:
-                logger.warning("%s is not to be kept here any more: this was decided while nobody heard of this broker", key)
+            known = topic.partitions if topic is not None and topic.topic_id in (topic_id, ZERO_UUID) else ()
+            if key.partition >= len(known) or self._metadata.broker_id not in known[key.partition].replicas:
+                logger.warning("Stopping stale replica %s: it was unassigned while this broker was disconnected", key)
                 self._remember(key, topic_id, partition.leader_epoch, _NO_EPOCH)
-                self._let_go(key)
+                self._stop(key)
         if unconfirmed:
-            self._broker.fetchers.close_idle()
-            self._broker.roles_changed()
+            self._fetchers.close_idle()
+            self._on_roles_changed()
 
     def _check(self, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
-        if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < self._broker.broker_epoch:
-            # A higher one may be known to the controller before this broker knows it.
+        if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < self._metadata.broker_epoch:
+            # A higher one is no error: the controller may learn of a registration before this broker does.
             raise KafkaError(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"an order for broker epoch {broker_epoch}, which is {self._broker.broker_epoch} now",
+                f"the request is for broker epoch {broker_epoch}, the current one is {self._metadata.broker_epoch}",
             )
         if controller_epoch < self.controller_epoch:
-            logger.warning("broker %d is not the controller any more: an order of it is refused", controller_id)
+            logger.warning(
+                "Refused a request of controller %d with stale controller epoch %d, the current one is %d",
+                controller_id,
+                controller_epoch,
+                self.controller_epoch,
+            )
             raise KafkaError(
-                ErrorCode.STALE_CONTROLLER_EPOCH, f"controller epoch {controller_epoch}, {self.controller_epoch} is known"
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                f"controller epoch {controller_epoch} is stale, the current one is {self.controller_epoch}",
             )
         if controller_epoch > self.controller_epoch:
             self.controller_epoch = controller_epoch
             self._is_new_controller = True
         if broker_epoch > self._registration:
             self._registration = broker_epoch
-            self._first = True
-            self._unconfirmed = {each.topic_partition: each.topic_id for each in self._broker.partitions}
+            self._awaits_full_state = True
+            self._unconfirmed = {each.topic_partition: each.topic_id for each in self._partitions}
 
     def _check_connection(self, controller_epoch: int, connection: int) -> None:
         known_epoch, newest = self._connection
         if controller_epoch == known_epoch and connection < newest:
-            # Nobody waits for an answer there; should somebody, the order comes again.
-            raise CloseConnection("an order on a connection that its controller has given up: it has another one")
+            # Nobody waits for a response there; the request was sent again.
+            raise CloseConnection("the controller has a newer connection to this broker")
         self._connection = controller_epoch, connection
 
 
-def _topics_to_lead(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:
+def _leader_and_isr_topics(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:
     if not request.ungrouped_partition_states:
         return request.topic_states
     topics: dict[str, LeaderAndIsrTopicState] = {}
@@ -298,8 +318,8 @@ def _topics_to_lead(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState
     return list(topics.values())
 
 
-def _topics_to_stop(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
-    """As version 3 says it, whatever the version."""
+def _stop_replica_topics(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
+    """In the layout of version 3, whatever the version."""
     topics = [
         StopReplicaTopicState(
             topic_name=topic.name,
@@ -329,8 +349,8 @@ def _partition(state: LeaderAndIsrPartitionState) -> PartitionImage:
 
 
 def _refused(request: LeaderAndIsrRequest, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
-    """The order as a whole; each of its partitions says so too."""
-    topics = _topics_to_lead(request)
+    """Refuse the whole request: the response and each of its partitions have the error."""
+    topics = _leader_and_isr_topics(request)
     errors = {
         TopicPartition(topic.topic_name, state.partition_index): code for topic in topics for state in topic.partition_states
     }

@@ -259,7 +259,7 @@ class FetchRead:
                 found.append(data)
             except IndexLost as lost:
                 assert partition is not None
-                self._broker.housekeeping.build_index(partition, lost)
+                self._broker.index_rebuilder.build(partition, lost)
                 found.append(Found(wanted, high_watermark, stable_offset, log_start_offset))
             except KafkaError as error:
                 must_answer = True

@@ -1,11 +1,10 @@
-"""Changes of in-sync replicas on their way to the controller (AlterPartition, KIP-497).
+"""Sends ISR changes to the controller (AlterPartition, KIP-497), and looks for lagging followers.
 
-Owns the proposals that no controller has answered yet, and the rhythm in which leaders look for followers that do not keep up.
-What a proposal means is `replication.leader`'s; this asks, again if need be, and brings the answer.
+Owns the proposals that the controller has not answered yet. `replication.leader` makes them and applies the result.
 
-1. One request at a time; what comes meanwhile goes with the next one.
-2. A partition has at most one proposal here. If it was replaced by another epoch meanwhile, its answer is ignored.
-3. While the session with the metadata store is in doubt nothing is sent: this broker may be fenced already (R15).
+1. One request at a time; proposals that come meanwhile go with the next one.
+2. A partition has at most one proposal. The result of a proposal of an older epoch is ignored.
+3. Nothing is sent while the session with the metadata store is not connected: this broker may be fenced already (R15).
 """
 
 from __future__ import annotations
@@ -28,8 +27,10 @@ from ottla.replication.leader import IsrProposal
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.network.inter_broker import InterBroker
     from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +41,17 @@ _RETRY_MAX_MS: Final = 1000
 
 
 class IsrChanges:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, metadata: LocalMetadata, inter_broker: InterBroker) -> None:
+        self._metadata = metadata
+        self._inter_broker = inter_broker
         self._proposals: dict[Partition, IsrProposal] = {}
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._suspended = False
 
-    def start(self) -> None:
+    def start(self, partitions: Partitions) -> None:
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._send_all()), loop.create_task(self._shrink_all())]
+        self._tasks = [loop.create_task(self._send_all()), loop.create_task(self._shrink_all(partitions))]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -59,10 +61,12 @@ class IsrChanges:
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         logger.info(
-            "%s: ISR %s is to become %s",
+            "%s ISR of %s from %s to %s%s",
+            "Expanding" if len(proposal.isr) > len(partition.isr) else "Shrinking",
             partition.topic_partition,
-            ",".join(map(str, partition.isr)),
-            ",".join(map(str, proposal.isr)),
+            list(partition.isr),
+            list(proposal.isr),
+            _lag(partition, proposal),
         )
         self._proposals[partition] = proposal
         self._news.set()
@@ -74,10 +78,10 @@ class IsrChanges:
         self._suspended = False
         self._news.set()
 
-    async def _shrink_all(self) -> None:
+    async def _shrink_all(self, partitions: Partitions) -> None:
         while True:
-            await asyncio.sleep(max(self._broker.cluster.replication.lag_time_max_ms / 2, 1) / 1000)
-            for partition in list(self._broker.partitions):
+            await asyncio.sleep(max(self._metadata.settings.int("replica.lag.time.max.ms") / 2, 1) / 1000)
+            for partition in list(partitions):
                 if partition.leadership is not None:
                     leading.shrink_isr(partition)
 
@@ -97,38 +101,53 @@ class IsrChanges:
                     await asyncio.sleep(min(_RETRY_MS << min(failures, 8), _RETRY_MAX_MS) / 1000)
 
     async def _ask(self, asked: dict[Partition, IsrProposal]) -> dict[Partition, IsrProposal]:
-        """Returns what has to be asked again."""
-        broker = self._broker
+        """Returns the proposals to send again."""
+        metadata = self._metadata
         asked = {
             partition: proposal
             for partition, proposal in asked.items()
             if partition.leadership is not None and partition.leadership.pending is proposal
         }
-        controller_id = broker.image.controller_id
+        controller_id = metadata.image.controller_id
         if not asked:
             return {}
         if controller_id < 0:
             return asked
         try:
-            response: AlterPartitionResponse = await broker.inter_broker.call(
+            response: AlterPartitionResponse = await self._inter_broker.call(
                 controller_id,
                 "controller",
                 "alter_partition",
-                lambda version: _request(broker.broker_id, broker.broker_epoch, asked, version),
+                lambda version: _request(metadata.broker_id, metadata.broker_epoch, asked, version),
                 version_max=_VERSION_MAX,
-                timeout_ms=broker.settings.int("controller.socket.timeout.ms"),
+                timeout_ms=metadata.settings.int("controller.socket.timeout.ms"),
             )
         except PeerUnavailable as error:
-            logger.info("the controller, broker %d, does not hear of changed in-sync replicas: %s", controller_id, error)
+            logger.info("Could not send ISR changes to controller %d, retrying: %s", controller_id, error)
             return asked
         if response.error_code:
             logger.info(
-                "the controller, broker %d, refuses changes of in-sync replicas: %s",
+                "Controller %d refused ISR changes, retrying: %s",
                 controller_id,
                 ErrorCode(response.error_code).name,
             )
             return asked
         return _answered(asked, response)
+
+
+def _lag(partition: Partition, proposal: IsrProposal) -> str:
+    """Why brokers leave the ISR, for the log."""
+    assert partition.leadership is not None
+    now_ms = partition.replication.monotonic_ms()
+    reasons: list[str] = []
+    for broker_id in partition.isr:
+        follower = partition.leadership.followers.get(broker_id)
+        if broker_id in proposal.isr or follower is None:
+            continue
+        caught_up_ms = follower.caught_up_ms
+        lagged = f"lagged for {now_ms - caught_up_ms:,} ms" if caught_up_ms is not None else "has not caught up"
+        reasons.append(f"broker {broker_id} {lagged}")
+    return f": {', '.join(reasons)}" if reasons else ""
 
 
 def _request(broker_id: int, broker_epoch: int, asked: dict[Partition, IsrProposal], version: int) -> AlterPartitionRequest:
@@ -142,7 +161,7 @@ def _request(broker_id: int, broker_epoch: int, asked: dict[Partition, IsrPropos
             partition_index=number, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch
         )
         if version >= _BROKER_EPOCHS_FROM:
-            # Of a replica that was restarted since it fetched: the controller knows better, and refuses it (C06).
+            # A replica that restarted since it fetched has another epoch by now: the controller refuses it (C06).
             data.new_isr_with_epochs = [
                 BrokerState(broker_id=replica, broker_epoch=epoch)
                 for replica, epoch in zip(proposal.isr, proposal.broker_epochs, strict=True)
@@ -171,8 +190,8 @@ def _answered(asked: dict[Partition, IsrProposal], response: AlterPartitionRespo
                 if leading.isr_refused(partition, proposal, ErrorCode(data.error_code)):
                     again[partition] = proposal
                 logger.info(
-                    "%s: the controller refuses another ISR: %s", partition.topic_partition, ErrorCode(data.error_code).name
+                    "Controller refused the ISR change of %s: %s", partition.topic_partition, ErrorCode(data.error_code).name
                 )
             elif leading.isr_confirmed(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
-                logger.info("%s: ISR is %s", partition.topic_partition, ",".join(map(str, data.isr)))
+                logger.info("ISR of %s is now %s", partition.topic_partition, list(data.isr))
     return again

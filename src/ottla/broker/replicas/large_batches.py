@@ -12,7 +12,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from ottla.broker.replicas.whole_work import run_whole
+from ottla.broker.replicas.disk_work import run_to_end
 from ottla.ports import World
 from ottla.records.validate import Checked, Rules, check
 from ottla.storage.results import OffsetByTime
@@ -45,10 +45,10 @@ class LargeBatches:
         workers = self._world.workers
         async with self._turn:
             now_ms = self._world.clock.now_ms()
-            return await run_whole(workers, partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
+            return await run_to_end(workers, partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
 
     async def look(self, look: Look) -> OffsetByTime | None:
         """What a search by time left to be done (`storage.time_lookup.Unfinished`)."""
         workers = self._world.workers
         async with self._turn_to_look:
-            return await run_whole(workers, partial(look, workers.let_others_run))
+            return await run_to_end(workers, partial(look, workers.let_others_run))

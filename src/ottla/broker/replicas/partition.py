@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.replicas.replication_context import ALONE, Replication
+from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
 from ottla.cluster.image import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
@@ -112,7 +112,7 @@ class Partition:
         on_progress: Callable[[Hashable], None],
         on_failure: Callable[[DataDir, OSError], None],
         flush_requested: dict[Partition, None],
-        replication: Replication = ALONE,
+        replication: ReplicationContext = ALONE,
         flush_now: Callable[[Partition], None] | None = None,
     ) -> None:
         """`flush_now` starts a flush whose end is reported to `flush_ended`. Without it a flush runs inline."""

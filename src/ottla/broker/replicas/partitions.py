@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 
 from ottla.broker.replicas.partition import Partition
-from ottla.broker.replicas.replication_context import ALONE, Replication
+from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
 from ottla.broker.replicas.role_changes import Role, RoleChanges, role_changes
 from ottla.broker.replicas.topic_config import log_config_of, rules_of
 from ottla.cluster.image import ClusterImage, TopicImage
@@ -50,7 +50,7 @@ class Partitions:
         on_last_directory_failed: Callable[[str], None],
         on_settings: Callable[[BrokerSettings], None],
         failed_paths: Sequence[str] = (),
-        replication: Replication = ALONE,
+        replication: ReplicationContext = ALONE,
         on_directory_failed: Callable[[DataDir], None] | None = None,
         flush_now: Callable[[Partition], None] | None = None,
     ) -> None:

@@ -1,14 +1,14 @@
-"""Followers of this broker: for each leader, loops that fetch and append.
+"""Replica fetchers: loops that fetch from the leaders of followed partitions, and append.
 
-Owns which partitions are fetched from whom, the fetch sessions, pauses after errors, and the order of truncating and fetching.
-What is cut, and what an error means, is `replication.follower`'s.
+Owns which partitions are fetched from which broker, the fetch sessions, the backoff after errors, and the order of truncating and
+fetching. `replication.follower` decides where to truncate and what an error means.
 
-1. `num.replica.fetchers` loops for each leader; a partition always belongs to the same one. A loop ends with its last partition.
-2. A reply counts for a partition only if its role is still the one under which it was asked for, and its log still ends where the
-   fetch began.
-3. Every fetch names the epoch of the follower's last record. If the leader's log parts from ours there, it says where instead of
-   sending records, and the log is cut before anything is appended (KIP-595's way of KIP-101; R05-R07, R10).
-4. After a cut below the recovery point the checkpoints are written before the next fetch: nothing may vouch for what comes now.
+1. `num.replica.fetchers` loops per leader; a partition always belongs to the same one. A loop ends with its last partition.
+2. A response counts for a partition only if its role has not changed since the request, and its log still ends where the fetch
+   began.
+3. Every fetch has the leader epoch of the follower's last record. If the logs diverge there, the response has the diverging epoch
+   instead of records, and the follower truncates before it appends (KIP-595, after KIP-101; R05-R07, R10).
+4. After a truncation below the recovery point the checkpoints are written before the next fetch: they must not cover new records.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.network.inter_broker import PeerUnavailable
@@ -44,8 +45,12 @@ from ottla.storage.log import UnexpectedOffset
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.network.inter_broker import InterBroker
+    from ottla.broker.replicas.checkpoints import Checkpoints
+    from ottla.broker.replicas.flusher import Flusher
     from ottla.broker.replicas.partition import Partition
+    from ottla.ports import Clock
     from ottla.storage.data_dir import DataDir
 
 logger = logging.getLogger(__name__)
@@ -54,7 +59,7 @@ _FETCH_VERSION_MAX: Final = 17
 _REPLICA_STATE_FROM: Final = 15
 _LIST_OFFSETS_VERSION_MAX: Final = 9
 _THROTTLED_S: Final = 0.1
-"""How long a throttled replica sits out before it is looked at again."""
+"""How long a throttled replica is not fetched."""
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 _SESSION_ERRORS: Final = frozenset(
@@ -70,8 +75,8 @@ Key = tuple[str, bytes, int]
 """Topic, its id, partition number."""
 
 
-class Wish(NamedTuple):
-    """What is asked of the leader for one partition."""
+class FetchState(NamedTuple):
+    """What one fetch tells the leader of a partition."""
 
     leader_epoch: int
     offset: int
@@ -97,28 +102,32 @@ class _Followed:
 
 
 class ReplicaFetchers:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self, metadata: LocalMetadata, inter_broker: InterBroker, clock: Clock, flusher: Flusher, checkpoints: Checkpoints
+    ) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._new_fetcher = partial(_Fetcher, metadata, inter_broker, clock, flusher, checkpoints)
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._closed = False
 
     def follow(self, partition: Partition) -> None:
-        """Fetch from the partition's leader from now on. Without a leader there is nothing to fetch."""
+        """Start to fetch from the leader of a partition, if it has one."""
         log = partition.log
         if self._closed or partition.leader < 0:
             return
-        # An epoch this broker began as leader, without a record in it, never was.
+        # Drop an epoch that this broker started as leader and wrote no record in.
         log.epochs.truncate_end(log.log_end_offset)
         if log.latest_epoch < 0 and log.log_end_offset > log.log_start_offset:
-            # Records from before there were epochs: nothing but the high watermark tells which of them the leader has.
+            # Records of formats without leader epochs: only those below the high watermark are known to be on the leader.
             try:
-                following.truncate_to(partition, log.high_watermark, self._broker.world.clock.now_ms())
+                following.truncate_to(partition, log.high_watermark, self._clock.now_ms())
             except KafkaError:
                 return
         number = self._number(partition.topic_partition)
         fetcher = self._fetchers.get((partition.leader, number))
         if fetcher is None:
-            fetcher = self._fetchers[partition.leader, number] = _Fetcher(self._broker, partition.leader, number)
+            fetcher = self._fetchers[partition.leader, number] = self._new_fetcher(partition.leader, number)
         fetcher.add(partition)
 
     def stop(self, keys: Iterable[TopicPartition]) -> None:
@@ -127,7 +136,7 @@ class ReplicaFetchers:
                 fetcher.remove(key)
 
     def close_idle(self) -> None:
-        """Loops without a partition end; called when an order is carried out, which may have given them others."""
+        """End the loops without partitions. Called after a LeaderAndIsr or StopReplica request, which may have added some."""
         for place, fetcher in list(self._fetchers.items()):
             if fetcher.is_idle:
                 del self._fetchers[place]
@@ -141,19 +150,32 @@ class ReplicaFetchers:
         await asyncio.gather(*(fetcher.task for fetcher in fetchers if fetcher.task is not None), return_exceptions=True)
 
     def _number(self, key: TopicPartition) -> int:
-        return (31 * positive_hash(key.topic) + key.partition) % self._broker.settings.int("num.replica.fetchers")
+        return (31 * positive_hash(key.topic) + key.partition) % self._metadata.settings.int("num.replica.fetchers")
 
 
 class _Fetcher:
-    def __init__(self, broker: Broker, leader: int, number: int) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        metadata: LocalMetadata,
+        inter_broker: InterBroker,
+        clock: Clock,
+        flusher: Flusher,
+        checkpoints: Checkpoints,
+        leader: int,
+        number: int,
+    ) -> None:
+        self._metadata = metadata
+        self._inter_broker = inter_broker
+        self._clock = clock
+        self._flusher = flusher
+        self._checkpoints = checkpoints
         self._leader = leader
         self._purpose = f"fetcher-{number}"
         self._followed: dict[TopicPartition, _Followed] = {}
-        self._session: FollowerSession[Key, Wish] = FollowerSession()
+        self._session: FollowerSession[Key, FetchState] = FollowerSession()
         self._news = asyncio.Event()
         self._unsound: set[DataDir] = set()
-        """Directories whose checkpoints vouch for records that were cut off."""
+        """Directories whose checkpoints are beyond a truncation."""
         self.task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -174,14 +196,14 @@ class _Fetcher:
         self._closed = True
         if self.task is not None:
             self.task.cancel()
-        self._broker.inter_broker.forget_purpose(self._leader, self._purpose)
+        self._inter_broker.forget_purpose(self._leader, self._purpose)
 
     async def _run(self) -> None:
         while not self._closed:
             try:
                 await self._round()
             except Exception:
-                logger.exception("fetching from broker %d failed", self._leader)
+                logger.exception("Fetching from leader %d failed, retrying", self._leader)
                 self._session.failed()
                 await self._pause()
 
@@ -206,14 +228,14 @@ class _Fetcher:
             return
         owing = [followed.partition for followed in due.values() if followed.partition.owes_flush]
         if owing:
-            # To ask for what follows acknowledges what is there.
-            await asyncio.gather(*(self._broker.housekeeping.flush(partition) for partition in owing))
+            # The next fetch acknowledges what is in the log: flush first (flush.messages).
+            await asyncio.gather(*(self._flusher.flush(partition) for partition in owing))
             return
-        wishes = {key: _wish(followed.partition) for key, followed in due.items()}
-        asked = self._session.request(wishes)
-        settings = self._broker.settings
+        states = {key: _fetch_state(followed.partition) for key, followed in due.items()}
+        asked = self._session.request(states)
+        settings = self._metadata.settings
         try:
-            response: FetchResponse = await self._broker.inter_broker.call(
+            response: FetchResponse = await self._inter_broker.call(
                 self._leader,
                 self._purpose,
                 "fetch",
@@ -222,29 +244,29 @@ class _Fetcher:
                 timeout_ms=settings.int("replica.socket.timeout.ms"),
             )
         except PeerUnavailable as error:
-            logger.info("nothing can be fetched now: %s", error)
+            logger.info("Could not fetch from leader %d, retrying: %s", self._leader, error)
             self._session.failed()
             await self._pause()
             return
         if response.error_code:
             self._session.failed()
             if response.error_code not in _SESSION_ERRORS:
-                logger.warning("broker %d refuses a fetch: %s", self._leader, ErrorCode(response.error_code).name)
+                logger.warning("Leader %d refused a fetch, retrying: %s", self._leader, ErrorCode(response.error_code).name)
                 await self._pause()
             return
         self._session.replied(response.session_id)
-        lost = self._take(response, due, wishes)
+        lost = self._take(response, due, states)
         for followed in lost:
             await self._find_range(followed)
         for data_dir in self._unsound:
-            await self._broker.housekeeping.write_checkpoints(data_dir)
+            await self._checkpoints.write_all(data_dir)
         self._unsound.clear()
 
     async def _pause(self) -> None:
-        await asyncio.sleep(self._broker.settings.int("replica.fetch.backoff.ms") / 1000)
+        await asyncio.sleep(self._metadata.settings.int("replica.fetch.backoff.ms") / 1000)
 
-    def _request(self, asked: SessionRequest[Key, Wish], version: int) -> FetchRequest:
-        settings, broker = self._broker.settings, self._broker
+    def _request(self, asked: SessionRequest[Key, FetchState], version: int) -> FetchRequest:
+        metadata, settings = self._metadata, self._metadata.settings
         partition_bytes = settings.int("replica.fetch.max.bytes")
         request = FetchRequest(
             max_wait_ms=settings.int("replica.fetch.wait.max.ms"),
@@ -254,21 +276,21 @@ class _Fetcher:
             session_epoch=asked.epoch,
         )
         if version >= _REPLICA_STATE_FROM:
-            request.replica_state = ReplicaState(replica_id=broker.broker_id, replica_epoch=broker.broker_epoch)
+            request.replica_state = ReplicaState(replica_id=metadata.broker_id, replica_epoch=metadata.broker_epoch)
         else:
-            request.replica_id = broker.broker_id
+            request.replica_id = metadata.broker_id
         topics: dict[tuple[str, bytes], FetchTopic] = {}
-        for (name, topic_id, number), wish in asked.wanted.items():
+        for (name, topic_id, number), state in asked.wanted.items():
             topic = topics.get((name, topic_id))
             if topic is None:
                 topic = topics[name, topic_id] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
             topic.partitions.append(
                 FetchPartition(
                     partition=number,
-                    current_leader_epoch=wish.leader_epoch,
-                    fetch_offset=wish.offset,
-                    last_fetched_epoch=wish.last_fetched_epoch,
-                    log_start_offset=wish.log_start_offset,
+                    current_leader_epoch=state.leader_epoch,
+                    fetch_offset=state.offset,
+                    last_fetched_epoch=state.last_fetched_epoch,
+                    log_start_offset=state.log_start_offset,
                     partition_max_bytes=partition_bytes,
                 )
             )
@@ -282,8 +304,8 @@ class _Fetcher:
         request.forgotten_topics_data = list(forgotten.values())
         return request
 
-    def _take(self, response: FetchResponse, due: dict[Key, _Followed], wishes: dict[Key, Wish]) -> list[_Followed]:
-        """Append and cut. Returns those whose offset the leader does not have."""
+    def _take(self, response: FetchResponse, due: dict[Key, _Followed], states: dict[Key, FetchState]) -> list[_Followed]:
+        """Append or truncate. Returns the partitions whose fetch offset the leader does not have."""
         by_id = {(key[1], key[2]): key for key in due}
         by_name = {(key[0], key[2]): key for key in due}
         lost: list[_Followed] = []
@@ -294,52 +316,51 @@ class _Fetcher:
                 if key is None or followed is None:
                     continue
                 if not followed.current or self._followed.get(followed.partition.topic_partition) is not followed:
-                    # Not for the role it has now. The leader thinks it has told us, and would not say it again.
+                    # The role has changed. The leader takes the response for delivered: only a new session repeats it.
                     self._session.failed()
                     continue
                 if data.error_code:
                     self._failed(followed, data.error_code, lost)
                     continue
                 try:
-                    self._take_partition(followed, wishes[key], data)
+                    self._take_partition(followed, states[key], data)
                 except (KafkaError, UnexpectedOffset) as error:
-                    logger.warning("%s cannot be followed now: %s", followed.partition.topic_partition, error)
+                    logger.warning("Could not append to follower %s, retrying: %s", followed.partition.topic_partition, error)
                     self._session.failed()
                     self._later(followed)
         return lost
 
-    def _take_partition(self, followed: _Followed, wish: Wish, data: PartitionData) -> None:
+    def _take_partition(self, followed: _Followed, state: FetchState, data: PartitionData) -> None:
         partition = followed.partition
         log = partition.log
-        if log.log_end_offset != wish.offset:
+        if log.log_end_offset != state.offset:
             self._session.failed()
-            return  # it was cut meanwhile
-        now_ms = self._broker.world.clock.now_ms()
+            return  # truncated meanwhile
+        now_ms = self._clock.now_ms()
         if data.diverging_epoch is not None:
             cut = truncation(log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             logger.info(
-                "%s: broker %d has another history from offset %d on: the log is cut from %d to it",
+                "Truncating %s from offset %d to %d: it diverges from the log of leader %d",
                 partition.topic_partition,
-                self._leader,
-                cut.offset,
                 log.log_end_offset,
+                cut.offset,
+                self._leader,
             )
-            self._cut(followed, cut.offset)
-            # The leader has told its high watermark with this and would not say it again; it cannot be taken for a log that may
-            # be of another history still.
+            self._truncate(followed, cut.offset)
+            # The high watermark of this response cannot be used, as the logs may still diverge: a new session repeats it.
             self._session.failed()
             return
         followed.leader_high_watermark = data.high_watermark
         records = data.records if data.records is not None else b""
         assert not isinstance(records, (FileRange, list))
-        vouched = log.recovery_point
+        recovery_point = log.recovery_point
         following.append_as_follower(partition, records, data.high_watermark, data.log_start_offset, now_ms)
-        if log.recovery_point < vouched:
+        if log.recovery_point < recovery_point:
             self._unsound.add(partition.data_dir)
 
-    def _cut(self, followed: _Followed, offset: int) -> None:
+    def _truncate(self, followed: _Followed, offset: int) -> None:
         partition = followed.partition
-        if following.truncate_to(partition, offset, self._broker.world.clock.now_ms()):
+        if following.truncate_to(partition, offset, self._clock.now_ms()):
             self._unsound.add(partition.data_dir)
 
     def _failed(self, followed: _Followed, code: int, lost: list[_Followed]) -> None:
@@ -348,23 +369,27 @@ class _Fetcher:
             lost.append(followed)
             return
         if outcome is Outcome.FENCED:
-            logger.info("%s: epoch %d is over", followed.partition.topic_partition, followed.leader_epoch)
+            logger.info(
+                "Stopped fetching %s: leader epoch %d is fenced", followed.partition.topic_partition, followed.leader_epoch
+            )
             self._followed.pop(followed.partition.topic_partition, None)
             return
         self._later(followed)
 
     def _later(self, followed: _Followed) -> None:
-        pause = self._broker.settings.int("replica.fetch.backoff.ms") / 1000
+        pause = self._metadata.settings.int("replica.fetch.backoff.ms") / 1000
         followed.not_before = asyncio.get_running_loop().time() + pause
 
     async def _find_range(self, followed: _Followed) -> None:
-        """The leader does not have the offset after our last record: see where its log is, and begin there."""
+        """After OFFSET_OUT_OF_RANGE: ask the leader for its start and end offset, and truncate or start over there."""
         partition = followed.partition
         try:
             end = await self._offset(followed, _LATEST)
             start = await self._offset(followed, _EARLIEST)
         except (PeerUnavailable, KafkaError) as error:
-            logger.info("%s: where the leader's log is cannot be found out: %s", partition.topic_partition, error)
+            logger.info(
+                "Could not get the start and end offset of %s from its leader, retrying: %s", partition.topic_partition, error
+            )
             self._later(followed)
             return
         if not followed.current:
@@ -372,28 +397,32 @@ class _Fetcher:
         log = partition.log
         decision = out_of_range(log.log_end_offset, start, end)
         logger.warning(
-            "%s ends at %d here, the leader's log is %d to %d", partition.topic_partition, log.log_end_offset, start, end
+            "Fetch offset %d of %s is out of range: the leader's log is from %d to %d",
+            log.log_end_offset,
+            partition.topic_partition,
+            start,
+            end,
         )
         try:
             if decision.truncate_to is not None:
-                self._cut(followed, decision.truncate_to)
+                self._truncate(followed, decision.truncate_to)
             elif decision.start_anew_at is not None:
-                following.truncate_fully_and_start_at(partition, decision.start_anew_at, self._broker.world.clock.now_ms())
+                following.truncate_fully_and_start_at(partition, decision.start_anew_at, self._clock.now_ms())
                 self._unsound.add(partition.data_dir)
             else:
                 self._later(followed)
         except KafkaError as error:
-            logger.error("%s cannot be cut: %s", partition.topic_partition, error)
+            logger.error("Could not truncate %s, retrying: %s", partition.topic_partition, error)
             self._later(followed)
 
     async def _offset(self, followed: _Followed, timestamp: int) -> int:
         name, number = followed.partition.topic_partition
         asked = ListOffsetsPartition(partition_index=number, current_leader_epoch=followed.leader_epoch, timestamp=timestamp)
-        response: ListOffsetsResponse = await self._broker.inter_broker.call(
+        response: ListOffsetsResponse = await self._inter_broker.call(
             self._leader,
             self._purpose,
             "list_offsets",
-            ListOffsetsRequest(replica_id=self._broker.broker_id, topics=[ListOffsetsTopic(name=name, partitions=[asked])]),
+            ListOffsetsRequest(replica_id=self._metadata.broker_id, topics=[ListOffsetsTopic(name=name, partitions=[asked])]),
             version_max=_LIST_OFFSETS_VERSION_MAX,
         )
         answer = response.topics[0].partitions[0]
@@ -402,6 +431,6 @@ class _Fetcher:
         return answer.offset
 
 
-def _wish(partition: Partition) -> Wish:
+def _fetch_state(partition: Partition) -> FetchState:
     log = partition.log
-    return Wish(partition.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)
+    return FetchState(partition.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)

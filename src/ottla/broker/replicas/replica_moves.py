@@ -1,13 +1,13 @@
-"""Replicas on their way from one data directory to another (F6).
+"""Moves of replicas from one data directory to another (F6).
 
-Owns the moves under way: one task each, a few at a time. How to copy is the matter of `storage.replica_copy`, when the copy takes
-the replica's place is decided here. Never moves a replica between brokers.
+Owns the moves in progress: one task each, a few at a time. `storage.replica_copy` copies; this decides when the copy replaces the
+replica.
 
-1. Records are copied by workers in slices, and the loop goes on. Only the last small rest is copied on the loop, where no append
-   can come in between, and in the same breath the copy gets the partition's name.
-2. Once the copy may have that name, no record is appended to the former log: if the disk fails just then, the replica goes
-   offline, and the next start finds which of the two it is.
-3. A move that is stopped by a restart goes on after it; one whose directory fails ends, and the replica stays where it is.
+1. Workers copy records in slices. Only the last small part is copied on the loop, where no append can come in between, and in the
+   same step the copy gets the partition's name.
+2. From then on nothing is appended to the previous log: if the disk fails just then, the replica goes offline, and the next start
+   finds which of the two is complete.
+3. A move that a restart interrupts continues after it; one whose directory fails ends, and the replica stays where it is.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.broker.replicas.whole_work import run_whole
+from ottla.broker.replicas.disk_work import run_to_end
 from ottla.storage.replica_copy import CopyStep, ReplicaCopy, SourceFailed, forget_swap
 from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.replicas.checkpoints import Checkpoints
     from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
+    from ottla.ports import World
     from ottla.storage.data_dir import DataDir
     from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
 LAST_BYTES: Final = 1 << 20
-"""What may be copied on the loop. More of it each time that producers were faster."""
+"""How much may be copied on the loop. Doubles each time that producers were faster, up to PATIENCE times."""
 PATIENCE: Final = 4
 
 
@@ -43,24 +46,27 @@ class Move:
     task: asyncio.Task[None] | None = None
     copy: ReplicaCopy | None = None
     waits: bool = False
-    """For its turn."""
+    """For a slot."""
     abandoned: bool = False
 
 
 class ReplicaMoves:
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, partitions: Partitions, metadata: LocalMetadata, world: World, checkpoints: Checkpoints) -> None:
+        self._partitions = partitions
+        self._metadata = metadata
+        self._world = world
+        self._checkpoints = checkpoints
         self._moves: dict[TopicPartition, Move] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(max(len(broker.settings.log_dirs()), 1))
+        self._slots = asyncio.Semaphore(max(len(metadata.settings.log_dirs()), 1))
 
     def target_of(self, key: TopicPartition) -> DataDir | None:
-        """Where a replica is being moved to. Who compacts a log leaves those alone that have one."""
+        """Where a replica is being moved to. The log cleaner skips such logs."""
         move = self._moves.get(key)
         return move.target if move is not None else None
 
     def futures(self, data_dir: DataDir) -> list[tuple[TopicPartition, int, int]]:
-        """(partition, bytes, offsets it lags behind) of the copies in a directory."""
+        """(partition, bytes, lag in offsets) of the future replicas in a directory."""
         return [
             (key, move.copy.copy.size_bytes, move.copy.lag)
             for key, move in self._moves.items()
@@ -70,7 +76,7 @@ class ReplicaMoves:
     # Beginning and ending
 
     async def move(self, partition: Partition, target: DataDir) -> None:
-        """Begin to move, or go on. Another move of the same replica ends; to where it lies already there is nothing to move."""
+        """Start a move. A move of the replica to another directory is cancelled; a move to where it is does nothing."""
         key = partition.topic_partition
         if self.target_of(key) is target:
             return
@@ -78,25 +84,25 @@ class ReplicaMoves:
         if partition.data_dir is target or partition.is_offline:
             return
         log = partition.log
-        now_ms = self._broker.world.clock.now_ms()
+        now_ms = self._world.clock.now_ms()
         if key in target.futures:
-            self._drop(target, key)  # of a move that ended when the replica's directory failed
+            self._drop(target, key)  # left by a move that ended when the directory of the replica failed
         try:
             future = target.make_future_log(key, partition.topic_id, log.config, now_ms)
         except OSError as error:
-            self._broker.partitions.directory_failed(target, error)
+            self._partitions.directory_failed(target, error)
             target.check_online()
             raise
         self._begin(Move(partition, target), future)
 
     def resume(self) -> None:
-        """At the start: the moves that a stop interrupted go on, those without a replica end."""
-        partitions = self._broker.partitions
+        """At start: continue moves that a stop interrupted, drop those without a replica."""
+        partitions = self._partitions
         for data_dir in partitions.online_dirs():
             for key, future in list(data_dir.futures.items()):
                 partition = partitions.find(key)
                 if partition is None and partitions.is_missing(key):
-                    continue  # its directory is offline: nobody can say how much of it this is
+                    continue  # its directory is offline: how much of it was copied is unknown
                 if (
                     partition is None
                     or partition.data_dir is data_dir
@@ -108,10 +114,10 @@ class ReplicaMoves:
                 try:
                     data_dir.forget_former(key)
                     if future.topic_id == ZERO_UUID:
-                        data_dir.assign_topic_id(future, partition.topic_id)  # a crash took the file, which was not flushed yet
+                        data_dir.assign_topic_id(future, partition.topic_id)  # a crash lost the file, which was not flushed
                     if future.config.compacted and not data_dir.was_clean:
-                        # A segment that a crash took from the middle looks like one that compaction emptied.
-                        future.truncate_fully_and_start_at(partition.log.log_start_offset, self._broker.world.clock.now_ms())
+                        # A segment that a crash lost from the middle looks like one that compaction emptied.
+                        future.truncate_fully_and_start_at(partition.log.log_start_offset, self._world.clock.now_ms())
                     self._begin(Move(partition, data_dir), future)
                 except OSError as error:
                     partitions.directory_failed(data_dir, error)
@@ -121,13 +127,13 @@ class ReplicaMoves:
 
     def _begin(self, move: Move, future: Log) -> None:
         key = move.partition.topic_partition
-        move.copy = ReplicaCopy(self._broker.world.disk, move.partition.log, future)
-        logger.info("%s moves from %s to %s", key, move.partition.data_dir.path, move.target.path)
+        move.copy = ReplicaCopy(self._world.disk, move.partition.log, future)
+        logger.info("Moving replica %s from %s to %s", key, move.partition.data_dir.path, move.target.path)
         self._moves[key] = move
         move.task = asyncio.get_running_loop().create_task(self._run(move))
 
     async def abandon(self, key: TopicPartition) -> None:
-        """End a move; what was copied goes."""
+        """Cancel a move and delete the copy."""
         move = self._moves.get(key)
         if move is not None and move.task is not None:
             move.abandoned = True
@@ -136,7 +142,7 @@ class ReplicaMoves:
             await asyncio.wait([move.task])
 
     async def stop(self) -> None:
-        """The broker stops: copies stay as they are, to go on from there."""
+        """Copies stay, and the next start continues them."""
         tasks = [move.task for move in self._moves.values() if move.task is not None] + list(self._ending)
         self._moves.clear()
         for task in tasks:
@@ -154,22 +160,22 @@ class ReplicaMoves:
                     move.waits = False
                     await self._copy(move)
         except SourceFailed as failure:
-            self._broker.partitions.directory_failed(move.partition.data_dir, failure.error)
+            self._partitions.directory_failed(move.partition.data_dir, failure.error)
         except OSError as error:
-            self._broker.partitions.directory_failed(move.target, error)
+            self._partitions.directory_failed(move.target, error)
         except asyncio.CancelledError:
             if not move.abandoned:
                 raise
         except Exception:
-            logger.exception("%s cannot be moved to %s", key, move.target.path)
+            logger.exception("Could not move replica %s to %s", key, move.target.path)
             move.abandoned = True
         finally:
             if self._moves.get(key) is move:
                 del self._moves[key]
         if key in move.target.futures:
             if move.target.online and not move.partition.is_offline:
-                logger.info("%s is not moved to %s", key, move.target.path)
-            if move.abandoned or self._broker.partitions.find(key) is not move.partition:
+                logger.info("Cancelled the move of replica %s to %s", key, move.target.path)
+            if move.abandoned or self._partitions.find(key) is not move.partition:
                 self._drop(move.target, key)
 
     def _goes_on(self, move: Move) -> bool:
@@ -177,26 +183,26 @@ class ReplicaMoves:
             not move.abandoned
             and not move.partition.is_offline
             and move.target.online
-            and self._broker.partitions.find(move.partition.topic_partition) is move.partition
+            and self._partitions.find(move.partition.topic_partition) is move.partition
         )
 
     async def _copy(self, move: Move) -> None:
-        broker, copy = self._broker, move.copy
+        copy = move.copy
         assert copy is not None
-        clock, workers = broker.world.clock, broker.world.workers
-        begun = settled = False
+        clock, workers = self._world.clock, self._world.workers
+        begun = flushed = False
         attempts = 0
         while self._goes_on(move):
             step = copy.plan(LAST_BYTES << min(attempts, PATIENCE))
             if not begun or not step.reaches_end or step.restart_at is not None:
                 begun = True
-                await run_whole(workers, partial(copy.perform, step, clock.now_ms()))
-                attempts += settled
+                await run_to_end(workers, partial(copy.perform, step, clock.now_ms()))
+                attempts += flushed
                 await self._throttle(step.size)
-            elif not settled or not (copy.flushed_enough or attempts > PATIENCE):
-                await run_whole(workers, partial(_settle, copy, step, clock.now_ms()))
-                attempts += settled
-                settled = True
+            elif not flushed or not (copy.flushed_enough or attempts > PATIENCE):
+                await run_to_end(workers, partial(_flush, copy, step, clock.now_ms()))
+                attempts += flushed
+                flushed = True
             else:
                 copy.perform(step, clock.now_ms())
                 if not copy.flushed_enough:
@@ -205,15 +211,15 @@ class ReplicaMoves:
                 return
 
     async def _throttle(self, size: int) -> None:
-        bytes_per_second = self._broker.settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
+        bytes_per_second = self._metadata.settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
         await asyncio.sleep(min(size / max(bytes_per_second, 1), 1.0))
 
     def _swap(self, move: Move, copy: ReplicaCopy) -> None:
-        """No await in here: nothing is appended between the last record copied and the change of names."""
+        """Replace the log by its copy. No await in here: nothing is appended between the last copied record and the renaming."""
         partition, target, source = move.partition, move.target, move.partition.data_dir
-        partitions = self._broker.partitions
+        partitions = self._partitions
         key = partition.topic_partition
-        former = partition.log
+        previous = partition.log
         copy.take_over()
         partition.replace_log(copy.copy, target)
         try:
@@ -222,22 +228,22 @@ class ReplicaMoves:
             partitions.directory_failed(target, error)
             return
         try:
-            partitions.doom(source.delete_log(key), former)
+            partitions.doom(source.delete_log(key), previous)
         except OSError as error:
             partitions.directory_failed(source, error)
-        logger.info("%s has moved to %s", key, target.path)
+        logger.info("Moved replica %s to %s", key, target.path)
         self._later(self._forget(partition))
 
     async def _forget(self, partition: Partition) -> None:
-        """Once the checkpoints know of the log, and no other copy of it can come back, it is one as any."""
+        """Remove the mark of a swapped log, once the checkpoints have it and no other copy can come back."""
         target = partition.data_dir
-        await self._broker.housekeeping.write_checkpoints(target)
-        if self._broker.partitions.offline_paths() or partition.is_offline or partition.data_dir is not target:
+        await self._checkpoints.write_all(target)
+        if self._partitions.offline_paths() or partition.is_offline or partition.data_dir is not target:
             return
         try:
-            await run_whole(self._broker.world.workers, partial(forget_swap, self._broker.world.disk, partition.log))
+            await run_to_end(self._world.workers, partial(forget_swap, self._world.disk, partition.log))
         except OSError as error:
-            self._broker.partitions.directory_failed(target, error)
+            self._partitions.directory_failed(target, error)
         else:
             target.swapped.discard(partition.topic_partition)
 
@@ -251,11 +257,11 @@ class ReplicaMoves:
             return
         future = data_dir.futures[key]
         try:
-            self._broker.partitions.doom(data_dir.drop_future(key), future)
+            self._partitions.doom(data_dir.drop_future(key), future)
         except OSError as error:
-            self._broker.partitions.directory_failed(data_dir, error)
+            self._partitions.directory_failed(data_dir, error)
 
 
-def _settle(copy: ReplicaCopy, step: CopyStep, now_ms: int) -> None:
+def _flush(copy: ReplicaCopy, step: CopyStep, now_ms: int) -> None:
     copy.perform(step, now_ms)
     copy.settle()

@@ -1,6 +1,6 @@
-"""What a partition with several replicas needs of the broker around it: time, who is alive, and a way to change the ISR.
+"""What a replicated partition needs from its broker: the clock, which brokers are alive, ISR changes, and replication quotas.
 
-One object for all partitions of a broker. A broker alone has `ALONE`, of which nothing is ever asked.
+One object for all partitions of a broker. A broker alone has `ALONE`, which is never called.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Replication:
+class ReplicationContext:
     monotonic_ms: Callable[[], int]
     is_alive: Callable[[int], bool]
-    """Whether a broker is in the cluster now, as far as this one knows."""
+    """Whether a broker is in the current image."""
     propose: Callable[[Partition, IsrProposal], None]
-    """Ask the controller for another ISR."""
+    """Send an ISR change to the controller."""
     lag_time_max_ms: int = 30_000
     leader_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
-    """Of what this broker sends to throttled replicas, as their leader (KIP-73)."""
+    """For throttled replicas that fetch from this broker (KIP-73)."""
     follower_quota: ReplicationQuota = field(default_factory=ReplicationQuota)
-    """Of what its own throttled replicas fetch."""
+    """For throttled replicas of this broker that fetch."""
 
 
-def _nobody(partition: Partition, proposal: IsrProposal) -> None:
-    raise AssertionError("a broker alone has no in-sync replicas to change")
+def _no_isr_changes(partition: Partition, proposal: IsrProposal) -> None:
+    raise AssertionError("a broker alone has no ISR to change")
 
 
-ALONE = Replication(lambda: 0, lambda broker_id: True, _nobody)
+ALONE = ReplicationContext(lambda: 0, lambda broker_id: True, _no_isr_changes)

@@ -1,7 +1,4 @@
-"""From one cluster image to the next: what this broker has to do about its replicas.
-
-Pure: compares two images and says what changed. Topics that the two images share are not looked at.
-"""
+"""What changes for the replicas of this broker from one cluster image to the next. Topics that both images share are skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from ottla.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A replica of this broker that is new or whose leader, epoch or in-sync replicas changed."""
+    """A replica of this broker that is new, or whose leader, leader epoch or ISR changed."""
 
     topic: TopicImage
     topic_partition: TopicPartition
@@ -23,12 +20,12 @@ class Role:
 @dataclass(slots=True)
 class RoleChanges:
     removed: list[TopicPartition] = field(default_factory=list)
-    """Comes first: a topic that was deleted and made again is another topic."""
+    """Applied first: a topic that was deleted and created again is another topic."""
     taken: list[Role] = field(default_factory=list)
     reconfigured: list[TopicImage] = field(default_factory=list)
-    """Topics whose settings changed, or were not known: in a cluster a replica may be older than what is told of its topic."""
+    """Topics whose settings changed, or that are new in the image: in a cluster LeaderAndIsr may precede UpdateMetadata."""
     settings_changed: bool = False
-    """The broker's own dynamic settings changed, on which all topics may depend."""
+    """The dynamic settings of the broker changed, on which all topics may depend."""
 
 
 def role_changes(before: ClusterImage | None, after: ClusterImage, broker_id: int) -> RoleChanges:

@@ -1,8 +1,12 @@
-"""A topic's settings in the words of the rooms that use them: the log's configuration, and the rules of what may be stored."""
+"""Topic settings as the log's configuration (`LogConfig`) and the validation rules of records (`Rules`)."""
 
 from __future__ import annotations
 
-from ottla.cluster.settings import TopicSettings
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+
+from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.records.validate import CREATE_TIME, LOG_APPEND_TIME, PRODUCER, Rules, unpacked_bytes_max
 from ottla.storage.config import LogConfig
 
@@ -30,6 +34,21 @@ def log_config_of(settings: TopicSettings) -> LogConfig:
     )
 
 
+def stored_log_configs(settings: BrokerSettings, topics: Mapping[str, Mapping[str, str]]) -> Callable[[str], LogConfig]:
+    """The log configuration by topic, from the stored topic settings.
+
+    A log of an unknown topic may have been compacted: its gaps are accepted.
+    """
+    unknown = replace(log_config_of(TopicSettings.resolve(settings, {})), cleanup_policy=frozenset({"compact", "delete"}))
+
+    @cache
+    def config_of(topic: str) -> LogConfig:
+        overrides = topics.get(topic)
+        return unknown if overrides is None else log_config_of(TopicSettings.resolve(settings, overrides))
+
+    return config_of
+
+
 def rules_of(settings: TopicSettings) -> Rules:
     codec = settings.str("compression.type")
     level = settings.int(_LEVELS[codec]) if codec in _LEVELS else None
@@ -40,7 +59,7 @@ def rules_of(settings: TopicSettings) -> Rules:
         timestamp_before_max_ms=settings.int("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=settings.int("message.timestamp.after.max.ms"),
         compression=_CODECS[codec],
-        # gzip's -1 means that the codec chooses.
+        # Level -1 of gzip is the default of the codec.
         compression_level=None if codec == "gzip" and level == -1 else level,
         decompressed_bytes_max=unpacked_bytes_max(settings.int("max.message.bytes")),
     )

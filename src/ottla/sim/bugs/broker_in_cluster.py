@@ -8,7 +8,7 @@ from ottla.broker.app import Broker
 from ottla.broker.coordinators.shard_host import ShardHost
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.shard_writer import ShardWriter
-from ottla.broker.replicas.control_requests import ControllerOrders
+from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.broker.replicas.partition import Partition
 from ottla.errors import ErrorCode
 from ottla.records.batch import scan_batches
@@ -20,50 +20,50 @@ from ottla.types import TopicPartition
 
 @bug("the last of the roles in an order is not taken", world="cluster", seeds_max=20)
 def orders_lost() -> list[Patch]:
-    original = ControllerOrders._take
+    original = ControlRequests._take
 
-    async def take(self: ControllerOrders, roles: Any, errors: Any, *, is_new: bool) -> None:
+    async def take(self: ControlRequests, roles: Any, errors: Any, *, is_new: bool) -> None:
         await original(self, roles[:-1] if len(roles) > 1 and not is_new else roles, errors, is_new=is_new)
 
-    return [(ControllerOrders, "_take", take)]
+    return [(ControlRequests, "_take", take)]
 
 
 @bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=40)
 def order_epoch_not_looked_at() -> list[Patch]:
-    original = ControllerOrders._refusal
+    original = ControlRequests._refusal
 
-    def refusal(self: ControllerOrders, key: Any, state: Any, topic_id: bytes) -> ErrorCode:
+    def refusal(self: ControlRequests, key: Any, state: Any, topic_id: bytes) -> ErrorCode:
         found = original(self, key, state, topic_id)
         return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
 
     # The connection it comes on would tell too.
-    return [(ControllerOrders, "_refusal", refusal), (ControllerOrders, "_check_connection", lambda *_: None)]
+    return [(ControlRequests, "_refusal", refusal), (ControlRequests, "_check_connection", lambda *_: None)]
 
 
 @bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=40)
 def former_controller_obeyed() -> list[Patch]:
-    original = ControllerOrders._check
+    original = ControlRequests._check
 
-    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+    def check(self: ControlRequests, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
         original(self, max(controller_epoch, self.controller_epoch), broker_epoch, controller_id)
 
-    return [(ControllerOrders, "_check", check)]
+    return [(ControlRequests, "_check", check)]
 
 
 @bug("an order for a former life of a broker is obeyed", world="late", seeds_max=40)
 def former_life_obeyed() -> list[Patch]:
-    original = ControllerOrders._check
+    original = ControlRequests._check
 
-    def check(self: ControllerOrders, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
-        original(self, controller_epoch, max(broker_epoch, self._broker.broker_epoch), controller_id)
+    def check(self: ControlRequests, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
+        original(self, controller_epoch, max(broker_epoch, self._metadata.broker_epoch), controller_id)
 
     # The connection it comes on would tell too.
-    return [(ControllerOrders, "_check", check), (ControllerOrders, "_check_connection", lambda *_: None)]
+    return [(ControlRequests, "_check", check), (ControlRequests, "_check_connection", lambda *_: None)]
 
 
 @bug("an order that was told again on another connection is obeyed when it comes at last", world="late", seeds_max=40)
 def former_connection_obeyed() -> list[Patch]:
-    return [(ControllerOrders, "_check_connection", lambda *_: None)]
+    return [(ControlRequests, "_check_connection", lambda *_: None)]
 
 
 # --- coordinators that move

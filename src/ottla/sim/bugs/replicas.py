@@ -190,7 +190,7 @@ def truncates_to_high_watermark() -> list[Patch]:
     original = replica_fetcher.ReplicaFetchers.follow
 
     def follow(self: Any, partition: Partition) -> None:
-        following.truncate_to(partition, partition.log.high_watermark, self._broker.world.clock.now_ms())
+        following.truncate_to(partition, partition.log.high_watermark, self._clock.now_ms())
         original(self, partition)
 
     return [(replica_fetcher.ReplicaFetchers, "follow", follow)]

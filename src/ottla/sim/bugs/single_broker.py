@@ -88,9 +88,9 @@ def move_stands_still() -> list[Patch]:
 def move_before_caught_up() -> list[Patch]:
     async def copy(self: ReplicaMoves, move: Any) -> None:
         step = move.copy.plan(200)
-        now_ms = self._broker.world.clock.now_ms()
-        await self._broker.world.workers.run(lambda: move.copy.perform(step, now_ms))
-        await self._broker.world.workers.run(lambda: move.copy.settle())
+        now_ms = self._world.clock.now_ms()
+        await self._world.workers.run(lambda: move.copy.perform(step, now_ms))
+        await self._world.workers.run(lambda: move.copy.settle())
         if self._goes_on(move):
             self._swap(move, move.copy)
 

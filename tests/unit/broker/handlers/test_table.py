@@ -17,6 +17,7 @@ PARTS = {
     "disk",
     "fetch_sessions",
     "groups",
+    "index_rebuilder",
     "large_batches",
     "marker_writer",
     "metadata",

@@ -25,9 +25,11 @@ async def late_deletion(stage: StoryStage) -> None:
         await stage.replace_controller(controller)
     elif then == "another life":
         stage.trace.add(f"{target.host} loses its session")
-        epoch = target.broker.broker_epoch if target.broker is not None else -1
+        epoch = target.broker.metadata.broker_epoch if target.broker is not None else -1
         stage.tree.lose_sessions_of(target.host)
-        await stage.until(lambda: target.broker is not None and target.broker.broker_epoch > epoch, "it is registered anew")
+        await stage.until(
+            lambda: target.broker is not None and target.broker.metadata.broker_epoch > epoch, "it is registered anew"
+        )
     await stage.create(target, other)
     await stage.produce()
     stage.trace.add(f"{target.host} gets the order to delete")

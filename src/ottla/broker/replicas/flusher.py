@@ -1,0 +1,66 @@
+"""Flushes logs to disk: on a schedule, or at once while producers or a follower wait for it.
+
+The fsync runs in a worker. The recovery point advances only after it has returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ottla.storage.config import INT64_MAX
+
+if TYPE_CHECKING:
+    from ottla.broker.replicas.disk_work import DiskWork
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
+    from ottla.ports import Clock
+
+
+class Flusher:
+    def __init__(self, partitions: Partitions, clock: Clock, disk_work: DiskWork) -> None:
+        self._partitions = partitions
+        self._clock = clock
+        self._disk_work = disk_work
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def flush_due(self) -> None:
+        """Flush the partitions whose flush.ms has passed, and those with a newly rolled segment (F14)."""
+        partitions = self._partitions
+        now_ms = self._clock.now_ms()
+        due = dict(partitions.flush_requested)
+        partitions.flush_requested.clear()
+        for partition in partitions:
+            if partition.log.config.flush_ms != INT64_MAX and not partition.is_offline and partition.log.due_to_flush(now_ms):
+                due[partition] = None
+        for partition in due:
+            await self.flush(partition)
+
+    def flush_now(self, partition: Partition) -> None:
+        """Flush for producers that wait (flush.messages), until nothing waits any more."""
+        task = asyncio.get_running_loop().create_task(self._flush_held(partition))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _flush_held(self, partition: Partition) -> None:
+        await self.flush(partition)
+        while partition.flush_ended():
+            await self.flush(partition)
+
+    async def flush(self, partition: Partition) -> None:
+        log = partition.log
+        if partition.is_offline or log.closed:
+            return
+        try:
+            plan = log.flush_plan()
+        except OSError as error:
+            self._disk_work.directory_failed(partition.data_dir, error)
+            return
+        if plan is not None and await self._disk_work.run(partition.data_dir, plan.run):
+            log.flushed(plan, self._clock.now_ms())
