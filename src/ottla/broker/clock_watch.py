@@ -1,12 +1,11 @@
-"""Whether the machine's clock can be believed: it is held against the one that only counts.
+"""Protects data against a wrong wall clock: compares it with the monotonic clock before anything is deleted by age.
 
-Owns: what is said when the clock jumps, and for how long nothing is thrown away by it afterwards. Sessions and waits never go by
-the clock that jumps. What does are timestamps and retention by them: of records, tombstones, producers, offsets, transactional
-ids; and timeouts of transactions, which may end too soon, as in Kafka, and are aborted then.
+Timestamps, and retention by them, use the wall clock: of records, tombstones, producers, offsets and transactional ids. So do
+transaction timeouts, which may end too early, as in Kafka. Sessions and waits use the monotonic clock.
 
-1. After a jump ahead by a minute or more, the age of what is kept is counted for an hour as if it had not been, or until the
-   clock is back: if somebody set it wrong, all of it would be too old at once.
-2. A jump back is believed: records only stay longer.
+1. After a jump ahead by a minute or more, ages are computed without the jump for one hour, or until the clock is back: if it was
+   set wrong, everything would expire at once.
+2. A jump back is followed: records only stay longer.
 """
 
 from __future__ import annotations
@@ -26,33 +25,32 @@ class ClockWatch:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ahead_ms = self._difference()
-        """How far the clock is ahead of the one that only counts, as long as it is believed."""
-        self._heard_ms = self._ahead_ms
-        """The same when somebody last looked."""
+        """Wall clock minus monotonic clock, without a jump that is not followed."""
+        self._seen_ms = self._ahead_ms
+        """The same at the last call, with every jump."""
         self._held_until_ms: int | None = None
 
     def now_ms(self) -> int:
-        """The time by which records may be thrown away. Says what is to be said of the clock."""
-        ahead_ms, now_ms = self._difference(), self._counted()
-        jump_ms = ahead_ms - self._heard_ms
-        self._heard_ms = ahead_ms
+        """The time to use for retention. Logs a warning if the clock has jumped."""
+        ahead_ms, now_ms = self._difference(), self._monotonic_ms()
+        jump_ms = ahead_ms - self._seen_ms
+        self._seen_ms = ahead_ms
         if jump_ms >= _JUMP_MS and ahead_ms - self._ahead_ms >= _JUMP_MS:
             self._held_until_ms = now_ms + _HELD_MS
             logger.warning(
-                "the clock of this machine jumped ahead by %d s: for an hour, or until it is put back, the age of records is "
-                "counted as if it had not",
+                "The system clock jumped ahead by %d s: retention ignores the jump for one hour, or until the clock is set back",
                 jump_ms // 1000,
             )
         elif jump_ms <= -_JUMP_MS:
-            logger.warning("the clock of this machine jumped back by %d s", -jump_ms // 1000)
+            logger.warning("The system clock jumped back by %d s", -jump_ms // 1000)
         if self._held_until_ms is not None and ahead_ms - self._ahead_ms >= _JUMP_MS and now_ms < self._held_until_ms:
             return now_ms + self._ahead_ms
         self._held_until_ms = None
         self._ahead_ms = ahead_ms
         return now_ms + ahead_ms
 
-    def _counted(self) -> int:
+    def _monotonic_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
     def _difference(self) -> int:
-        return self._clock.now_ms() - self._counted()
+        return self._clock.now_ms() - self._monotonic_ms()

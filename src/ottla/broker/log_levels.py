@@ -1,7 +1,7 @@
-"""The levels of this broker's loggers, as the resource BROKER_LOGGER shows and changes them (KIP-412).
+"""The log levels of this broker, as DescribeConfigs and IncrementalAlterConfigs show them: resource BROKER_LOGGER (KIP-412).
 
-Owns: Kafka's names for levels (TRACE to FATAL) on Python's loggers. A change holds until the process ends; it is written nowhere.
-Only the broker's own loggers and the root are shown: a client has no business with those of libraries.
+Maps Kafka's level names (TRACE to FATAL) to Python's loggers. A change holds until the process ends. Only the root logger and the
+broker's own loggers are shown, not those of libraries.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _LEVELS: Final = {
 
 
 def log_levels() -> dict[str, str]:
-    """The level that holds for each logger, by name."""
+    """The effective level of each logger, by name."""
     return {name: _level_name(logger.getEffectiveLevel()) for name, logger in sorted(_loggers())}
 
 
 def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
-    """Set levels, or give loggers back to their parents' (DELETE). All of it, or a KafkaError and none."""
+    """Set levels, or reset them to the parent's (DELETE). KafkaError, and nothing changed, if one change is invalid."""
     known = dict(_loggers())
     wanted: list[tuple[logging.Logger, int]] = []
     for change in changes:
         logger = known.get(change.name)
         if logger is None:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {change.name!r}")
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown logger {change.name!r}")
         if change.operation == ConfigOperation.SET:
             level = _LEVELS.get((change.value or "").strip().upper())
             if level is None:
                 raise KafkaError(
-                    ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a level; allowed: {', '.join(_LEVELS)}"
+                    ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a log level; allowed: {', '.join(_LEVELS)}"
                 )
             wanted.append((logger, level))
         elif change.operation == ConfigOperation.DELETE:
             if change.name == ROOT:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of the root logger can be set, but not removed")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of the root logger can be set, but not deleted")
             wanted.append((logger, logging.NOTSET))
         else:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a level can be set or removed; nothing can be added to it or taken away")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a log level can only be set or deleted")
     if not validate_only:
         for logger, level in wanted:
             logger.setLevel(level)
@@ -64,6 +64,6 @@ def _loggers() -> Iterator[tuple[str, logging.Logger]]:
 
 
 def _level_name(level: int) -> str:
-    """Kafka's name for a level: the next lower one for a number between."""
+    """Kafka's name of the level, or of the next lower one."""
     below = [name for name, number in _LEVELS.items() if number <= level]
     return below[-1] if below else "TRACE"

@@ -1,13 +1,13 @@
-"""Connections from this broker to others, and calls on them.
+"""Requests from this broker to others.
 
-Owns one connection for each broker and purpose (a fetcher, the controller's orders, markers …), so that a slow answer to one does
-not hold up another. Addresses come from the image, or with the call: the controller knows brokers before the image does.
+Owns one connection per broker and purpose (fetcher, control requests, markers, …), so that a slow response to one does not delay
+another. Addresses come from the image, or with the call: the controller knows brokers before the image does.
 
-1. Calls of one purpose reach a broker in the order in which they were made, over one connection at a time.
-2. A call is sent at most once. Whatever goes wrong is `PeerUnavailable`, and the caller decides whether to try again: it may have
-   been performed.
-3. The version is the highest that both sides have, up to the caller's limit.
-4. After a failed attempt to connect the next one waits, longer each time, up to `_BACKOFF_MAX_MS`.
+1. Requests of one purpose reach a broker in the order of the calls, over one connection at a time.
+2. A request is sent at most once. Every failure is `PeerUnavailable`, and the caller decides whether to retry: the request may
+   have been carried out.
+3. The version is the highest that both brokers support, up to the caller's limit.
+4. After a failed attempt to connect there is a backoff, which grows up to `_BACKOFF_MAX_MS`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _API_VERSIONS_VERSION: Final = 3
 _TIMEOUT_MS: Final = 30_000
 
 Request = object | Callable[[int], object]
-"""A message, or what makes one for the version that is spoken."""
+"""A message, or a function that makes one for the negotiated version."""
 
 
 class PeerUnavailable(OSError):
-    """Another broker cannot be reached, or did not answer in time: what was asked of it may or may not be done."""
+    """Another broker could not be reached, or did not answer in time. It may have carried out the request."""
 
 
 class _Channel:
@@ -72,7 +72,7 @@ class InterBroker:
         timeout_ms: int = _TIMEOUT_MS,
         endpoint: Endpoint | None = None,
     ) -> Any:
-        """The response of another broker (or of this one, over its own listener). PeerUnavailable if there is none."""
+        """The response of a broker (also of this one, over its own listener). PeerUnavailable if there is none."""
         channel = self._channels.get((broker_id, purpose))
         if channel is None:
             channel = self._channels[broker_id, purpose] = _Channel()
@@ -87,15 +87,15 @@ class InterBroker:
                 return await connection.call(api_name, version, message)
         except (TimeoutError, OSError) as error:
             if connection is not None and channel.connection is connection:
-                # An answer that comes too late must not be taken for the next one's, nor hold it up.
+                # A late response must not be taken for that of the next request, nor delay it.
                 channel.drop()
             if isinstance(error, PeerUnavailable):
                 raise
-            why = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else str(error)
-            raise PeerUnavailable(f"broker {broker_id} cannot be asked ({api_name}): {why}") from error
+            why = f"no response within {timeout_ms} ms" if isinstance(error, TimeoutError) else str(error)
+            raise PeerUnavailable(f"{api_name} request to broker {broker_id} failed: {why}") from error
 
     def forget(self, broker_id: int) -> None:
-        """Close all connections to a broker: it is gone, or it is another now."""
+        """Close all connections to a broker that is gone or has restarted."""
         for key in [key for key in self._channels if key[0] == broker_id]:
             self._channels.pop(key).drop()
 
@@ -115,7 +115,7 @@ class InterBroker:
             wanted = endpoint if endpoint is not None else self._address_of(broker_id)
             connection = channel.connection
             if connection is not None and not connection.closed and wanted in (None, channel.endpoint):
-                return connection  # the call before this one has made it
+                return connection  # opened by the call before this one
             channel.drop()
             loop = asyncio.get_running_loop()
             if wanted != channel.endpoint:
@@ -126,7 +126,7 @@ class InterBroker:
                 await asyncio.sleep(pause)
             if wanted is None:
                 self._failed(channel)
-                raise PeerUnavailable(f"no address of broker {broker_id} is known")
+                raise PeerUnavailable(f"the address of broker {broker_id} is unknown")
             try:
                 connection = await ClientConnection.open(self._network, wanted.host, wanted.port, client_id=self._client_id)
                 channel.versions = await _versions_of(connection)
@@ -153,7 +153,7 @@ async def _versions_of(connection: ClientConnection) -> dict[int, tuple[int, int
     request = ApiVersionsRequest(client_software_name="ottla-broker", client_software_version="1")
     response = await connection.call("api_versions", _API_VERSIONS_VERSION, request)
     if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-        raise PeerUnavailable(f"it does not tell its API versions: error {response.error_code}")
+        raise PeerUnavailable(f"its ApiVersions response has error {response.error_code}")
     return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
 
@@ -162,5 +162,5 @@ def _version(channel: _Channel, api_name: str, version_max: int | None) -> int:
     low, high = channel.versions.get(api.key, (0, -1))
     version = min(high, api.max_version, version_max if version_max is not None else high)
     if version < max(low, api.min_version):
-        raise PeerUnavailable(f"it does not serve {api_name} in a version this broker speaks")
+        raise PeerUnavailable(f"it supports no version of {api_name} that this broker supports")
     return version

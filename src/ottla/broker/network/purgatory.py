@@ -1,11 +1,11 @@
-"""Where requests wait that cannot be answered yet: for a condition, or for their deadline (F76).
+"""The purgatory: requests that wait for a condition or their deadline (F76).
 
-Owns the watch lists and the deadlines. Knows nothing of what is waited for: the waiter brings a test and an answer.
+Owns the watch lists and the deadlines. A waiter brings the condition and makes the answer.
 
-1. A waiter watches keys. Waking a key tests its waiters at once, in the order they came, and answers those whose test holds.
-2. A waiter is answered exactly once: by its test, by its deadline, or not at all if its future is cancelled.
-3. An answered or cancelled waiter is on no watch list any more. Its deadline entry may linger, but never more dead entries than
-   live ones (and a few): one timer serves them all.
+1. A waiter watches keys. Waking a key tests its waiters at once, in the order of arrival, and answers those whose test holds.
+2. A waiter is answered once: when its test holds, at its deadline, or not at all if its future is cancelled.
+3. An answered or cancelled waiter is on no watch list. Its deadline entry may remain, but there are never more dead entries than
+   live ones (and a few). One timer serves all deadlines.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Purgatory:
         self._timer_at = 0.0
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of waiters."""
         return self._waiting
 
     @property
@@ -62,9 +62,9 @@ class Purgatory:
     def wait(
         self, keys: Sequence[Hashable], timeout_ms: int, ready: Callable[[], bool], answer: Callable[[], T]
     ) -> asyncio.Future[T]:
-        """Wait until `ready()` holds after a wake of one of `keys`, or until the time is over; then the result is `answer()`.
+        """Wait until `ready()` holds after a wake of one of `keys`, or until the timeout; then the result is `answer()`.
 
-        The caller has found that `ready()` does not hold now. Cancelling the future ends the wait.
+        The caller has checked that `ready()` does not hold yet. Cancelling the future ends the wait.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         waiter = Waiter(keys, self._loop.time() + timeout_ms / 1000, ready, answer, future)
@@ -102,7 +102,7 @@ class Purgatory:
                 self._fail(waiter, error)
 
     def close(self) -> None:
-        """Cancel all that wait."""
+        """Cancel all waiters."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -157,7 +157,7 @@ class Purgatory:
 
     def _on_timer(self) -> None:
         self._timer = None
-        # The loop may call a hair early; what is due within that hair is due.
+        # The loop may call up to a millisecond early.
         now = self._loop.time() + 0.001
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= now:
