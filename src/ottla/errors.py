@@ -1,7 +1,6 @@
-"""The errors of Kafka's protocol.
+"""Kafka's error codes, and the two exceptions that have a meaning in the protocol.
 
-Owns: the numeric codes, which of them a client may retry, and the two exceptions of the project that carry meaning:
-`KafkaError` is the only exception that becomes a reply; `MalformedInput` closes the connection it came from.
+`KafkaError` is the only exception that becomes a response. `MalformedInput` closes the connection it came from.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and hope."""
+        """Whether a client may retry the same request."""
         return self in _RETRIABLE
 
 
@@ -193,7 +192,7 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(Exception):
-    """An error a client hears: a code and, where the protocol has room for it, a sentence in the user's words."""
+    """An error response: a code and, where the protocol has a field for it, a message for the user."""
 
     def __init__(self, code: ErrorCode, detail: str | None = None) -> None:
         super().__init__(f"{code.name}: {detail}" if detail else code.name)
@@ -202,4 +201,4 @@ class KafkaError(Exception):
 
 
 class MalformedInput(Exception):
-    """Bytes from outside that cannot be what they claim to be. Nothing of them is used; their connection is closed."""
+    """Bytes that are no valid request, response or record batch. The connection they came from is closed."""

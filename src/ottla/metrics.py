@@ -1,13 +1,10 @@
-"""Counters that anything may raise and an exporter may read.
-
-Plain integers on one object: raising one costs an addition, and reading them needs no lock on the one loop that writes.
-"""
+"""Counters for metrics exporters. Plain integers, written on the event loop only, so that no lock is needed."""
 
 from __future__ import annotations
 
 
 class Counters:
-    """Monotone counts by name, as `counters.add("bytes_out", n)`."""
+    """Monotonic counts by name: `counters.add("bytes_out", n)`."""
 
     __slots__ = ("_values",)
 

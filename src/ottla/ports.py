@@ -1,8 +1,8 @@
-"""Everything outside the process, as the broker sees it.
+"""The broker's interfaces to the world: clock, randomness, disk, network, worker threads, metadata store.
 
-Each port is a `Protocol`. `ottla.runtime` implements them with the real world, `ottla.sim` with a seeded, virtual one; no other
-room may touch a clock, a disk, a socket or a source of randomness. A fault of the outside world is an `OSError` (disk, network)
-or a `StoreError` (metadata): the ports invent no others.
+Each port is a `Protocol`. `ottla.runtime` implements it with the operating system, `ottla.sim` with a seeded simulation; no other
+package may use a clock, a disk, a socket or randomness. A port raises `OSError` (disk, network) or `StoreError` (metadata) and
+nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Wall time for what is written down, monotonic time for what is measured. Timers belong to the event loop."""
+    """Wall-clock time for timestamps, monotonic time for durations. Timers are the event loop's."""
 
     def now_ms(self) -> int: ...
 
@@ -32,22 +32,22 @@ class Random(Protocol):
     def bytes(self, count: int) -> bytes: ...
 
     def below(self, limit: int) -> int:
-        """A number in [0, limit)."""
+        """A uniform random number in [0, limit)."""
         ...
 
 
 class Workers(Protocol):
-    """Where work that blocks (fsync, recovery of a log) is done, so that the loop goes on."""
+    """Threads for work that blocks, such as an fsync or the recovery of a log."""
 
     async def run(self, work: Callable[[], T]) -> T: ...
 
     def let_others_run(self) -> None:
-        """Inside of work that computes: the loop has its turn, if it wants one."""
+        """Yield the interpreter to the event loop. Called from time to time inside of long computations."""
         ...
 
 
 class File(Protocol):
-    """An open file. Reads and writes name their position; there is no cursor."""
+    """An open file without a cursor: reads and writes name their position."""
 
     path: str
 
@@ -58,28 +58,29 @@ class File(Protocol):
         ...
 
     def write(self, position: int, parts: Sequence[Buffer]) -> None:
-        """All of the parts, one after the other, or an OSError."""
+        """Write all parts, one after the other, or raise OSError."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Room reserved behind the new end goes back to the volume."""
+        """Also releases space reserved behind the new end."""
         ...
 
     def reserve(self, start: int, end: int) -> bool:
-        """Take room on the volume for [start, end), so that writing there costs less; size and bytes stay as they are. False:
-        none was taken, because there is none or it would not help. Never an error."""
+        """Preallocate blocks for [start, end), so that writing there costs less. Neither size nor content changes. False:
+        nothing was reserved, because the volume is full or its file system does not support it. Never raises."""
         ...
 
     def release(self) -> None:
-        """Give back room behind the end of the file, whoever reserved it. Nobody writes meanwhile. Never an error."""
+        """Release blocks reserved behind the end of the file, by this or an earlier process. Not concurrently with a write. Never
+        raises."""
         ...
 
     def flush(self) -> None:
-        """Durable once this returns (fsync)."""
+        """fsync: the content is durable once this returns."""
         ...
 
     def fileno(self) -> int:
-        """For `sendfile`; a virtual file has none and raises OSError."""
+        """For `sendfile`. A simulated file has none and raises OSError."""
         ...
 
     def close(self) -> None: ...
@@ -87,7 +88,7 @@ class File(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing; FileNotFoundError unless it exists or `create`."""
+        """Open for reading and writing. FileNotFoundError unless the file exists or `create` is set."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -115,12 +116,12 @@ class Disk(Protocol):
         ...
 
     def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Flushes that need no order among them: a disk takes many that come together as one. Returns when all have ended, and
-        raises an OSError of one of them."""
+        """Run flushes concurrently, in any order: a disk merges concurrent flushes. Returns when all have ended; raises the OSError
+        of one that failed."""
         ...
 
     def lock(self, path: str) -> File:
-        """Take the lock file, or BlockingIOError if another process holds it. Held until closed."""
+        """Lock a file until it is closed. BlockingIOError if another process holds the lock."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]:
@@ -130,8 +131,8 @@ class Disk(Protocol):
 
 @dataclass(slots=True, unsafe_hash=True)
 class FileRange:
-    """Bytes of a file that go to a socket without being read here. Never changed; not frozen, because that makes it slow to make,
-    and every fetch makes one."""
+    """Bytes of a file that are sent to a socket by `sendfile`. Immutable by convention: a frozen dataclass is slower to create,
+    and every fetch creates one."""
 
     file: File
     position: int
@@ -142,7 +143,7 @@ Part = Buffer | FileRange
 
 
 class Network(Protocol):
-    """Listening, connecting, and the one thing asyncio's transports lack: bytes of a file to a socket."""
+    """Listening, connecting, and `sendfile`, which asyncio transports do not have with uvloop."""
 
     async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener: ...
 
@@ -154,40 +155,40 @@ class Network(Protocol):
 class Listener(Protocol):
     @property
     def port(self) -> int:
-        """The port bound, also when port 0 was asked for."""
+        """The port that is bound, also if port 0 was requested."""
         ...
 
     def close(self) -> None: ...
 
 
 class FileSender(Protocol):
-    """Sends file ranges on one transport, each behind some bytes. Used only while the transport's write buffer is empty."""
+    """Sends file ranges on one transport, each after some bytes. Used only while the transport's write buffer is empty."""
 
     def send(self, head: Buffer, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
-        """Start sending. True: all sent already. False: `sent` is called when all is sent, or with what prevents it."""
+        """Start sending. True: everything is sent. False: `sent` is called when everything is, or with the error."""
         ...
 
     def close(self) -> None: ...
 
 
 class StoreError(Exception):
-    """The metadata store refused a change or cannot be reached."""
+    """The metadata store refused a change or is unreachable."""
 
 
 class NoNode(StoreError):
-    """A path that must exist does not."""
+    """The path does not exist."""
 
 
 class NodeExists(StoreError):
-    """A path that must not exist does."""
+    """The path exists already."""
 
 
 class BadVersion(StoreError):
-    """Somebody else changed the node in between."""
+    """The node has another version than expected."""
 
 
 class StoreUnavailable(StoreError):
-    """The store is out of reach: the outcome of the last call may be unknown."""
+    """The store is unreachable. Whether the last call took effect is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +196,9 @@ class Node:
     data: bytes
     version: int
     czxid: int
-    """The store's transaction that created the node; grows with every creation, serves as broker epoch."""
+    """The id of the transaction that created the node. It grows with every creation and serves as broker epoch."""
     mine: bool = False
-    """An ephemeral node of this very session."""
+    """An ephemeral node of this session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class SetData:
     path: str
     data: bytes
     version: int = -1
-    """-1: whatever it is."""
+    """-1: any version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,46 +233,42 @@ Change = Create | SetData | Delete | Check
 
 
 class SessionEvent(Enum):
-    """What became of the session on which ephemeral nodes hang."""
+    """A state change of the session that owns the ephemeral nodes."""
 
     CONNECTED = "connected"
-    """In touch with the store (again). After EXPIRED: by another session, which owns nothing yet."""
+    """Connected, for the first time or again. After EXPIRED it is a new session without ephemeral nodes."""
     SUSPENDED = "suspended"
-    """Out of touch. The session may be over already, and others may know that."""
+    """Disconnected. The session may have expired already, and other clients may know that."""
     EXPIRED = "expired"
-    """The session is over and its ephemeral nodes are gone; a new one is being opened."""
+    """The session expired and its ephemeral nodes are gone. A new session is being opened."""
 
 
 class MetadataStore(Protocol):
-    """The tree of paths and JSON that a cluster keeps in ZooKeeper and a single broker in SQLite.
-
-    Parents must exist before children, a node with children cannot be deleted, an ephemeral node goes with the session: the
-    rules are ZooKeeper's.
-    """
+    """The tree of paths and JSON that a cluster keeps in ZooKeeper and a single broker in SQLite. The rules are ZooKeeper's."""
 
     multi_bytes_max: int
-    """How many bytes of paths and data one `multi` may carry."""
+    """The limit on the bytes of paths and data in one `multi`."""
 
     async def get(self, path: str) -> Node | None: ...
 
     async def children(self, path: str) -> list[str]:
-        """Sorted names below a path; empty where the path does not exist."""
+        """The sorted names below a path; empty if the path does not exist."""
         ...
 
     async def multi(self, changes: Sequence[Change]) -> list[str]:
-        """All of the changes or none. Returns for each the path it touched (a sequential create: the one given)."""
+        """Apply all changes or none. Returns the path of each (for a sequential create the one assigned)."""
         ...
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
-        """Call back with the path after each change of the node, of its children, or of the session; more often is allowed."""
+        """Call back with the path after each change of the node, its children or the session, possibly more often."""
         ...
 
     def unwatch(self, path: str, callback: Callable[[str], None]) -> None:
-        """No more of that; one that is on its way may still come."""
+        """End a watch. A callback that is under way may still come."""
         ...
 
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
-        """Call back with what becomes of the session from now on. A store that cannot lose its session never does."""
+        """Call back with each state change of the session. A store that cannot lose its session never calls."""
         ...
 
     async def close(self) -> None: ...
@@ -279,7 +276,7 @@ class MetadataStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All ports together: what a broker is given to live in."""
+    """The ports that a broker is given, except its metadata store."""
 
     clock: Clock
     random: Random

@@ -1,4 +1,4 @@
-"""Small words every room uses. No behaviour beyond what a value is."""
+"""Value types and "unknown" constants that every package uses. No behaviour."""
 
 from __future__ import annotations
 
