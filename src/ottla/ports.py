@@ -116,8 +116,8 @@ class Disk(Protocol):
         ...
 
     def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Run flushes concurrently, in any order: a disk merges concurrent flushes. Returns when all have ended; raises the OSError
-        of one that failed."""
+        """Run flushes concurrently, in any order: a disk merges them. Returns when all have ended; raises the OSError of one that
+        failed."""
         ...
 
     def lock(self, path: str) -> File:

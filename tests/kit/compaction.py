@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla.records.record import Record, build_batch
 from ottla.records.validate import check
 from ottla.storage.compaction import Account, Compaction, Limits
-from ottla.storage.compaction_plan import Dirt, find_dirt
+from ottla.storage.compaction_plan import LogToClean, find_log_to_clean
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.kit.storage import NOW_MS, RULES, read_batches, records_of
@@ -33,11 +33,11 @@ def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, 
     return info.first_offset
 
 
-def dirt_of(log: Log, now_ms: int = NOW_MS, *, flush: bool = True) -> Dirt:
+def dirt_of(log: Log, now_ms: int = NOW_MS, *, flush: bool = True) -> LogToClean:
     """What is dirty, once what was written is on the disk."""
     if flush:
         log.flush(now_ms)
-    return find_dirt(log, log.high_watermark, now_ms)
+    return find_log_to_clean(log, log.high_watermark, now_ms)
 
 
 def compact(disk: object, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: object) -> Account:

@@ -205,7 +205,7 @@ class Broker:
             await self._join_cluster()
         else:
             await self._start_controller()
-            self.partitions.set_strays_aside()
+            self.partitions.retire_strays()
         self._start_periodic_work()
         self._undo.append(self.moves.stop)
         self.moves.resume()
@@ -392,7 +392,7 @@ class Broker:
     def _show(self, image: ClusterImage) -> None:
         """In a cluster: the controller has sent another image. Roles come in LeaderAndIsr and StopReplica requests."""
         self.metadata.image = image
-        self.partitions.show(image)
+        self.partitions.update_image(image)
         self.roles_changed()
 
     def roles_changed(self) -> None:

@@ -65,7 +65,7 @@ class OutOfRange:
 
     truncate_to: int | None = None
     """The leader's log is shorter: an unclean election. Cut to its end."""
-    start_anew_at: int | None = None
+    truncate_fully_and_start_at: int | None = None
     """The leader's log begins behind our end: forget everything."""
 
 
@@ -73,11 +73,11 @@ def out_of_range(log_end_offset: int, leader_start_offset: int, leader_end_offse
     if leader_end_offset < log_end_offset:
         return OutOfRange(truncate_to=leader_end_offset)
     if leader_start_offset > log_end_offset:
-        return OutOfRange(start_anew_at=leader_start_offset)
+        return OutOfRange(truncate_fully_and_start_at=leader_start_offset)
     return OutOfRange()
 
 
-class Outcome(Enum):
+class FetchErrorAction(Enum):
     """What an error code in a fetch reply means for one partition."""
 
     AGAIN = "after a pause"
@@ -85,11 +85,11 @@ class Outcome(Enum):
     FENCED = "not before the controller's next order: our epoch is over"
 
 
-_OUTCOMES: Final = {
-    ErrorCode.OFFSET_OUT_OF_RANGE: Outcome.OUT_OF_RANGE,
-    ErrorCode.FENCED_LEADER_EPOCH: Outcome.FENCED,
+_ACTIONS: Final = {
+    ErrorCode.OFFSET_OUT_OF_RANGE: FetchErrorAction.OUT_OF_RANGE,
+    ErrorCode.FENCED_LEADER_EPOCH: FetchErrorAction.FENCED,
 }
 
 
-def outcome_of(code: int) -> Outcome:
-    return _OUTCOMES.get(ErrorCode(code), Outcome.AGAIN)
+def action_for(code: int) -> FetchErrorAction:
+    return _ACTIONS.get(ErrorCode(code), FetchErrorAction.AGAIN)

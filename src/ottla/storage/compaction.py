@@ -25,7 +25,7 @@ from ottla.records.clean_batches import Cleaning, Indexing, LastBatches, Unclean
 from ottla.records.clean_transactions import TransactionSieve
 from ottla.records.key_map import SLOT_BYTES, SLOTS_MIN, KeyMap
 from ottla.storage.cleaned_segment import CleanedSegment
-from ottla.storage.compaction_plan import Dirt, group_segments
+from ottla.storage.compaction_plan import LogToClean, group_segments
 from ottla.storage.names import LOG, OFFSET_INDEX, TIME_INDEX
 from ottla.storage.segment import Segment
 from ottla.storage.txn_index import AbortedTxn
@@ -84,7 +84,7 @@ class Abandoned(Exception):
 class Compaction:
     """One pass. Make it on the loop; run `advance` in a worker, again and again; `swap` on the loop what it hands out."""
 
-    def __init__(self, disk: Disk, dirt: Dirt, limits: Limits, now_ms: int) -> None:
+    def __init__(self, disk: Disk, dirt: LogToClean, limits: Limits, now_ms: int) -> None:
         self._disk = disk
         self._dirt = dirt
         self._limits = limits

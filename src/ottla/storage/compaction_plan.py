@@ -21,7 +21,7 @@ from ottla.storage.segment import Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Dirt:
+class LogToClean:
     """What of a log could be cleaned now."""
 
     log: Log
@@ -45,7 +45,7 @@ class Dirt:
         return self.overdue_ms > 0 or self.ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Dirt:
+def find_log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToClean:
     segments = log.segments
     first_dirty_offset = log.cleaned_offset
     if first_dirty_offset is None or not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
@@ -53,7 +53,7 @@ def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Dirt:
         first_dirty_offset = log.log_start_offset
     first_dirty = _slot_of(segments, first_dirty_offset)
     end = _first_uncleanable(log, segments, first_dirty, min(last_stable_offset, log.recovery_point), now_ms)
-    return Dirt(
+    return LogToClean(
         log,
         first_dirty_offset,
         segments[end].base_offset,
@@ -63,7 +63,7 @@ def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Dirt:
     )
 
 
-def filthiest(found: Iterable[Dirt]) -> Dirt | None:
+def dirtiest(found: Iterable[LogToClean]) -> LogToClean | None:
     """The log with the largest dirty share, of those that are due."""
     return max((dirt for dirt in found if dirt.is_due), key=lambda dirt: dirt.ratio, default=None)
 

@@ -50,7 +50,7 @@ from ottla.storage.names import (
     partition_dir,
 )
 from ottla.storage.new_log import new_log
-from ottla.storage.recovery import Found, open_log
+from ottla.storage.recovery import LogCheckpoints, open_log
 from ottla.storage.segment_cache import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -239,7 +239,7 @@ class DataDir:
     ) -> Log:
         if future:
             # No checkpoint speaks of it: unless the stop was clean it is read through from its first record.
-            found = Found(self.was_clean)
+            found = LogCheckpoints(self.was_clean)
             return open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log_start = checkpoints.log_starts.get(partition, 0)
         try:
@@ -251,7 +251,7 @@ class DataDir:
             log_start = max(log_start, swapped)
         recovery_point = checkpoints.recovery_points.get(partition, 0)
         cleaned_offset, has_checkpoints = checkpoints.cleaned.get(partition), partition in checkpoints.recovery_points
-        found = Found(self.was_clean, recovery_point, log_start, cleaned_offset, has_checkpoints)
+        found = LogCheckpoints(self.was_clean, recovery_point, log_start, cleaned_offset, has_checkpoints)
         log = open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log.high_watermark = checkpoints.high_watermarks.get(partition, 0)
         return log
@@ -299,7 +299,7 @@ class DataDir:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
                 )
             return log
-        self.forget_former(topic_partition)
+        self.forget_deleted(topic_partition)
         log = self.make_log(topic_partition, topic_id, config, now_ms)
         self.add_log(log)
         return log
@@ -309,7 +309,7 @@ class DataDir:
         log.local.use_cache(self._cache)
         self.logs[log.topic_partition] = log
 
-    def forget_former(self, topic_partition: TopicPartition) -> None:
+    def forget_deleted(self, topic_partition: TopicPartition) -> None:
         """The checkpoints may speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
         one, its log start would cut the new one off."""
         if topic_partition in self._gone:
@@ -318,7 +318,7 @@ class DataDir:
             self._gone.clear()
 
     def make_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The files of a new log that nobody knows yet: a worker may do that. `forget_former` comes before.
+        """The files of a new log that nobody knows yet: a worker may do that. `forget_deleted` comes before.
 
         Nothing is flushed, the first flush of records does it all. A crash of the machine may take the directory, empty as it is:
         it is made again.
@@ -329,7 +329,7 @@ class DataDir:
     def make_future_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
         """The log to which one of another directory is copied. One thread at a time uses it, hence a cache of its own."""
         self.check_online()
-        self.forget_former(topic_partition)
+        self.forget_deleted(topic_partition)
         path = f"{self.path}/{future_dir(topic_partition, self._random.bytes(16))}"
         log = self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
         self.futures[topic_partition] = log
@@ -339,7 +339,7 @@ class DataDir:
         self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, cache: SegmentCache
     ) -> Log:
         if self._disk.exists(path):  # what is left of an attempt that failed
-            log = open_log(self._disk, self._random, path, topic_partition, config, Found(clean=True), cache, now_ms)
+            log = open_log(self._disk, self._random, path, topic_partition, config, LogCheckpoints(clean=True), cache, now_ms)
         else:
             log = new_log(self._disk, self._random, path, topic_partition, config, cache, now_ms)
         if topic_id != ZERO_UUID:
@@ -459,7 +459,7 @@ def least_used(dirs: Iterable[DataDir]) -> DataDir:
     return min(online, key=lambda data_dir: len(data_dir.logs))
 
 
-def settle_duplicates(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
+def find_leftover_copies(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
     """A partition in two directories: the copies that a finished move left behind. They are for `delete_log`.
 
     DataDirRefused where nothing says which of two is the right one. One that is empty, or of another topic of the name, is.

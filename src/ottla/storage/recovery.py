@@ -46,7 +46,7 @@ _TAIL_BYTES: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogCheckpoints:
     """What was known of a log before it was opened."""
 
     clean: bool
@@ -63,7 +63,7 @@ def open_log(
     dir: str,
     topic_partition: TopicPartition,
     config: LogConfig,
-    found: Found,
+    found: LogCheckpoints,
     cache: SegmentCache,
     now_ms: int,
     notices: list[str] | None = None,
@@ -108,7 +108,7 @@ def open_log(
     active.activate()
 
     log_start_offset = max(found.log_start_offset, segments[0].base_offset)
-    _settle_snapshots(producers, snapshots, segments, log_start_offset)
+    _write_snapshot(producers, snapshots, segments, log_start_offset)
     for segment in segments:
         # Who took away one index may have taken this one too, and that there was one nobody could tell.
         if segment in damaged or not segment.indexes.is_txn_plausible():
@@ -155,7 +155,7 @@ class _States:
             self.snapshots.write(segment.base_offset, self.producers)
 
 
-def _settle_snapshots(producers: ProducerStates, snapshots: Snapshots, segments: list[Segment], log_start_offset: int) -> None:
+def _write_snapshot(producers: ProducerStates, snapshots: Snapshots, segments: list[Segment], log_start_offset: int) -> None:
     """Of the files those stay that the log may need, and what is known now is written down: the next start goes on from there."""
     end_offset = segments[-1].end_offset
     snapshots.remove_behind(end_offset)

@@ -114,7 +114,7 @@ class ReplicaCopy:
         if step.log_start_offset > copy.log_start_offset:
             copy.advance_log_start(min(step.log_start_offset, copy.log_end_offset))
 
-    def settle(self) -> None:
+    def flush_and_mark(self) -> None:
         """After a step that reached the end: flush all, and mark the copy as the one that counts once it has its name."""
         self.copy.flush()
         write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)

@@ -19,7 +19,7 @@ from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
-from ottla.storage.compaction_plan import find_dirt
+from ottla.storage.compaction_plan import find_log_to_clean
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -43,7 +43,7 @@ Pair = tuple[int, bytes | None, bytes | None]
 
 
 def compact(log: Log, now_ms: int) -> None:
-    compaction = Compaction(OsDisk(), find_dirt(log, log.high_watermark, now_ms), Limits(), now_ms)
+    compaction = Compaction(OsDisk(), find_log_to_clean(log, log.high_watermark, now_ms), Limits(), now_ms)
     progress = compaction.advance(1 << 20)
     while not progress.done:
         if progress.replacement is not None:

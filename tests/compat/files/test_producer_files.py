@@ -21,7 +21,7 @@ from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.compaction import Compaction, Limits
-from ottla.storage.compaction_plan import find_dirt
+from ottla.storage.compaction_plan import find_log_to_clean
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -231,7 +231,7 @@ def test_the_dump_tool_reads_a_compacted_log_with_transactions(tmp_path: Path, v
         if number % 20 == 19:
             log.roll(NOW_MS)
             log.flush(NOW_MS)
-            compaction = Compaction(OsDisk(), find_dirt(log, log.last_stable_offset, NOW_MS), Limits(), NOW_MS)
+            compaction = Compaction(OsDisk(), find_log_to_clean(log, log.last_stable_offset, NOW_MS), Limits(), NOW_MS)
             while not (progress := compaction.advance(1 << 20)).done:
                 if progress.replacement is not None:
                     compaction.swap(progress.replacement)

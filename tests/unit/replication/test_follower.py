@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from ottla.errors import ErrorCode
-from ottla.replication.follower import Outcome, OutOfRange, Truncation, out_of_range, outcome_of, truncation
+from ottla.replication.follower import FetchErrorAction, OutOfRange, Truncation, action_for, out_of_range, truncation
 from ottla.replication.follower_session import FollowerSession
 from ottla.types import OffsetAndEpoch
 
@@ -64,14 +64,14 @@ def test_a_leader_that_knows_nothing_leaves_the_committed_part() -> None:
 
 def test_r16_an_unclean_leader_with_a_shorter_log_cuts_the_follower() -> None:
     assert out_of_range(10, 0, 6) == OutOfRange(truncate_to=6)
-    assert out_of_range(10, 20, 40) == OutOfRange(start_anew_at=20)
+    assert out_of_range(10, 20, 40) == OutOfRange(truncate_fully_and_start_at=20)
     assert out_of_range(10, 5, 40) == OutOfRange()
 
 
 def test_r09_epoch_errors_never_cut() -> None:
-    assert outcome_of(ErrorCode.UNKNOWN_LEADER_EPOCH) is Outcome.AGAIN
-    assert outcome_of(ErrorCode.FENCED_LEADER_EPOCH) is Outcome.FENCED
-    assert outcome_of(ErrorCode.OFFSET_OUT_OF_RANGE) is Outcome.OUT_OF_RANGE
+    assert action_for(ErrorCode.UNKNOWN_LEADER_EPOCH) is FetchErrorAction.AGAIN
+    assert action_for(ErrorCode.FENCED_LEADER_EPOCH) is FetchErrorAction.FENCED
+    assert action_for(ErrorCode.OFFSET_OUT_OF_RANGE) is FetchErrorAction.OUT_OF_RANGE
 
 
 def test_a_session_names_what_changed() -> None:

@@ -10,7 +10,7 @@ from ottla.records.batch import BatchInfo
 from ottla.records.record import build_batch, read_records
 from ottla.records.validate import check
 from ottla.storage.compaction import Compaction, Limits
-from ottla.storage.compaction_plan import find_dirt
+from ottla.storage.compaction_plan import find_log_to_clean
 from ottla.storage.log import Log
 from tests.kit.compaction import COMPACTED
 from tests.kit.storage import NOW_MS, RULES, MemoryDisk, new_log, read_batches, reopen
@@ -38,7 +38,7 @@ def end_txn(log: Log, producer: int, *, commit: bool) -> None:
 def compact(disk: MemoryDisk, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: int) -> None:
     log.roll(now_ms)
     log.flush(now_ms)
-    compaction = Compaction(disk, find_dirt(log, log.last_stable_offset, now_ms), Limits(**limits), now_ms)
+    compaction = Compaction(disk, find_log_to_clean(log, log.last_stable_offset, now_ms), Limits(**limits), now_ms)
     while not (progress := compaction.advance(slice_bytes)).done:
         if progress.replacement is not None:
             compaction.swap(progress.replacement)

@@ -15,7 +15,7 @@ from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.compaction import Compaction, Limits
-from ottla.storage.compaction_plan import find_dirt
+from ottla.storage.compaction_plan import find_log_to_clean
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
@@ -146,7 +146,7 @@ class CompactedWorld:
 
     def compact(self) -> None:
         log = self.log
-        dirt = find_dirt(log, log.high_watermark, self.now_ms)
+        dirt = find_log_to_clean(log, log.high_watermark, self.now_ms)
         if not dirt.is_due:
             return
         limits = Limits(io_bytes=self.rng.choice((64, 500, 1 << 18)))

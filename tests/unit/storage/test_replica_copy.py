@@ -10,7 +10,7 @@ from ottla.errors import KafkaError
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.config import LogConfig
-from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
+from ottla.storage.data_dir import DataDir, DataDirRefused, find_leftover_copies
 from ottla.storage.log import Log
 from ottla.storage.replica_copy import ReplicaCopy, forget_swap
 from tests.kit.compaction import compact
@@ -72,7 +72,7 @@ def test_a_copy_has_the_same_batches_and_epochs_and_follows_what_is_appended() -
     assert future.epochs.entries() == source.epochs.entries()
     assert future.end_offset_for_epoch(7) == source.end_offset_for_epoch(7)
     assert not copy.flushed_enough or source.recovery_point == 0
-    copy.settle()
+    copy.flush_and_mark()
     assert copy.flushed_enough
 
 
@@ -176,13 +176,13 @@ def test_two_copies_without_a_mark_are_refused_an_empty_one_is_not() -> None:
     append(source, 1)
     copy = ReplicaCopy(disk, source, future)
     target_dir.promote(TP)
-    assert settle_duplicates([source_dir, target_dir]) == [], "the other one is empty"
+    assert find_leftover_copies([source_dir, target_dir]) == [], "the other one is empty"
     copy_all(copy)
-    assert settle_duplicates([source_dir, target_dir]) == [(source_dir, source)], "swapped: it is the whole one"
-    assert settle_duplicates([target_dir, source_dir]) == [(source_dir, source)]
+    assert find_leftover_copies([source_dir, target_dir]) == [(source_dir, source)], "swapped: it is the whole one"
+    assert find_leftover_copies([target_dir, source_dir]) == [(source_dir, source)]
     target_dir.swapped.clear()
     with pytest.raises(DataDirRefused, match="both hold records"):
-        settle_duplicates([source_dir, target_dir])
+        find_leftover_copies([source_dir, target_dir])
 
 
 class Volumes:
@@ -229,7 +229,7 @@ class Volumes:
         ]
         for data_dir in dirs:
             data_dir.load(lambda topic: CONFIG, NOW_MS)
-        for data_dir, _ in settle_duplicates(dirs):
+        for data_dir, _ in find_leftover_copies(dirs):
             data_dir.delete_log(TP)
             self.duplicates += 1
         # An empty one beside the other is what a creation left behind that a crash interrupted.
@@ -260,13 +260,13 @@ class Volumes:
                 copy.perform(step, NOW_MS)
             elif not settled:
                 copy.perform(step, NOW_MS)
-                copy.settle()
+                copy.flush_and_mark()
                 settled = True
             else:
                 copy.perform(step, NOW_MS)
                 if copy.flushed_enough:
                     break
-                copy.settle()
+                copy.flush_and_mark()
         copy.take_over()
         moved = target_dir.promote(TP)
         source_dir.delete_log(TP)

@@ -58,7 +58,7 @@ async def _move(partitions: Partitions, moves: ReplicaMoves, key: TopicPartition
     partition = partitions.find(key)
     if partition is None:
         if not partitions.is_missing(key):
-            partitions.wish(key, target)
+            partitions.request_dir(key, target)
         try:
             partitions.get(key)
         except KafkaError as error:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.records.clean_batches import Uncleanable
 from ottla.storage.compaction import Abandoned, Compaction, Limits, Progress
-from ottla.storage.compaction_plan import Dirt, filthiest, find_dirt
+from ottla.storage.compaction_plan import LogToClean, dirtiest, find_log_to_clean
 from ottla.storage.names import CLEANED_OFFSETS
 
 if TYPE_CHECKING:
@@ -121,11 +121,11 @@ class Cleaner:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), pause_ms / 1000)
 
-    async def _find(self) -> tuple[Partition, Dirt] | None:
+    async def _find(self) -> tuple[Partition, LogToClean] | None:
         """The dirtiest log that is due."""
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
         now_ms = self._clock_watch.now_ms()
-        found: dict[Log, tuple[Partition, Dirt]] = {}
+        found: dict[Log, tuple[Partition, LogToClean]] = {}
         for number, partition in enumerate(await self._compacted(), 1):
             if number % TURN_PARTITIONS == 0:
                 await asyncio.sleep(0)
@@ -137,12 +137,12 @@ class Cleaner:
             if self._moves.target_of(partition.topic_partition) is not None:
                 continue  # its copy would have to start over
             try:
-                found[log] = (partition, find_dirt(log, partition.last_stable_offset, now_ms))
+                found[log] = (partition, find_log_to_clean(log, partition.last_stable_offset, now_ms))
             except OSError as error:
                 self._partitions.directory_failed(partition.data_dir, error)
             except Exception as error:
                 self._set_aside(partition, error)
-        best = filthiest(dirt for _, dirt in found.values())
+        best = dirtiest(dirt for _, dirt in found.values())
         if best is None or best.log.closed:
             return None
         return found[best.log]
@@ -159,7 +159,7 @@ class Cleaner:
 
     # One pass
 
-    async def _clean(self, partition: Partition, dirt: Dirt) -> None:
+    async def _clean(self, partition: Partition, dirt: LogToClean) -> None:
         world = self._world
         began_s = world.clock.monotonic()
         if dirt.log.closed:
@@ -262,7 +262,7 @@ class Cleaner:
             exc_info=None if isinstance(error, Uncleanable) else error,
         )
 
-    def _tell(self, partition: Partition, compaction: Compaction, dirt: Dirt, seconds: float) -> None:
+    def _tell(self, partition: Partition, compaction: Compaction, dirt: LogToClean, seconds: float) -> None:
         account = compaction.account
         counters = self._counters
         counters.add("cleaner_passes")

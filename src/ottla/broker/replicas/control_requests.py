@@ -159,7 +159,7 @@ class ControlRequests:
 
     def _stop(self, key: TopicPartition) -> None:
         self._fetchers.stop([key])
-        self._partitions.let_go(key)
+        self._partitions.stop_replica(key)
 
     def _refusal(self, key: TopicPartition, state: LeaderAndIsrPartitionState, topic_id: bytes) -> ErrorCode:
         partitions = self._partitions
@@ -219,7 +219,7 @@ class ControlRequests:
                     if state.delete_partition:
                         partitions.remove(key)
                     elif partition is not None:
-                        partitions.let_go(key)
+                        partitions.stop_replica(key)
             fetchers.close_idle()
             self._on_roles_changed()
             return StopReplicaResponse(
@@ -253,7 +253,7 @@ class ControlRequests:
                 self._stop_stale_replicas()
             if self._awaits_full_state:
                 self._awaits_full_state = False
-                self._partitions.set_deleted_aside(self._cache.image)
+                self._partitions.retire_deleted_logs(self._cache.image)
             return UpdateMetadataResponse()
 
     def _stop_stale_replicas(self) -> None:

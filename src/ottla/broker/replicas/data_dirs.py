@@ -17,7 +17,7 @@ from ottla.cluster.requests import FoundTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.ports import World
 from ottla.storage.config import LogConfig
-from ottla.storage.data_dir import DataDir, DataDirRefused, settle_duplicates
+from ottla.storage.data_dir import DataDir, DataDirRefused, find_leftover_copies
 from ottla.storage.log import Log
 from ottla.storage.names import META_PROPERTIES, parse_partition_dir
 from ottla.storage.segment_cache import SegmentCache
@@ -100,7 +100,7 @@ class DataDirs:
         for data_dir in broken:
             logger.error("Data directory %s is offline: %s", data_dir.path, data_dir.error)
         try:
-            return settle_duplicates(self._opened)
+            return find_leftover_copies(self._opened)
         except DataDirRefused as error:
             raise StartupError(str(error)) from error
 

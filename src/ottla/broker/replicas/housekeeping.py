@@ -113,7 +113,7 @@ class Housekeeping:
             paths = partition.log.take_deleted(now_ms)
             if paths:
                 await self._disk_work.run(partition.data_dir, partial(_remove_files, world.disk, paths))
-        for path in self._partitions.take_doomed(now_ms):
+        for path in self._partitions.take_due_deletions(now_ms):
             try:
                 await run_to_end(world.workers, partial(world.disk.remove_tree, path))
             except OSError as error:

@@ -1,11 +1,12 @@
-"""All replicas on this broker, and the data directories they lie in.
+"""The replicas on this broker, and the data directories of their logs.
 
-Owns the table of partitions. Never decides who leads. A broker alone brings the table in line with each cluster image (`apply`);
-in a cluster the controller's orders do (`take_roles`, `remove`, `let_go`), and the image only tells names and settings (`show`).
+Owns the table of partitions. Never decides who leads. On a single broker the cluster image defines the table (`apply`). In a
+cluster the controller's requests do (`take_roles`, `remove`, `stop_replica`), and the image gives names and settings
+(`update_image`).
 
-1. After `apply(image)` every replica that the image places here has a log, or is offline.
-2. A failed directory takes its own replicas offline and nothing else (F6, L06); the last one takes the broker with it.
-3. A deleted replica's directory is renamed at once, so that no restart finds it, and removed after `file.delete.delay.ms`.
+1. After `apply(image)` every replica that the image assigns to this broker has a log, or is offline.
+2. A failed data directory takes its own replicas offline and nothing else (F6, L06). The last one stops the broker.
+3. The directory of a deleted replica is renamed at once, so that no restart finds it, and removed after `file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ottla.types import ZERO_UUID, TopicPartition
 logger = logging.getLogger(__name__)
 
 _LOGS_AT_ONCE = 100
-_WISHES_MAX = 10_000
+_REQUESTED_DIRS_MAX = 10_000
 
 Throttled = tuple[tuple[str, ...], tuple[str, ...]]
 """A topic's throttled replicas: as leaders, as followers."""
@@ -59,7 +60,7 @@ class Partitions:
         self._settings = settings
         self._data_dirs = list(data_dirs)
         self._failed_paths = list(failed_paths)
-        """Directories that could not even be opened."""
+        """Directories that could not be opened at startup."""
         self._clock = clock
         self._on_progress = on_progress
         self._on_last_directory_failed = on_last_directory_failed
@@ -69,24 +70,25 @@ class Partitions:
         self._flush_now = flush_now
         self._image: ClusterImage | None = None
         self.by_key: dict[tuple[str, int], Partition] = {}
-        """To be changed here only."""
+        """Changed only here."""
         self.by_name_bytes: dict[bytes, Partition] = {}
         self.by_id_bytes: dict[bytes, Partition] = {}
-        """Those of the table that were asked for, by the bytes that name them in a request (`handlers.produce_quick`). Forgotten
-        when a partition goes, or an image comes."""
-        self._doomed: list[tuple[int, str]] = []
-        """(when, by the monotonic clock; directory) of deleted replicas."""
+        """Cache of partitions by the bytes that name them in a request (`handlers.produce_quick`). Cleared when a partition is
+        removed or the image changes."""
+        self._deletions: list[tuple[int, str]] = []
+        """Deleted replicas: (monotonic time at which to remove it, directory)."""
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
-        """Logs that `prepare` made and `apply` has not taken yet."""
+        """Logs that `prepare` created and `apply` has not used yet."""
         self._missing: set[TopicPartition] = set()
-        """Replicas that must lie in a directory that is offline."""
-        self._wishes: dict[TopicPartition, DataDir] = {}
+        """Replicas whose data directory was offline at startup."""
+        self._requested_dirs: dict[TopicPartition, DataDir] = {}
+        """Where to create a replica that this broker does not have yet (AlterReplicaLogDirs)."""
         self._resolved: dict[str, tuple[LogConfig, Rules, int, Throttled]] = {}
-        """By topic, until the next image or the next roles."""
+        """Cache by topic, cleared with each image and each LeaderAndIsr request."""
         self.flush_requested: dict[Partition, None] = {}
-        """Partitions with a freshly sealed segment, to be flushed soon."""
+        """Partitions with a newly sealed segment, to be flushed soon."""
 
-    # Looking up
+    # Lookup
 
     def get(self, key: TopicPartition) -> Partition:
         partition = self.by_key.get(key)
@@ -95,15 +97,15 @@ class Partitions:
         return partition
 
     def find(self, key: TopicPartition) -> Partition | None:
-        """The replica, if there is one, be it offline."""
+        """The replica, online or offline, if there is one."""
         return self.by_key.get(key)
 
     def is_missing(self, key: TopicPartition) -> bool:
-        """The replica lies in a directory that was offline at the start."""
+        """The replica's data directory was offline at startup."""
         return key in self._missing
 
     def is_lost(self, key: TopicPartition) -> bool:
-        """Whether it should be here, and lies in a directory that is offline."""
+        """The replica is assigned to this broker, and its data directory is offline."""
         partition = self.by_key.get(key)
         return partition.is_offline if partition is not None else key in self._missing
 
@@ -134,24 +136,24 @@ class Partitions:
     def _absent(self, key: TopicPartition) -> KafkaError:
         topic = self._image.topics.get(key.topic) if self._image is not None else None
         if topic is None or not 0 <= key.partition < len(topic.partitions):
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {key}")
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {key} does not exist")
         if self._broker_id in topic.partitions[key.partition].replicas and (key in self._missing or self.offline_paths()):
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {key} is offline")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker has no replica of {key}")
 
-    # Following the image
+    # Roles
 
     def topic_settings(self, name: str) -> TopicSettings:
         topic = self._image.topics.get(name) if self._image is not None else None
         return TopicSettings.resolve(self._settings, topic.config if topic is not None else {})
 
     async def prepare(self, image: ClusterImage, workers: Workers) -> None:
-        """Make the logs that `apply` of this image will need: in a worker, since a topic may have thousands of partitions."""
+        """Create the logs that `apply` will need, in a worker: a topic may have thousands of partitions."""
         first = self._image is None
         await self.prepare_roles(role_changes(self._image, image, self._broker_id).taken, workers, may_be_elsewhere=first)
 
     async def prepare_roles(self, roles: Iterable[Role], workers: Workers, *, may_be_elsewhere: bool) -> None:
-        """As `prepare`, for `take_roles`. `may_be_elsewhere`: a directory that is offline may hold them, they are not new."""
+        """As `prepare`, for `take_roles`. `may_be_elsewhere`: the replicas may exist in a directory that is offline."""
         self._resolved.clear()
         wanted: dict[DataDir, list[Role]] = {}
         counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
@@ -161,7 +163,7 @@ class Partitions:
                 continue
             if any(key in data_dir.logs for data_dir in self._data_dirs):
                 continue
-            data_dir = self._wished_dir(key) or min(counts, key=lambda each: counts[each])
+            data_dir = self._requested_dir(key) or min(counts, key=lambda each: counts[each])
             counts[data_dir] += 1
             wanted.setdefault(data_dir, []).append(role)
         now_ms = self._clock.now_ms()
@@ -169,7 +171,7 @@ class Partitions:
             specs = [(role.topic_partition, role.topic.topic_id, self._resolve(role.topic)[0]) for role in roles]
             try:
                 for key, _, _ in specs:
-                    data_dir.forget_former(key)
+                    data_dir.forget_deleted(key)
                 for start in range(0, len(specs), _LOGS_AT_ONCE):
                     logs = await workers.run(partial(_make_logs, data_dir, specs[start : start + _LOGS_AT_ONCE], now_ms))
                     self._prepared.update((log.topic_partition, (data_dir, log)) for log in logs)
@@ -179,7 +181,7 @@ class Partitions:
     def apply(self, image: ClusterImage) -> None:
         changes = role_changes(self._image, image, self._broker_id)
         first, self._image = self._image is None, image
-        self._forget_bytes()
+        self._clear_caches()
         self._follow_settings(changes)
         for key in changes.removed:
             self.remove(key)
@@ -189,23 +191,23 @@ class Partitions:
             self._take_role(role, first=first)
         self._prepared.clear()
         if first and self._missing:
-            logger.error("%d replicas are offline with the data directories they lie in", len(self._missing))
+            logger.error("%d replicas are offline because their data directories are", len(self._missing))
 
-    def show(self, image: ClusterImage) -> None:
-        """In a cluster: names and settings are these now. Roles come by `take_roles`."""
+    def update_image(self, image: ClusterImage) -> None:
+        """In a cluster: apply names and settings. Roles come with LeaderAndIsr requests."""
         changes = role_changes(self._image, image, self._broker_id)
         self._image = image
-        self._forget_bytes()
+        self._clear_caches()
         self._follow_settings(changes)
         for topic in changes.reconfigured:
             self._configure(topic.name)
 
-    def _forget_bytes(self) -> None:
+    def _clear_caches(self) -> None:
         self.by_name_bytes.clear()
         self.by_id_bytes.clear()
 
     def take_roles(self, roles: Sequence[Role], *, may_be_elsewhere: bool) -> list[Partition | None]:
-        """Become what the controller orders; `prepare_roles` came before. None: the replica's directory is offline."""
+        """Apply a LeaderAndIsr request, after `prepare_roles`. None: the replica's data directory is offline."""
         self._resolved.clear()
         taken = [self._take_role(role, first=may_be_elsewhere) for role in roles]
         self._prepared.clear()
@@ -234,7 +236,7 @@ class Partitions:
                 self._configure(name)
 
     def _resolve(self, topic: TopicImage) -> tuple[LogConfig, Rules, int, Throttled]:
-        """What a topic's settings mean for its logs, worked out once for all its partitions."""
+        """The parsed settings of a topic, once for all its partitions."""
         found = self._resolved.get(topic.name)
         if found is None:
             settings = TopicSettings.resolve(self._settings, topic.config)
@@ -243,15 +245,15 @@ class Partitions:
         return found
 
     def _create(self, role: Role, *, first: bool) -> Partition | None:
-        """`first`: the replica may be older than this broker's start, and lie in a directory that is offline. A new, empty log in
-        its place would be taken for it."""
+        """`first`: the replica may exist in a directory that is offline. It is not created again then: an empty log would be
+        mistaken for it."""
         key, topic_id = role.topic_partition, role.topic.topic_id
         config, rules, min_insync_replicas, throttled = self._resolve(role.topic)
         while True:
             try:
                 data_dir, log = self._find_log(key, topic_id)
             except KafkaError as error:
-                logger.error("%s has no place: %s", key, error.detail)
+                logger.error("Cannot create the log of %s: %s", key, error.detail)
                 return None
             try:
                 if log is None and first and self.offline_paths():
@@ -265,7 +267,7 @@ class Partitions:
                 self.directory_failed(data_dir, error)
                 continue
             break
-        self._wishes.pop(key, None)
+        self._requested_dirs.pop(key, None)
         self._missing.discard(key)
         partition = Partition(
             log,
@@ -288,17 +290,17 @@ class Partitions:
         partition.leader_throttled = is_throttled(throttled[0], number, self._broker_id)
         partition.follower_throttled = is_throttled(throttled[1], number, self._broker_id)
 
-    def wish(self, key: TopicPartition, data_dir: DataDir) -> None:
-        """Where a replica shall be made that is not here yet. Forgotten at a restart, as with Kafka."""
-        if len(self._wishes) < _WISHES_MAX or key in self._wishes:
-            self._wishes[key] = data_dir
+    def request_dir(self, key: TopicPartition, data_dir: DataDir) -> None:
+        """Remember where to create a replica that this broker does not have yet. As in Kafka, a restart forgets it."""
+        if len(self._requested_dirs) < _REQUESTED_DIRS_MAX or key in self._requested_dirs:
+            self._requested_dirs[key] = data_dir
 
-    def _wished_dir(self, key: TopicPartition) -> DataDir | None:
-        data_dir = self._wishes.get(key)
+    def _requested_dir(self, key: TopicPartition) -> DataDir | None:
+        data_dir = self._requested_dirs.get(key)
         return data_dir if data_dir is not None and data_dir.online else None
 
     def _find_log(self, key: TopicPartition, topic_id: bytes) -> tuple[DataDir, Log | None]:
-        """The log that was found on disk at the start, or the directory where a new one belongs."""
+        """The log found on disk, or the directory for a new one."""
         found: list[tuple[DataDir, Log]] = []
         for data_dir in self._data_dirs:
             log = data_dir.logs.get(key)
@@ -309,16 +311,15 @@ class Partitions:
             elif log.log_end_offset == 0:
                 self._remove_leftover(data_dir, log)
             else:
-                # What a deleted topic of the same name left behind, or what somebody put here from elsewhere.
-                self._put_aside(data_dir, log, "is of another topic of that name")
-        # A directory that failed while a log was being made in it keeps the beginnings; the log was then made in another one.
+                self._retire(data_dir, log, "belongs to another topic of that name")
+        # A directory that failed while a log was being created keeps an incomplete one; the log was created in another.
         found.sort(key=lambda place: (place[1].topic_id == topic_id, place[1].log_end_offset), reverse=True)
         for data_dir, log in found[1:]:
             if log.log_end_offset == 0:
                 self._remove_leftover(data_dir, log)
             else:
                 logger.error(
-                    "%s lies in %s and in %s: the one in %s is not used", key, found[0][0].path, data_dir.path, data_dir.path
+                    "%s exists in %s and in %s: the log in %s is not used", key, found[0][0].path, data_dir.path, data_dir.path
                 )
         for data_dir, log in found[:1]:
             try:
@@ -332,16 +333,16 @@ class Partitions:
         if prepared is not None and prepared[0].online:
             prepared[0].add_log(prepared[1])
             return prepared
-        return self._wished_dir(key) or least_used(self._data_dirs), None
+        return self._requested_dir(key) or least_used(self._data_dirs), None
 
     def remove_leftovers(self, leftovers: Iterable[tuple[DataDir, Log]]) -> None:
         for data_dir, log in leftovers:
             self._remove_leftover(data_dir, log)
 
     def _remove_leftover(self, data_dir: DataDir, log: Log) -> None:
-        logger.info("%s in %s was left behind: removing it", log.topic_partition, data_dir.path)
+        logger.info("Removing stale log of %s in %s", log.topic_partition, data_dir.path)
         try:
-            self.doom(data_dir.delete_log(log.topic_partition), log)
+            self.schedule_deletion(data_dir.delete_log(log.topic_partition), log)
         except OSError as error:
             self.directory_failed(data_dir, error)
 
@@ -357,10 +358,10 @@ class Partitions:
                 partition.configure(rules, min_insync_replicas)
                 self._throttle(partition, throttled)
 
-    def let_go(self, key: TopicPartition) -> Partition | None:
-        """In a cluster: be neither leader nor follower of a replica any more, and keep its log. Whoever waits on it hears so."""
+    def stop_replica(self, key: TopicPartition) -> Partition | None:
+        """StopReplica without deletion: give up the role and keep the log."""
         partition = self.by_key.pop(key, None)
-        self._forget_bytes()
+        self._clear_caches()
         if partition is not None:
             self.flush_requested.pop(partition, None)
             partition.resign()
@@ -373,76 +374,74 @@ class Partitions:
             for data_dir in self.online_dirs():
                 log = data_dir.logs.get(key)
                 if log is not None and not log.closed:
-                    self._remove_leftover(data_dir, log)  # it was let go before
+                    self._remove_leftover(data_dir, log)  # stopped before
         partition = self.by_key.pop(key, None)
-        self._forget_bytes()
+        self._clear_caches()
         if partition is None:
             return
         self.flush_requested.pop(partition, None)
         if not partition.is_offline:
             try:
-                self.doom(partition.data_dir.delete_log(key), partition.log)
+                self.schedule_deletion(partition.data_dir.delete_log(key), partition.log)
             except OSError as error:
                 self.directory_failed(partition.data_dir, error)
-        # Whoever waits on it hears that it is gone; only then that nothing more is to be had from its log.
+        # Waiting requests are answered with NOT_LEADER_OR_FOLLOWER, later ones with KAFKA_STORAGE_ERROR.
         if not partition.is_offline:
             partition.resign()
         partition.go_offline()
 
-    def doom(self, path: str, log: Log) -> None:
-        """A directory that is nobody's any more: to be removed after `file.delete.delay.ms`."""
-        self._doomed.append((int(self._clock.monotonic() * 1000) + log.config.file_delete_delay_ms, path))
+    def schedule_deletion(self, path: str, log: Log) -> None:
+        """Remove the directory of a deleted replica after `file.delete.delay.ms`."""
+        self._deletions.append((int(self._clock.monotonic() * 1000) + log.config.file_delete_delay_ms, path))
 
-    def take_doomed(self, now_ms: int) -> list[str]:
-        """Directories of deleted replicas whose time has come."""
-        due = [path for when, path in self._doomed if when <= now_ms]
-        self._doomed = [(when, path) for when, path in self._doomed if when > now_ms]
+    def take_due_deletions(self, now_ms: int) -> list[str]:
+        """The directories to remove now."""
+        due = [path for when, path in self._deletions if when <= now_ms]
+        self._deletions = [(when, path) for when, path in self._deletions if when > now_ms]
         return due
 
-    def set_deleted_aside(self, image: ClusterImage) -> None:
-        """In a cluster, after the first picture of it: logs of topics that were deleted while this broker was away (C08)."""
-        self._set_aside(
+    def retire_deleted_logs(self, image: ClusterImage) -> None:
+        """In a cluster, after the first image: rename logs of topics that were deleted while this broker was down (C08)."""
+        self._retire_all(
             lambda key, log: key not in self.by_key and log.topic_id != ZERO_UUID and log.topic_id not in image.topic_names
         )
 
-    def set_strays_aside(self) -> None:
-        """Logs on disk whose topic is not in the image: a deletion that a crash cut short, or files that somebody put here.
+    def retire_strays(self) -> None:
+        """Rename logs whose topic is not in the image to `-stray`, as Kafka does. They come from an interrupted deletion or were
+        copied here; only an operator can tell, so they are kept."""
+        self._retire_all(lambda key, log: key not in self.by_key)
 
-        Nobody can tell which, so they are renamed as Kafka does and kept: only a person may remove them.
-        """
-        self._set_aside(lambda key, log: key not in self.by_key)
-
-    def _set_aside(self, is_stray: Callable[[TopicPartition, Log], bool]) -> None:
+    def _retire_all(self, is_stray: Callable[[TopicPartition, Log], bool]) -> None:
         for data_dir in self.online_dirs():
             for key, log in list(data_dir.logs.items()):
-                if not log.closed and is_stray(key, log) and not self._put_aside(data_dir, log, "belongs to no topic"):
+                if not log.closed and is_stray(key, log) and not self._retire(data_dir, log, "belongs to no topic"):
                     break
 
-    def _put_aside(self, data_dir: DataDir, log: Log, why: str) -> bool:
-        """Rename a log that nobody uses, and keep it. False if its directory failed over that."""
+    def _retire(self, data_dir: DataDir, log: Log, why: str) -> bool:
+        """Rename a log that is not used, and keep it. False: the directory failed."""
         try:
             path = data_dir.set_aside(log.topic_partition)
         except OSError as error:
             self.directory_failed(data_dir, error)
             return False
-        logger.warning("%s in %s %s; kept as %s: remove it if nobody needs it", log.topic_partition, data_dir.path, why, path)
+        logger.warning("Stray log of %s in %s %s: renamed to %s", log.topic_partition, data_dir.path, why, path)
         return True
 
-    # Failing directories
+    # Failed directories
 
     def directory_failed(self, data_dir: DataDir, error: OSError) -> None:
-        """A call to the disk failed: nobody can say what it holds now. Its replicas stop, the others go on."""
+        """Take a data directory and its replicas offline: after a failed disk operation its content is unknown."""
         if not data_dir.online:
             return
         data_dir.mark_offline(error)
         lost = [partition for partition in self if partition.data_dir is data_dir]
-        logger.error("data directory %s is offline with %d replicas: %s", data_dir.path, len(lost), error)
+        logger.error("Data directory %s is offline with %d replicas: %s", data_dir.path, len(lost), error)
         for partition in lost:
             partition.go_offline()
         if self._on_directory_failed is not None:
             self._on_directory_failed(data_dir)
         if not self.online_dirs():
-            self._on_last_directory_failed(f"all data directories are offline; the last one, {data_dir.path}, failed: {error}")
+            self._on_last_directory_failed(f"all data directories are offline, the last one failed: {data_dir.path}: {error}")
 
 
 def _throttled(settings: TopicSettings) -> Throttled:

@@ -39,7 +39,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from ottla.replication.follower import Outcome, out_of_range, outcome_of, truncation
+from ottla.replication.follower import FetchErrorAction, action_for, out_of_range, truncation
 from ottla.replication.follower_session import FollowerSession, SessionRequest
 from ottla.storage.log import UnexpectedOffset
 from ottla.types import TopicPartition
@@ -364,11 +364,11 @@ class _Fetcher:
             self._unsound.add(partition.data_dir)
 
     def _failed(self, followed: _Followed, code: int, lost: list[_Followed]) -> None:
-        outcome = outcome_of(code)
-        if outcome is Outcome.OUT_OF_RANGE:
+        action = action_for(code)
+        if action is FetchErrorAction.OUT_OF_RANGE:
             lost.append(followed)
             return
-        if outcome is Outcome.FENCED:
+        if action is FetchErrorAction.FENCED:
             logger.info(
                 "Stopped fetching %s: leader epoch %d is fenced", followed.partition.topic_partition, followed.leader_epoch
             )
@@ -406,8 +406,8 @@ class _Fetcher:
         try:
             if decision.truncate_to is not None:
                 self._truncate(followed, decision.truncate_to)
-            elif decision.start_anew_at is not None:
-                following.truncate_fully_and_start_at(partition, decision.start_anew_at, self._clock.now_ms())
+            elif decision.truncate_fully_and_start_at is not None:
+                following.truncate_fully_and_start_at(partition, decision.truncate_fully_and_start_at, self._clock.now_ms())
                 self._unsound.add(partition.data_dir)
             else:
                 self._later(followed)

@@ -112,7 +112,7 @@ class ReplicaMoves:
                     self._drop(data_dir, key)
                     continue
                 try:
-                    data_dir.forget_former(key)
+                    data_dir.forget_deleted(key)
                     if future.topic_id == ZERO_UUID:
                         data_dir.assign_topic_id(future, partition.topic_id)  # a crash lost the file, which was not flushed
                     if future.config.compacted and not data_dir.was_clean:
@@ -228,7 +228,7 @@ class ReplicaMoves:
             partitions.directory_failed(target, error)
             return
         try:
-            partitions.doom(source.delete_log(key), previous)
+            partitions.schedule_deletion(source.delete_log(key), previous)
         except OSError as error:
             partitions.directory_failed(source, error)
         logger.info("Moved replica %s to %s", key, target.path)
@@ -257,11 +257,11 @@ class ReplicaMoves:
             return
         future = data_dir.futures[key]
         try:
-            self._partitions.doom(data_dir.drop_future(key), future)
+            self._partitions.schedule_deletion(data_dir.drop_future(key), future)
         except OSError as error:
             self._partitions.directory_failed(data_dir, error)
 
 
 def _flush(copy: ReplicaCopy, step: CopyStep, now_ms: int) -> None:
     copy.perform(step, now_ms)
-    copy.settle()
+    copy.flush_and_mark()

@@ -275,4 +275,4 @@ def leftover_taken() -> list[Patch]:
 
 @bug("who was away while a topic was deleted keeps its log", world="stories", first=48, seeds_max=60)
 def absent_one_keeps_log() -> list[Patch]:
-    return [(Partitions, "set_deleted_aside", lambda self, image: None)]
+    return [(Partitions, "retire_deleted_logs", lambda self, image: None)]

@@ -70,10 +70,10 @@ def deadline_forgotten() -> list[Patch]:
 
 @bug("a copy takes over before it is flushed", world="broker", seeds_max=300)
 def move_not_flushed() -> list[Patch]:
-    def settle(self: ReplicaCopy) -> None:
+    def flush_and_mark(self: ReplicaCopy) -> None:
         write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
 
-    return [(ReplicaCopy, "settle", settle), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
+    return [(ReplicaCopy, "flush_and_mark", flush_and_mark), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
 
 
 @bug("a move is begun and never goes on", world="broker", seeds_max=100)
@@ -90,7 +90,7 @@ def move_before_caught_up() -> list[Patch]:
         step = move.copy.plan(200)
         now_ms = self._world.clock.now_ms()
         await self._world.workers.run(lambda: move.copy.perform(step, now_ms))
-        await self._world.workers.run(lambda: move.copy.settle())
+        await self._world.workers.run(lambda: move.copy.flush_and_mark())
         if self._goes_on(move):
             self._swap(move, move.copy)
 

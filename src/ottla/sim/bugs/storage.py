@@ -9,7 +9,7 @@ from ottla.records.record import read_records
 from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage import checkpoint, compaction, data_dir, recovery, time_lookup
 from ottla.storage.cleaned_segment import CleanedSegment
-from ottla.storage.compaction_plan import Dirt
+from ottla.storage.compaction_plan import LogToClean
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.flush import FlushPlan
@@ -284,7 +284,7 @@ def deletion_beyond_high_watermark() -> list[Patch]:
 def tombstones_at_once() -> list[Patch]:
     original = compaction.Compaction.__init__
 
-    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+    def init(self: compaction.Compaction, disk: Any, dirt: LogToClean, *rest: Any) -> None:
         original(self, disk, dirt, *rest)
         self._config = replace(self._config, delete_retention_ms=0)
 
@@ -295,7 +295,7 @@ def tombstones_at_once() -> list[Patch]:
 def active_segment_indexed() -> list[Patch]:
     original = compaction.Compaction.__init__
 
-    def init(self: compaction.Compaction, disk: Any, dirt: Dirt, *rest: Any) -> None:
+    def init(self: compaction.Compaction, disk: Any, dirt: LogToClean, *rest: Any) -> None:
         original(self, disk, dirt, *rest)
         self._all = list(self.log.segments)  # type: ignore[attr-defined]
 

@@ -52,12 +52,12 @@ def aborted_lost_at_recovery() -> list[Patch]:
 
 @bug("the cleaner goes past the last stable offset", world="transactions", seeds_max=200)
 def clean_past_lso() -> list[Patch]:
-    original: Any = vars(cleaner)["find_dirt"]
+    original: Any = vars(cleaner)["find_log_to_clean"]
 
-    def find_dirt(log: Log, last_stable_offset: int, now_ms: int) -> Any:
+    def find_log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> Any:
         return original(log, log.high_watermark, now_ms)
 
-    return [(cleaner, "find_dirt", find_dirt)]
+    return [(cleaner, "find_log_to_clean", find_log_to_clean)]
 
 
 @bug("aborted records replace committed ones when a log is compacted", world="transactions", seeds_max=40)
