@@ -1,21 +1,22 @@
 """One classic group: its state, its members, and what they agree on.
 
-Owns the bookkeeping, and its invariants. Never decides when something happens: `classic` does.
+Owns the members, the state and the invariants below. Never decides when something happens: `classic_group_protocol` does.
 
-1. `awaiting_join` counts the members whose JoinGroup is parked; a member is never parked twice.
-2. `instances` maps each static member's instance id to its member id, and nothing else (KIP-345).
-3. `votes_for[p]` is the number of members that support protocol p; a protocol all of them support is a candidate.
-4. While it has members, the group has a leader, which is one of them.
-5. An id is pending (given out, not yet joined, KIP-394) or a member, never both.
+1. `awaiting_join` is the number of members with a pending JoinGroup; a member has at most one.
+2. `instances` maps the instance id of each static member to its member id (KIP-345).
+3. `votes_for[p]` is the number of members that support protocol p; a protocol that all support is a candidate.
+4. A group with members has a leader, which is one of them.
+5. A member id is pending (sent with MEMBER_ID_REQUIRED and not joined yet, KIP-394) or that of a member, never both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.classic_member import ClassicMember, Protocols
+from ottla.coordinator.group.consumer_protocol import subscribed_topics
 from ottla.coordinator.group.group import NO_MEMBER, GroupType
 from ottla.coordinator.java_hash import string_hash
 from ottla.coordinator.shard import CoordinatorRecord, Token
@@ -36,20 +37,17 @@ if TYPE_CHECKING:
 
 CONSUMER_PROTOCOL: Final = "consumer"
 
-Protocols = tuple[tuple[str, bytes], ...]
-"""(name, subscription) in the member's order of preference."""
-
 
 class State(Enum):
     EMPTY = "Empty"
     """No members. Offsets may remain."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are called to join the next generation."""
+    """Waiting for the members to rejoin."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The generation is complete; the leader's assignment is awaited."""
+    """All members have joined. Waiting for the assignment of the leader."""
     STABLE = "Stable"
     DEAD = "Dead"
-    """What an unknown group is called."""
+    """The state of a group that does not exist."""
 
 
 TRANSITIONS: Final[dict[State, frozenset[State]]] = {
@@ -61,65 +59,6 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
 }
 
 _CAN_REBALANCE: Final = tuple(state for state, next_ones in TRANSITIONS.items() if State.PREPARING_REBALANCE in next_ones)
-
-
-class ClassicMember:
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "deadline_ms",
-        "instance_id",
-        "is_new",
-        "join_token",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "sync_token",
-        "timer_ms",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        rebalance_timeout_ms: int,
-        session_timeout_ms: int,
-        protocols: Protocols,
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.session_timeout_ms = session_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.join_token: Token | None = None
-        """The parked JoinGroup."""
-        self.sync_token: Token | None = None
-        """The parked SyncGroup."""
-        self.is_new = False
-        """In its first JoinGroup: it does not know its id yet, so it cannot send heartbeats."""
-        self.deadline_ms = 0
-        """Gone if nothing is heard until then."""
-        self.timer_ms = 0
-        """When the timer of the session fires; it then looks at the deadline. 0: there is none."""
-
-    def heard(self, now_ms: int) -> None:
-        """A heartbeat: the session goes on. (That of a member in its first JoinGroup does not: it cannot have sent one.)"""
-        if not self.is_new:
-            self.deadline_ms = now_ms + self.session_timeout_ms
-
-    def subscription(self, protocol: str | None) -> bytes:
-        for name, metadata in self.protocols:
-            if name == protocol:
-                return metadata
-        return b""
 
 
 class ClassicGroup:
@@ -151,7 +90,7 @@ class ClassicGroup:
         self.state = State.EMPTY
         self.previous_state = State.DEAD
         self.current_state_timestamp_ms = NO_TIMESTAMP
-        """When the state was entered, as far as it was written down."""
+        """When the state was entered, by the last record."""
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
@@ -159,15 +98,15 @@ class ClassicGroup:
         self.members: dict[str, ClassicMember] = {}
         self.instances: dict[str, str] = {}
         self.pending_join: dict[str, int] = {}
-        """Ids given out with MEMBER_ID_REQUIRED, and until when they are good."""
+        """Member ids sent with MEMBER_ID_REQUIRED, each with its deadline."""
         self.pending_sync: set[str] = set()
-        """Members of the new generation whose SyncGroup has not come yet."""
+        """Members of the new generation that have not sent SyncGroup."""
         self.awaiting_join = 0
         self.votes_for: dict[str, int] = {}
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not known, because the members do not speak the consumer protocol or none is chosen."""
+        """None: unknown, because the protocol type is not `consumer` or no protocol is selected."""
         self.new_member_added = False
-        """Somebody came during the initial rebalance, so it may be prolonged."""
+        """A member joined during the initial rebalance delay, which is then extended."""
         self.join_delay_ms = 0
         self.join_remaining_ms = 0
 
@@ -188,11 +127,11 @@ class ClassicGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
-        # Consumers whose subscriptions are not known may be subscribed to anything.
+        # Members with unknown subscriptions may be subscribed to any topic.
         return self.speaks_consumer_protocol
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """That the member exists and no other has taken its instance id. KafkaError if not."""
+        """Check that the member exists and is the current one of its instance id. KafkaError if not."""
         if instance_id is not None:
             known = self.instances.get(instance_id)
             if known is None:
@@ -208,7 +147,7 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
     ) -> None:
         if generation < 0 and self.state is State.EMPTY:
-            # An administrator, or a consumer that assigns its partitions itself.
+            # An admin client, or a consumer with manually assigned partitions.
             return
         if generation >= 0 or member_id != NO_MEMBER or instance_id is not None:
             self.check_member(member_id, instance_id)
@@ -217,15 +156,15 @@ class ClassicGroup:
         elif not transactional:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is State.COMPLETING_REBALANCE:
-            # It knows the new generation, so it has given up its partitions, or should have.
+            # The member has joined the new generation, so it must have revoked its partitions.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anyone may."""
+        """Any client may fetch offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
         if self.state is not State.EMPTY and not self.speaks_consumer_protocol:
-            # Nobody here can tell which topics the members read.
+            # The subscriptions are unknown to the broker.
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_delete(self) -> None:
@@ -249,7 +188,7 @@ class ClassicGroup:
         if self.state in (State.STABLE, State.PREPARING_REBALANCE):
             member = self.members.get(member_id)
             if member is not None:
-                # Later than its timer, if at all, since the session timeout is the member's own: the timer will see it.
+                # No timer is needed: the deadline only moves later, and the timer compares it.
                 member.deadline_ms = max(member.deadline_ms, now_ms + member.session_timeout_ms)
 
     # State
@@ -290,14 +229,14 @@ class ClassicGroup:
         self.pending_join.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Who waited in it must have been answered before."""
+        """Its pending requests are answered before."""
         member = self.members.pop(member_id, None)
         self.pending_join.pop(member_id, None)
         self.pending_sync.discard(member_id)
         if member is None:
             return None
-        assert member.join_token is None, "answer the parked JoinGroup first"
-        assert member.sync_token is None, "answer the parked SyncGroup first"
+        assert member.join_token is None, "answer the pending JoinGroup first"
+        assert member.sync_token is None, "answer the pending SyncGroup first"
         self._count_votes(member, -1)
         if member.instance_id is not None:
             del self.instances[member.instance_id]
@@ -313,10 +252,10 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def replace_static(self, member: ClassicMember, new_id: str) -> None:
-        """The same member under another id: it restarted, and forgot the old one."""
+        """Give a static member a new member id: it restarted."""
         assert member.instance_id is not None
         old_id = member.member_id
-        # The member keeps its place in the order of members.
+        # Keep the order of the members.
         self.members = {(new_id if member_id == old_id else member_id): other for member_id, other in self.members.items()}
         member.member_id = new_id
         self.instances[member.instance_id] = new_id
@@ -327,21 +266,21 @@ class ClassicGroup:
             self.pending_sync.add(new_id)
 
     def park_join(self, member: ClassicMember, token: Token) -> Token | None:
-        """Let a JoinGroup wait. Returns the one that waited before, if any: it will not be answered by the generation."""
+        """Keep a JoinGroup pending. Returns the one that was pending before, if any, which the caller answers."""
         before, member.join_token = member.join_token, token
         if before is None:
             self.awaiting_join += 1
         return before
 
     def take_join(self, member: ClassicMember) -> Token | None:
-        """The parked JoinGroup, to be answered now."""
+        """Remove and return the pending JoinGroup."""
         token, member.join_token = member.join_token, None
         if token is not None:
             self.awaiting_join -= 1
         return token
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it joined, else take one of those who did. False: nobody did."""
+        """Keep the leader if it has joined, else elect a member that has. False: none has."""
         leader = self.members.get(self.leader) if self.leader is not None else None
         if leader is None:
             return False
@@ -365,20 +304,20 @@ class ClassicGroup:
                 del votes[name]
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols has one in common with all members."""
+        """Whether one of the protocols is supported by all members."""
         if self.state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
             return False
         size, votes = len(self.members), self.votes_for
-        for name, _ in protocols:  # noqa: SIM110  a generator costs each JoinGroup more than what it says
+        for name, _ in protocols:  # noqa: SIM110  a generator costs more on each JoinGroup
             if votes.get(name, 0) == size:
                 return True
         return False
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; most votes win (G03). Of equals the first in the
-        order of Java's hash map, which is what decides with Kafka."""
+        """Each member votes for its first protocol that all support; the most votes win (G03). Ties go to the first in the
+        iteration order of Java's HashMap, as in Kafka."""
         size = len(self.members)
         candidates = {name for name, count in self.votes_for.items() if count == size}
         votes: dict[str, int] = {}
@@ -404,7 +343,7 @@ class ClassicGroup:
         if not self.members:
             return frozenset()
         topics: set[str] = set()
-        # Most members say the same, and it is read once.
+        # Most members have the same subscription: parse each one once.
         for subscription in {member.subscription(self.protocol_name) for member in self.members.values()}:
             names = subscribed_topics(subscription)
             if names is None:
@@ -415,7 +354,7 @@ class ClassicGroup:
     # The record
 
     def record(self, assignments: dict[str, bytes] | None = None) -> CoordinatorRecord:
-        """The group as it is written down; with the assignments given, or those the members have."""
+        """The GroupMetadata record, with the given assignments or those that the members have."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -440,9 +379,9 @@ class ClassicGroup:
         return CoordinatorRecord(encode_key(key), encode_value(value, GROUP_METADATA_VERSION), (record_type_of(key), key, value))
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Become what the record says. Members who are here already keep what they wait for, and all their protocols."""
+        """Become what the record says. Known members keep their pending requests and all their protocols."""
         if self.state is State.PREPARING_REBALANCE:
-            # A rebalance that has begun goes on: who takes part in it is not written down.
+            # A rebalance in progress goes on: its members are not in the record.
             for written in value.members:
                 member = self.members.get(written.member_id)
                 if member is not None:
@@ -478,7 +417,7 @@ class ClassicGroup:
 
 
 def _is_as_written(member: ClassicMember, written: MemberMetadata, protocol: str | None) -> bool:
-    """A member that is here always is. One from an earlier record of the same log may have changed since."""
+    """Whether a member still matches its record. While a log is replayed, a later record may have changed it."""
     return (
         member.subscription(protocol) == written.subscription
         and member.instance_id == written.group_instance_id
@@ -487,37 +426,8 @@ def _is_as_written(member: ClassicMember, written: MemberMetadata, protocol: str
     )
 
 
-_read_int16 = Struct(">h").unpack_from
-_read_int32 = Struct(">i").unpack_from
-
-
-def subscribed_topics(subscription: bytes) -> list[str] | None:
-    """The topics in a consumer's subscription; None if it is not one. All versions begin as version 0 does."""
-    position, end = 6, len(subscription)
-    if end < position:
-        return None
-    version: int = _read_int16(subscription, 0)[0]
-    count: int = _read_int32(subscription, 2)[0]
-    if version < 0 or not 0 <= count <= end // 2:
-        return None
-    topics: list[str] = []
-    for _ in range(count):
-        if end - position < 2:
-            return None
-        size: int = _read_int16(subscription, position)[0]
-        position += 2
-        if not 0 <= size <= end - position:
-            return None
-        try:
-            topics.append(subscription[position : position + size].decode())
-        except UnicodeDecodeError:
-            return None
-        position += size
-    return topics
-
-
 def _in_java_order(names: Collection[str]) -> list[str]:
-    """As a HashMap to which the names were added goes over them."""
+    """The iteration order of a HashMap with these keys."""
     buckets = 16
     while len(names) > buckets * 3 // 4:
         buckets *= 2

@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import migration
-from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, Protocols
+from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL
+from ottla.coordinator.group.classic_member import Protocols
 from ottla.coordinator.group.consumer_change import Change
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember, MemberState, check_instance, partitions_of
@@ -35,13 +36,13 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.consumer import Consumer
+    from ottla.coordinator.group.consumer_group_protocol import ConsumerGroupProtocol
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 
 
 class ClassicMembers:
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerGroupProtocol) -> None:
         self._consumer = consumer
 
     # JoinGroup

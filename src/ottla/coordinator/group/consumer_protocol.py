@@ -92,3 +92,32 @@ def by_topic_id(named: Iterable[EmbeddedTopicPartitions], topics: Topics) -> dic
             exist = frozenset(range(len(topic.partitions))).intersection(entry.partitions)
             found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | exist
     return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
+
+
+_read_int16 = Struct(">h").unpack_from
+_read_int32 = Struct(">i").unpack_from
+
+
+def subscribed_topics(subscription: bytes) -> list[str] | None:
+    """The topics in a consumer's subscription; None if it is not one. All versions begin as version 0 does."""
+    position, end = 6, len(subscription)
+    if end < position:
+        return None
+    version: int = _read_int16(subscription, 0)[0]
+    count: int = _read_int32(subscription, 2)[0]
+    if version < 0 or not 0 <= count <= end // 2:
+        return None
+    topics: list[str] = []
+    for _ in range(count):
+        if end - position < 2:
+            return None
+        size: int = _read_int16(subscription, position)[0]
+        position += 2
+        if not 0 <= size <= end - position:
+            return None
+        try:
+            topics.append(subscription[position : position + size].decode())
+        except UnicodeDecodeError:
+            return None
+        position += size
+    return topics

@@ -15,7 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.committed_offset import CommittedOffset
-    from ottla.coordinator.group.offsets import Offsets
+    from ottla.coordinator.group.offset_store import OffsetStore
 
 NO_MEMBER: Final = ""
 NO_GENERATION: Final = -1
@@ -165,7 +165,7 @@ class Groups:
 
     __slots__ = ("by_id", "config", "offsets", "own_configs", "topics")
 
-    def __init__(self, config: GroupConfig, offsets: Offsets) -> None:
+    def __init__(self, config: GroupConfig, offsets: OffsetStore) -> None:
         self.config = config
         self.own_configs: Mapping[str, GroupConfig] = {}
         """Of groups with settings of their own."""

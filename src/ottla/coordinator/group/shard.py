@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
+from ottla.coordinator.group.classic_responses import described_group
 from ottla.coordinator.group.committed_offset import Commits
-from ottla.coordinator.group.consumer import Consumer
+from ottla.coordinator.group.consumer_group_protocol import ConsumerGroupProtocol
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
-from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.offset_store import OffsetStore
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import decode_record
@@ -47,10 +48,10 @@ _GROUP_NOT_FOUND_FROM: Final = 9
 class GroupShard:
     def __init__(self, config: GroupConfig, partition: int) -> None:
         self.partition = partition
-        self.offsets = Offsets()
+        self.offsets = OffsetStore()
         self.groups = Groups(config, self.offsets)
-        self.classic = Classic(self.groups)
-        self.consumer = Consumer(self.groups, self.classic)
+        self.classic = ClassicGroupProtocol(self.groups)
+        self.consumer = ConsumerGroupProtocol(self.groups, self.classic)
         self._kinds: tuple[Kind, ...] = (self.classic, self.consumer)
         self._kind_of_record = {number: kind for kind in self._kinds for number in kind.record_types}
         self._kind_of_timer: dict[str, Kind] = {kind.name: kind for kind in self._kinds}
@@ -71,7 +72,7 @@ class GroupShard:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Offsets, or (type, key, value) of another record. Whoever replays these keeps nothing of them that can change."""
+        """Offsets, or (type, key, value) of another record. What replays it keeps nothing of it that can change."""
         if isinstance(message, Commits):
             self.offsets.put(message, producer_id)
             if message.group not in self.groups.by_id:
@@ -244,7 +245,7 @@ class GroupShard:
     # Administration
 
     def describe_groups(self, group_ids: Sequence[str], version: int) -> list[DescribedGroup]:
-        return [self.classic.describe(group_id, version) for group_id in group_ids]
+        return [described_group(group_id, self.groups.by_id.get(group_id), version) for group_id in group_ids]
 
     def consumer_group_describe(self, group_ids: Sequence[str]) -> list[ConsumerDescribedGroup]:
         described = []

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.handlers import offset_commit as offset_commit_handler
-from ottla.coordinator.group import offsets as group_offsets
-from ottla.coordinator.group.classic import Classic
+from ottla.coordinator.group import offset_store
 from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import Reconciliation
-from ottla.coordinator.group.consumer_watch import Watch
-from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.member_deadlines import MemberDeadlines
+from ottla.coordinator.group.offset_store import OffsetStore
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.shard import Decision, Now
 from ottla.protocol.messages.sync_group import SyncGroupResponse
@@ -41,24 +41,24 @@ def former_generation_commits() -> list[Patch]:
 
 @bug("long metadata of a commit is cut", world="broker", seeds_max=60)
 def metadata_cut() -> list[Patch]:
-    original: Any = vars(group_offsets)["offset_commit_value"]
+    original: Any = vars(offset_store)["offset_commit_value"]
 
     def offset_commit_value(offset: int, leader_epoch: int, metadata: str, *rest: Any) -> bytes:
         data: bytes = original(offset, leader_epoch, metadata[:10], *rest)
         return data
 
-    return [(group_offsets, "offset_commit_value", offset_commit_value)]
+    return [(offset_store, "offset_commit_value", offset_commit_value)]
 
 
 @bug("tombstones of offsets are passed over in replay", world="broker", seeds_max=120)
 def tombstones_not_replayed() -> list[Patch]:
-    original = Offsets.replay
+    original = OffsetStore.replay
 
-    def replay(self: Offsets, key: Any, value: Any, *rest: Any) -> None:
+    def replay(self: OffsetStore, key: Any, value: Any, *rest: Any) -> None:
         if value is not None:
             original(self, key, value, *rest)
 
-    return [(Offsets, "replay", replay)]
+    return [(OffsetStore, "replay", replay)]
 
 
 @bug("offsets expire while the group has members", world="broker", seeds_max=120)
@@ -94,30 +94,30 @@ def generation_not_raised() -> list[Patch]:
 @bug("a member that was not heard of stays", world="broker", seeds_max=60)
 def session_never_over() -> list[Patch]:
     return [
-        (Classic, "_session_timer", lambda self, *arguments: None),
-        (Watch, "session_is_over", lambda self, *arguments: False),
+        (ClassicGroupProtocol, "_session_timer", lambda self, *arguments: None),
+        (MemberDeadlines, "session_is_over", lambda self, *arguments: False),
     ]
 
 
 @bug("all members are given the leader's part", world="broker", seeds_max=60)
 def leaders_part_for_all() -> list[Patch]:
-    original = Classic._take_assignment
+    original = ClassicGroupProtocol._take_assignment
 
-    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, request: Any, now: Now) -> None:
+    def take_assignment(self: ClassicGroupProtocol, decision: Decision, group: ClassicGroup, request: Any, now: Now) -> None:
         first = request.assignments[0].assignment if request.assignments else b""
         original(self, decision, group, request, now)
         for _, response in decision.replies:
             if isinstance(response, SyncGroupResponse) and not response.error_code:
                 response.assignment = first
 
-    return [(Classic, "_take_assignment", take_assignment)]
+    return [(ClassicGroupProtocol, "_take_assignment", take_assignment)]
 
 
 @bug("an assignment is answered and not written down", world="broker", seeds_max=60)
 def assignment_not_written() -> list[Patch]:
-    original = Classic._take_assignment
+    original = ClassicGroupProtocol._take_assignment
 
-    def take_assignment(self: Classic, decision: Decision, group: ClassicGroup, *rest: Any) -> None:
+    def take_assignment(self: ClassicGroupProtocol, decision: Decision, group: ClassicGroup, *rest: Any) -> None:
         original(self, decision, group, *rest)
         for record in decision.records:
             # The group itself believes it.
@@ -128,7 +128,7 @@ def assignment_not_written() -> list[Patch]:
             group.replay(decoded[2])
         decision.records.clear()
 
-    return [(Classic, "_take_assignment", take_assignment)]
+    return [(ClassicGroupProtocol, "_take_assignment", take_assignment)]
 
 
 # --- the consumer protocol

@@ -10,7 +10,7 @@ from ottla.broker.coordinators.marker_sender import MarkerSender
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.replicas import cleaner
-from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.offset_store import OffsetStore
 from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
 from ottla.coordinator.txn.shard import TransactionShard
@@ -165,22 +165,22 @@ def markers_not_sent() -> list[Patch]:
 
 @bug("pending offsets are seen before the commit", world="transactions", seeds_max=60)
 def pending_offsets_visible() -> list[Patch]:
-    original = Offsets.replay
+    original = OffsetStore.replay
 
-    def replay(self: Offsets, key: Any, value: Any, producer_id: int = -1) -> None:
+    def replay(self: OffsetStore, key: Any, value: Any, producer_id: int = -1) -> None:
         original(self, key, value)
 
-    return [(Offsets, "replay", replay)]
+    return [(OffsetStore, "replay", replay)]
 
 
 @bug("offsets of an aborted transaction count", world="transactions", seeds_max=60)
 def aborted_offsets_count() -> list[Patch]:
-    original = Offsets.end_transaction
+    original = OffsetStore.end_transaction
 
-    def end_transaction(self: Offsets, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self: OffsetStore, producer_id: int, *, commit: bool) -> None:
         original(self, producer_id, commit=True)
 
-    return [(Offsets, "end_transaction", end_transaction)]
+    return [(OffsetStore, "end_transaction", end_transaction)]
 
 
 @bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)

@@ -13,7 +13,7 @@ from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.shard_writer import batches
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
-from ottla.coordinator.group.offsets import tombstone
+from ottla.coordinator.group.offset_store import tombstone
 from ottla.coordinator.java_hash import positive_hash
 from ottla.coordinator.shard import CoordinatorRecord, Decision
 from ottla.errors import ErrorCode, KafkaError

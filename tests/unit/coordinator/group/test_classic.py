@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.group.classic_group import State, subscribed_topics
+from ottla.coordinator.group.classic_group import State
+from ottla.coordinator.group.consumer_protocol import subscribed_topics
 from ottla.errors import ErrorCode
 
 RANGE = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"

@@ -62,7 +62,7 @@ _TAKEN: Final = [OffsetCommitResponsePartition(partition_index=number) for numbe
 """The answers for partitions whose offset is taken, shared by all commits: nobody changes one."""
 
 
-class Offsets:
+class OffsetStore:
     __slots__ = ("_by_group", "_order", "pending")
 
     def __init__(self) -> None:

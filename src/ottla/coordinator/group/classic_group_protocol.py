@@ -1,18 +1,18 @@
 """The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (F33, F35, F36, F38, F39).
 
-Owns when a classic group changes its state, who is answered what, and the timers of sessions, joins and syncs.
-The states and their transitions are in `classic_group`.
+Owns when a classic group changes its state, what each member is answered, and the session, join and sync timers. The states and
+their transitions are in `classic_group`.
 
-A generation comes about in two steps. PreparingRebalance: each member sends JoinGroup and is parked, until all have come or the
-longest of their rebalance timeouts is over; who has not come is removed, unless static. CompletingRebalance: each sends
-SyncGroup and is parked, until the leader's brings the assignment; this is written down, and when it is, all are answered.
+A rebalance has two steps. PreparingRebalance: each member sends JoinGroup, which stays pending until all members have joined or
+the longest rebalance timeout has passed; dynamic members that have not joined are removed. CompletingRebalance: each member sends
+SyncGroup, which stays pending until the leader's brings the assignment and the record of the generation is committed.
 
-1. Written down is a generation with its assignment, and a group that became empty. A rebalance under way is not: after a restart
-   the group is as it was before it, and its members, told so by ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, join again.
-2. A session's deadline moves with each heartbeat; its timer does not, but looks at the deadline when it fires. So a heartbeat
-   costs no timer. A member that is parked lives; a new one only for `new_member_join_timeout_ms`, for it cannot be heard of.
-3. A follower that joins again with what it said before is given the present generation. A leader that joins again rebalances.
-4. A static member that comes back without its id takes its former place: in a stable group without a rebalance (KIP-345).
+1. The log has each generation with its assignment, and the change to Empty. It has no rebalance in progress: after a failover the
+   group is as before it, and its members join again when they get ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID.
+2. A heartbeat moves the session's deadline and sets no timer. The timer that is set compares the deadline when it fires. A member
+   with a pending request is alive; a new one only for `new_member_join_timeout_ms`, because it cannot send heartbeats yet.
+3. A follower that joins again with the same subscription gets the current generation. A leader that joins again rebalances.
+4. A static member that joins without its member id takes its old place: in a stable group without a rebalance (KIP-345).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from ottla.coordinator.group.classic_group import ClassicGroup, ClassicMember, Protocols, State
+from ottla.coordinator.group.classic_group import ClassicGroup, State
+from ottla.coordinator.group.classic_member import ClassicMember, Protocols
+from ottla.coordinator.group.classic_responses import join_response, sync_response
 from ottla.coordinator.group.group import NO_GENERATION, NO_MEMBER, Caller, Groups, GroupType
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -35,12 +36,10 @@ logger = logging.getLogger(__name__)
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9
 _BATCH_OVERHEAD_BYTES: Final = 128
-"""What a batch and its only record add to key and value, at most."""
-_NOT_FOUND_FROM: Final = 6
-"""The version of DescribeGroups in which an unknown group is an error."""
+"""Upper bound of what a batch with one record adds to key and value."""
 
 
-class Classic:
+class ClassicGroupProtocol:
     name: Final[GroupType] = "classic"
     record_types: Final = frozenset({2})
 
@@ -61,7 +60,7 @@ class Classic:
         group.replay(value)
 
     def make_simple_group(self, group_id: str) -> None:
-        """A group that has offsets and never had members."""
+        """Create a group that has offsets and never had members."""
         self._groups.by_id[group_id] = ClassicGroup(group_id)
 
     def on_loaded(self, now: Now) -> Decision:
@@ -71,17 +70,17 @@ class Classic:
                 continue
             self.start_sessions(decision, group, now)
             if len(group.members) > self._groups.config.size_max:
-                # The limit was lowered. Whoever joins last finds the group full.
-                self.prepare_rebalance(decision, group, now, "the loaded group is larger than group.max.size")
+                # group.max.size was lowered: the last members to join are refused.
+                self.prepare_rebalance(decision, group, now, "the loaded group has more members than group.max.size")
         return decision
 
     def start_sessions(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
-        """From now on each member has its session timeout to be heard of."""
+        """Start the session timeouts of all members."""
         for member in group.members.values():
             self._restart_session(decision, group, member, now)
 
     def topics_changed(self, now: Now) -> Decision:
-        """The members watch their topics themselves."""
+        """Nothing: members of classic groups watch their topics themselves."""
         return Decision()
 
     def on_timer(self, key: TimerKey, now: Now) -> Decision:
@@ -100,7 +99,7 @@ class Classic:
     # JoinGroup
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
-        """The group is classic, or of another kind and empty, or not there yet."""
+        """The group is classic, or of another kind and empty, or does not exist."""
         config, by_id = self._groups.config, self._groups.by_id
         member_id = request.member_id
         if not request.group_id:
@@ -115,7 +114,7 @@ class Classic:
             return _refused(token, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         else:
             if found is not None:
-                # An empty group of another kind makes room.
+                # Replace an empty group of another kind.
                 decision.records += found.tombstones()
             group = ClassicGroup(request.group_id)
         protocols = tuple([(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
@@ -139,7 +138,7 @@ class Classic:
             return True
         match group.state:
             case State.PREPARING_REBALANCE:
-                # Those who wait count, and not the members: of a group that is too large the last to come are turned away.
+                # While the group rebalances, compare group.max.size with the members that have rejoined.
                 member = group.members.get(member_id)
                 return (member is not None and member.join_token is not None) or group.awaiting_join < size_max
             case State.COMPLETING_REBALANCE | State.STABLE:
@@ -150,9 +149,9 @@ class Classic:
         instance_id = join.request.group_instance_id
         new_id = f"{instance_id if instance_id is not None else join.caller.client_id}-{join.caller.new_id}"
         if instance_id is not None:
-            former_id = group.instances.get(instance_id)
-            if former_id is not None:
-                self._rejoin_static(decision, group, join, group.members[former_id], new_id)
+            old_id = group.instances.get(instance_id)
+            if old_id is not None:
+                self._rejoin_static(decision, group, join, group.members[old_id], new_id)
                 return
         elif join.caller.version >= _MEMBER_ID_REQUIRED_FROM:
             due_ms = join.now.ms + join.request.session_timeout_ms
@@ -175,19 +174,19 @@ class Classic:
         same = member.protocols == join.protocols
         match group.state:
             case State.PREPARING_REBALANCE:
-                self._update_member(decision, group, join, member, "is joining")
+                self._update_member(decision, group, join, member, "joins again")
             case State.COMPLETING_REBALANCE if same:
-                # The reply it got is perhaps lost: here it is again.
-                decision.reply(join.token, _joined(group, member))
+                # The first reply may be lost: send it again.
+                decision.reply(join.token, join_response(group, member))
             case State.COMPLETING_REBALANCE:
-                self._update_member(decision, group, join, member, "changed its metadata")
+                self._update_member(decision, group, join, member, "updates its metadata")
             case State.STABLE if member_id == group.leader:
-                # Only the leader sees that the assignment needs to change though no subscription has (new partitions).
-                self._update_member(decision, group, join, member, "leads and joins again")
+                # Only the leader notices changes beyond the subscriptions, such as new partitions.
+                self._update_member(decision, group, join, member, "is the leader and joins again")
             case State.STABLE if not same:
-                self._update_member(decision, group, join, member, "changed its metadata")
+                self._update_member(decision, group, join, member, "updates its metadata")
             case State.STABLE:
-                decision.reply(join.token, _joined(group, member, with_members=False))
+                decision.reply(join.token, join_response(group, member, with_members=False))
             case _:
                 decision.reply(join.token, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id))
 
@@ -217,15 +216,15 @@ class Classic:
     def _park_join(self, decision: Decision, group: ClassicGroup, member: ClassicMember, token: Token) -> None:
         before = group.park_join(member, token)
         if before is not None:
-            # The same member on another connection: the former one is most likely gone.
+            # The member joins on another connection: its previous one is most likely closed.
             decision.reply(before, JoinGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id))
 
     def _rejoin_static(self, decision: Decision, group: ClassicGroup, join: _Join, member: ClassicMember, new_id: str) -> None:
-        """A static member without its id (G04)."""
-        former_id, former_leader = member.member_id, group.leader
-        # Whoever still waits under the former id is a double, and out.
-        self._release_member(decision, group, member, ErrorCode.FENCED_INSTANCE_ID, former_id)
-        decision.cancel_timer(_session_key(group, former_id))
+        """A static member joins without its member id (G04)."""
+        old_id, old_leader = member.member_id, group.leader
+        # A request that is pending under the old id comes from a duplicate instance: fence it.
+        self._release_member(decision, group, member, ErrorCode.FENCED_INSTANCE_ID, old_id)
+        decision.cancel_timer(_session_key(group, old_id))
         group.replace_static(member, new_id)
         member.timer_ms = 0
         group.update(member, join.protocols, join.rebalance_timeout_ms, join.request.session_timeout_ms)
@@ -233,28 +232,34 @@ class Classic:
         if group.state is State.STABLE and group.protocol_name == group.select_protocol():
             decision.records.append(group.record())
             if join.caller.version >= _SKIP_ASSIGNMENT_FROM:
-                response = _joined(group, member)
+                response = join_response(group, member)
                 response.skip_assignment = member.member_id == group.leader
             else:
-                # It must not take itself for the leader, for its assignment would not be taken up.
-                response = _joined(group, member, with_members=False)
-                response.leader = former_leader or ""
+                # It must not act as the leader: its assignment would be ignored.
+                response = join_response(group, member, with_members=False)
+                response.leader = old_leader or ""
             decision.reply(join.token, response)
             return
         self._park_join(decision, group, member, join.token)
-        self._rebalance(decision, group, join, f"static member {member.instance_id}", "is back")
+        self._rebalance(decision, group, join, f"static member {member.instance_id}", "rejoins")
 
     # From one generation to the next
 
     def _rebalance(self, decision: Decision, group: ClassicGroup, join: _Join, who: str, what: str) -> None:
-        """Something changed: begin a rebalance, or go on with the one that is under way."""
+        """Start a rebalance, or go on with the one in progress."""
         if group.can_rebalance:
-            self.prepare_rebalance(decision, group, join.now, f"{who} {what}; {join.reason}")
+            self.prepare_rebalance(decision, group, join.now, f"{who} {what}; client reason: {join.reason}")
         else:
             self._complete_join_if_possible(decision, group, join.now)
 
     def prepare_rebalance(self, decision: Decision, group: ClassicGroup, now: Now, reason: str) -> None:
-        logger.info("group %s rebalances after generation %d: %s", group.group_id, group.generation, reason)
+        logger.info(
+            "Preparing to rebalance group %s in state %s with old generation %d (reason: %s)",
+            group.group_id,
+            group.state_name,
+            group.generation,
+            reason,
+        )
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
@@ -264,7 +269,7 @@ class Classic:
         is_initial = group.state is State.EMPTY
         group.transition_to(State.PREPARING_REBALANCE, now.wall_ms)
         if is_initial:
-            # A new group waits a little, so that its first members need not rebalance for each other.
+            # Wait group.initial.rebalance.delay.ms for more members, so that the first ones do not each cause a rebalance.
             delay_ms = self._groups.config.initial_rebalance_delay_ms
             group.new_member_added = False
             group.join_delay_ms = delay_ms
@@ -280,23 +285,28 @@ class Classic:
             self._complete_join(decision, group, now)
 
     def _complete_join(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
-        """End the joining with those who came."""
+        """End PreparingRebalance with the members that have joined."""
         decision.cancel_timer(_join_key(group))
         for member in list(group.members.values()):
             if member.join_token is None and member.instance_id is None:
-                logger.info("group %s: %s did not join in time", group.group_id, member.member_id)
+                logger.info(
+                    "Removing member %s from group %s: it did not rejoin within the rebalance timeout of %d ms",
+                    member.member_id,
+                    group.group_id,
+                    group.rebalance_timeout_ms,
+                )
                 self._remove(decision, group, member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only absent static members: their session timeouts will decide.
+            # All members are static and none has rejoined: wait for their session timeouts.
             decision.set_timer(_join_key(group), now.ms + group.rebalance_timeout_ms)
             return
         group.next_generation(now.wall_ms)
         if not group.members:
-            logger.info("group %s is empty in generation %d", group.group_id, group.generation)
+            logger.info("Group %s with generation %d is now empty", group.group_id, group.generation)
             decision.records.append(group.record())
             return
         logger.info(
-            "group %s generation %d: %d members, protocol %s",
+            "Stabilized group %s generation %d with %d members (protocol %s)",
             group.group_id,
             group.generation,
             len(group.members),
@@ -305,7 +315,7 @@ class Classic:
         for member in group.members.values():
             token = group.take_join(member)
             if token is not None:
-                decision.reply(token, _joined(group, member))
+                decision.reply(token, join_response(group, member))
             self._restart_session(decision, group, member, now)
             member.is_new = False
             group.pending_sync.add(member.member_id)
@@ -315,7 +325,7 @@ class Classic:
         if group.state is not State.PREPARING_REBALANCE:
             return
         if group.previous_state is State.EMPTY and group.new_member_added and group.join_remaining_ms > 0:
-            # Somebody came meanwhile, so others may: wait on, as long as the members' own timeouts allow.
+            # A member joined during the delay: wait for more, as long as the rebalance timeout allows.
             group.new_member_added = False
             passed_ms = group.join_delay_ms
             group.join_delay_ms = min(self._groups.config.initial_rebalance_delay_ms, group.join_remaining_ms)
@@ -345,7 +355,7 @@ class Classic:
         if not group.pending_sync:
             decision.cancel_timer(_sync_key(group))
         if group.state is State.STABLE:
-            return decision.reply(token, _synced(group, member.assignment))
+            return decision.reply(token, sync_response(group, member.assignment))
         if member.sync_token is not None:
             decision.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         member.sync_token = token
@@ -354,33 +364,36 @@ class Classic:
         return decision
 
     def _take_assignment(self, decision: Decision, group: ClassicGroup, request: SyncGroupRequest, now: Now) -> None:
-        """Write the leader's assignment down; the group is stable when that is replayed, and all who wait are answered."""
+        """Write the leader's assignment. The group is Stable once the record is replayed; all pending SyncGroups get it."""
         assignments = {assigned.member_id: bytes(assigned.assignment) for assigned in request.assignments}
         record = group.record(assignments)
         if record.size_bytes + _BATCH_OVERHEAD_BYTES > self._groups.config.record_bytes_max:
-            # It would not be taken, whoever tries: the members hear it, and nobody else suffers for it.
+            # The append would fail and reload the shard, for all its groups: only the members of this one get an error.
             logger.error(
-                "group %s: its metadata of %d bytes is too large for the topic of offsets", group.group_id, record.size_bytes
+                "Cannot write the assignment of group %s: its %d bytes exceed max.message.bytes=%d of __consumer_offsets",
+                group.group_id,
+                record.size_bytes,
+                self._groups.config.record_bytes_max,
             )
             for member in group.members.values():
                 self._release_sync(decision, group, member, ErrorCode.UNKNOWN_SERVER_ERROR, now)
-            self.prepare_rebalance(decision, group, now, "its assignment is too large to be written down")
+            self.prepare_rebalance(decision, group, now, "its assignment is too large to be written")
             return
         decision.records.append(record)
         for member in group.members.values():
             token, member.sync_token = member.sync_token, None
             if token is not None:
-                decision.reply(token, _synced(group, assignments.get(member.member_id, b"")))
+                decision.reply(token, sync_response(group, assignments.get(member.member_id, b"")))
                 self._restart_session(decision, group, member, now)
 
     def _sync_timer(self, decision: Decision, group: ClassicGroup, now: Now) -> None:
-        """Members that joined a generation and then never asked for their part of it are gone."""
+        """Remove members that joined a generation and sent no SyncGroup in time."""
         if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
             return
         late = sorted(group.pending_sync)
         for member_id in late:
             self._remove(decision, group, member_id)
-        self.prepare_rebalance(decision, group, now, f"no SyncGroup from {', '.join(late)}")
+        self.prepare_rebalance(decision, group, now, f"removing members that sent no SyncGroup: {', '.join(late)}")
 
     # Heartbeat
 
@@ -396,7 +409,7 @@ class Classic:
         if request.generation_id != group.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         else:
-            member.heard(now.ms)
+            member.extend_session(now.ms)
             if group.state is State.PREPARING_REBALANCE:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         return replied(token, HeartbeatResponse(error_code=error))
@@ -409,7 +422,7 @@ class Classic:
         member = group.members.get(member_id)
         if member is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
             return False
-        member.heard(now_ms)
+        member.extend_session(now_ms)
         return True
 
     # LeaveGroup
@@ -437,13 +450,18 @@ class Classic:
                 except KafkaError as error:
                     answer.error_code = error.code
                     continue
-            logger.info("group %s: %s leaves: %s", group.group_id, member_id, leaving.reason or "no reason given")
+            logger.info(
+                "Member %s leaves group %s through an explicit LeaveGroup; client reason: %s",
+                member_id,
+                group.group_id,
+                leaving.reason or "not provided",
+            )
             if member_id in group.members:
                 left.append(member_id)
             self._remove(decision, group, member_id)
-        # An id that was only given out takes nothing with it when it goes; but a rebalance may have waited for it.
+        # Removing a pending member id starts no rebalance, but a rebalance in progress may have waited for it.
         if left and group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(decision, group, now, f"{', '.join(left)} left")
+            self.prepare_rebalance(decision, group, now, f"members left: {', '.join(left)}")
         else:
             self._complete_join_if_possible(decision, group, now)
         return decision.reply(token, LeaveGroupResponse(members=answers))
@@ -459,7 +477,7 @@ class Classic:
             if now.ms < due_ms:
                 decision.set_timer(_session_key(group, member_id), due_ms)
                 return
-            logger.info("group %s: %s was given out and never used", group.group_id, member_id)
+            logger.info("Pending member %s of group %s has not joined within its session timeout", member_id, group.group_id)
             del group.pending_join[member_id]
             if group.state is State.PREPARING_REBALANCE and group.all_joined:
                 self._complete_join(decision, group, now)
@@ -469,12 +487,17 @@ class Classic:
             self._set_deadline(decision, group, member, member.deadline_ms)
             return
         if not member.is_new and (member.join_token is not None or member.sync_token is not None):
-            # Parked here, so it lives. Its session starts anew when it is answered.
+            # Its request is pending here, so it is alive. Its session starts again with the reply.
             return
-        logger.info("group %s: nothing was heard of %s", group.group_id, member_id)
+        logger.info(
+            "Removing member %s from group %s: no heartbeat within its session timeout of %d ms",
+            member_id,
+            group.group_id,
+            member.session_timeout_ms,
+        )
         self._remove(decision, group, member_id)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
-            self.prepare_rebalance(decision, group, now, f"nothing was heard of {member_id}")
+            self.prepare_rebalance(decision, group, now, f"removing member {member_id} on heartbeat expiration")
         elif group.state is State.PREPARING_REBALANCE and group.all_joined:
             self._complete_join(decision, group, now)
 
@@ -487,10 +510,10 @@ class Classic:
             member.timer_ms = deadline_ms
             decision.set_timer(_session_key(group, member.member_id), deadline_ms)
 
-    # Who goes
+    # Removing members
 
     def _remove(self, decision: Decision, group: ClassicGroup, member_id: str) -> None:
-        """A member, or an id that was given out, goes. Whoever waits under it is told to begin anew."""
+        """Remove a member or a pending member id. Its pending requests fail with UNKNOWN_MEMBER_ID."""
         decision.cancel_timer(_session_key(group, member_id))
         member = group.members.get(member_id)
         if member is not None:
@@ -513,42 +536,9 @@ class Classic:
             decision.reply(token, SyncGroupResponse(error_code=error))
             self._restart_session(decision, group, member, now)
 
-    # DescribeGroups
-
-    def describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self._groups.by_id.get(group_id)
-        if not isinstance(group, ClassicGroup):
-            described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-            if version >= _NOT_FOUND_FROM:
-                described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                described.error_message = (
-                    f"there is no group {group_id}"
-                    if group is None
-                    else f"{group_id} is a group of another protocol than the classic one"
-                )
-            return described
-        protocol = group.protocol_name if group.state is State.STABLE else None
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state_name,
-            protocol_type=group.protocol_type or "",
-            protocol_data=protocol or "",
-            members=[
-                DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.subscription(protocol),
-                    member_assignment=member.assignment,
-                )
-                for member in group.members.values()
-            ],
-        )
-
 
 class _Join:
-    """One JoinGroup, with what goes along with it."""
+    """One JoinGroup request and its context."""
 
     __slots__ = ("caller", "now", "protocols", "request", "token")
 
@@ -561,38 +551,12 @@ class _Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for sessions and rebalances.
         return self.request.rebalance_timeout_ms if self.caller.version >= 1 else self.request.session_timeout_ms
 
     @property
     def reason(self) -> str:
-        return self.request.reason or "no reason given"
-
-
-def _joined(group: ClassicGroup, member: ClassicMember, *, with_members: bool = True) -> JoinGroupResponse:
-    """The present generation, as its members are told; the leader hears of all of them."""
-    members: list[JoinGroupResponseMember] = []
-    if with_members and member.member_id == group.leader:
-        members = [
-            JoinGroupResponseMember(
-                member_id=other.member_id,
-                group_instance_id=other.instance_id,
-                metadata=other.subscription(group.protocol_name),
-            )
-            for other in group.members.values()
-        ]
-    return JoinGroupResponse(
-        generation_id=group.generation,
-        protocol_type=group.protocol_type,
-        protocol_name=group.protocol_name or "",
-        leader=group.leader or "",
-        member_id=member.member_id,
-        members=members,
-    )
-
-
-def _synced(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
+        return self.request.reason or "not provided"
 
 
 def _refused(token: Token, member_id: str, error: ErrorCode) -> Decision:

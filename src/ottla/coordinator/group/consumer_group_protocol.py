@@ -10,7 +10,7 @@ groups change their kind in `migration`.
 3. A member that does not give up its partitions within its rebalance timeout is removed, so that others get them.
 4. A static member that leaves for a while (-2) keeps its partitions until its session ends. One that is still here keeps its
    instance id from others (UNRELEASED_INSTANCE_ID).
-5. The durable part of a group is changed by `replay` only; what is here besides is in `Watch`.
+5. The durable part of a group is changed by `replay` only; what is here besides is in `MemberDeadlines`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, Final
 from ottla.coordinator.group import consumer_records as records
 from ottla.coordinator.group import migration
 from ottla.coordinator.group.assignors import Assignment, enabled
-from ottla.coordinator.group.classic import Classic
 from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
 from ottla.coordinator.group.consumer_change import Change, Setting
 from ottla.coordinator.group.consumer_classic import ClassicMembers
 from ottla.coordinator.group.consumer_describe import described
@@ -38,8 +38,8 @@ from ottla.coordinator.group.consumer_member import (
     check_instance,
 )
 from ottla.coordinator.group.consumer_request import UNCHANGED, check_epoch, check_request
-from ottla.coordinator.group.consumer_watch import Watch
 from ottla.coordinator.group.group import Caller, Group, Groups, GroupType, Topics
+from ottla.coordinator.group.member_deadlines import MemberDeadlines
 from ottla.coordinator.group.subscription import MetadataHashes, topics_of_all
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
@@ -58,15 +58,15 @@ from ottla.protocol.messages.sync_group import SyncGroupRequest
 logger = logging.getLogger(__name__)
 
 
-class Consumer:
+class ConsumerGroupProtocol:
     name: Final[GroupType] = "consumer"
     record_types: Final = frozenset({3, 4, 5, 6, 7, 8, 16})
 
-    def __init__(self, groups: Groups, classic: Classic) -> None:
+    def __init__(self, groups: Groups, classic: ClassicGroupProtocol) -> None:
         self._groups = groups
         self._classic = classic
         self._hashes = MetadataHashes()
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, MemberDeadlines] = {}
         self._topics: Topics = groups.topics
         self._topics_version = 0
         """Counts the changes of the set of topics: patterns are resolved anew for each."""
@@ -287,10 +287,10 @@ class Consumer:
 
     # Time
 
-    def watch(self, group_id: str) -> Watch:
+    def watch(self, group_id: str) -> MemberDeadlines:
         watch = self._watches.get(group_id)
         if watch is None:
-            watch = self._watches[group_id] = Watch(group_id)
+            watch = self._watches[group_id] = MemberDeadlines(group_id)
         return watch
 
     def setting(self, group: ConsumerGroup, now: Now) -> Setting:

@@ -20,7 +20,7 @@ Awaited = Literal["rebalance", "join", "sync"]
 _NEVER: Final = -1
 
 
-class Watch:
+class MemberDeadlines:
     __slots__ = ("_awaited", "_sessions", "group_id", "looked_at", "patterns_of", "resolved_ms")
 
     def __init__(self, group_id: str) -> None:
