@@ -14,13 +14,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from ottla.cluster.broker_changes import renumbered, settled, with_brokers
+from ottla.cluster.broker_changes import with_brokers, with_consecutive_epochs, with_elections
+from ottla.cluster.control_requests import VERSIONS, ControlRequests, control_requests_between
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage, TopicImage
-from ottla.cluster.orders import VERSIONS, BrokerOrders, UpdateMetadataEncodings, orders_between
 from ottla.cluster.placement import place
 from ottla.cluster.topic_changes import first_state
-from ottla.cluster.tree_changes import pieces, state_changes
+from ottla.cluster.tree_changes import split_changes, state_changes
+from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.wire.codec import encode
 
@@ -49,7 +50,7 @@ def _broker(number: int) -> BrokerImage:
     return BrokerImage(number, number, None, (Endpoint("PLAINTEXT", f"host{number}", 9092),))
 
 
-def sent(orders: list[BrokerOrders]) -> tuple[int, int]:
+def sent(orders: list[ControlRequests]) -> tuple[int, int]:
     """(requests, bytes)."""
     sizes, encodings = [], UpdateMetadataEncodings()
     for order in orders:
@@ -64,12 +65,12 @@ def measure(broker_count: int, partition_count: int) -> str:
     image = cluster(broker_count, partition_count)
     rest = {number: broker for number, broker in image.brokers.items() if number != broker_count // 2}
 
-    after, decide_ms = timed(lambda: renumbered(image, settled(with_brokers(image, rest), lambda _: False)))
+    after, decide_ms = timed(lambda: with_consecutive_epochs(image, with_elections(with_brokers(image, rest), lambda _: False)))
     changes, changes_ms = timed(lambda: state_changes(image, after, 2))
-    orders, orders_ms = timed(lambda: orders_between(image, after, controller_epoch=2, listener="PLAINTEXT"))
+    orders, orders_ms = timed(lambda: control_requests_between(image, after, controller_epoch=2, listener="PLAINTEXT"))
     (requests, size), encode_ms = timed(lambda: sent(orders))
-    writes = len(pieces(changes, MULTI_BYTES_MAX))
-    _, over_ms = timed(lambda: orders_between(ClusterImage("scale"), image, controller_epoch=3, listener="PLAINTEXT"))
+    writes = len(split_changes(changes, MULTI_BYTES_MAX))
+    _, over_ms = timed(lambda: control_requests_between(ClusterImage("scale"), image, controller_epoch=3, listener="PLAINTEXT"))
     return (
         f"| {broker_count:,} | {partition_count:,} | {decide_ms:.0f} | {len(changes)} in {writes} | {changes_ms:.0f} "
         f"| {requests:,} ({size / 1e6:.1f} MB) | {orders_ms:.0f} | {encode_ms:.0f} | {over_ms:,.0f} |"
@@ -78,7 +79,7 @@ def measure(broker_count: int, partition_count: int) -> str:
 
 def main() -> None:
     sizes = sys.argv[1:] or ["10:2000", "100:20000", "300:60000", "1000:200000"]
-    print("| brokers | partitions | elect, ms | states in writes | changes, ms ", end="")
+    print("| brokers | partitions | reelect, ms | states in writes | changes, ms ", end="")
     print("| requests | orders, ms | encode, ms | take-over, ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size in sizes:

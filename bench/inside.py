@@ -184,7 +184,7 @@ async def started(partitions: int, settings: Mapping[str, str] | None = None) ->
         broker = Broker(parsed, world)
         await broker.start()
         try:
-            await broker.controller.create_topics([NewTopic("t", partitions, 1)])
+            await broker.controller.topic_requests.create([NewTopic("t", partitions, 1)])
             yield Inside(broker)
         finally:
             await broker.stop()

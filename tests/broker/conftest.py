@@ -79,7 +79,7 @@ class Stage:
     async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
         """Make a topic; settings as keywords, with _ for the dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        [outcome] = await self.broker.controller.create_topics([NewTopic(name, partitions, 1, config=settings)])
+        [outcome] = await self.broker.controller.topic_requests.create([NewTopic(name, partitions, 1, config=settings)])
         if isinstance(outcome, Exception):
             raise outcome
 

@@ -50,7 +50,7 @@ async def started(
     broker = Broker(parsed, world)
     await broker.start()
     try:
-        await broker.controller.create_topics(list(topics))
+        await broker.controller.topic_requests.create(list(topics))
         yield broker
     finally:
         await broker.stop()

@@ -186,7 +186,7 @@ def test_a_topic_deleted_while_it_is_compacted_takes_nothing_with_it(play: Any) 
         for number in range(200):
             await put(stage, connection, [(b"k%d" % (number % 20), bytes(200))])
         for _ in range(5):
-            [outcome] = await stage.broker.controller.delete_topics(["t"])
+            [outcome] = await stage.broker.controller.topic_requests.delete(["t"])
             assert not isinstance(outcome, Exception)
             await stage.topic(**COMPACT)
             for number in range(50):

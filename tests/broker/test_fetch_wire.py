@@ -154,7 +154,7 @@ def test_a_deleted_topic_ends_the_wait_for_it(play: Any) -> None:
         waiting = asyncio.ensure_future(stage.fetch(connection, 0, max_wait_ms=600_000))
         while not len(stage.broker.purgatory):
             await asyncio.sleep(0)
-        await stage.broker.controller.delete_topics(["t"])
+        await stage.broker.controller.topic_requests.delete(["t"])
         assert (await waiting).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     play(case)
@@ -544,7 +544,7 @@ def test_a_topic_deleted_while_a_lost_index_is_built_is_not_there(play: Any, mon
         building = HeldBuilding(monkeypatch)
         waiting = connection.send("fetch", 12, stage.fetch_request(5, max_wait_ms=60_000))
         await building.begun.wait()
-        await stage.broker.controller.delete_topics(["t"])
+        await stage.broker.controller.topic_requests.delete(["t"])
         assert (await waiting).responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         building.let.set()
         while stage.broker.index_rebuilder.building:

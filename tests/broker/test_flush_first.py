@@ -121,7 +121,7 @@ def test_a_topic_deleted_while_its_records_wait_is_not_there(play, monkeypatch, 
         connection = await stage.connect()
         waiting = connection.send("produce", 9, stage.produce_request(stage.batch(b"x"), acks=acks))
         await gate.waiting.wait()
-        await stage.broker.controller.delete_topics(["t"])
+        await stage.broker.controller.topic_requests.delete(["t"])
         assert offsets([await waiting])[0][0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         gate.is_open.set()
 

@@ -487,7 +487,7 @@ def test_offsets_of_a_deleted_topic_are_gone(play: Any) -> None:
         await stage.topic()
         connection = await find(stage)
         await connection.call("offset_commit", 8, commit_request(5))
-        await stage.broker.controller.delete_topics(["t"])
+        await stage.broker.controller.topic_requests.delete(["t"])
         assert await committed(connection) == -1
         await stage.topic()
         assert await committed(connection) == -1
@@ -682,7 +682,7 @@ def test_many_tombstones_are_cut_into_batches(play: Any) -> None:
             topic = OffsetCommitRequestTopic(name="t", partitions=partitions[start : start + 100])
             await connection.call("offset_commit", 8, OffsetCommitRequest(group_id="g", topics=[topic]))
         log = stage.broker.partitions.get(hosted.topic_partition).log
-        await stage.broker.controller.alter_configs([])
+        await stage.broker.controller.config_requests.alter([])
         partition = stage.broker.partitions.get(hosted.topic_partition)
         partition.rules = type(partition.rules)(
             **{name: getattr(partition.rules, name) for name in partition.rules.__dataclass_fields__}

@@ -212,10 +212,12 @@ def test_who_comes_too_fast_waits_for_his_turn(play: Any) -> None:
 def test_an_address_that_may_not_connect_so_fast_is_closed(play: Any) -> None:
     async def case(stage: Any) -> None:
         await lives(stage)
-        await stage.broker.controller.alter_client((("ip", "127.0.0.1"),), lambda old: {"connection_creation_rate": "0"})
+        await stage.broker.controller.config_requests.alter_client(
+            (("ip", "127.0.0.1"),), lambda old: {"connection_creation_rate": "0"}
+        )
         assert await (await stage.raw()).closed()
         assert stage.counters.get("connections_refused") == 1
-        await stage.broker.controller.alter_client((("ip", "127.0.0.1"),), lambda old: {})
+        await stage.broker.controller.config_requests.alter_client((("ip", "127.0.0.1"),), lambda old: {})
         await lives(stage)
 
     play(case)

@@ -285,7 +285,7 @@ def test_r08_who_leads_is_asked_again_once_a_large_batch_was_looked_into(play: A
         workers = HeldWorkers(stage.broker)
         waiting = asyncio.ensure_future(look_up(one, 1_500))
         await workers.asked.wait()
-        await stage.broker.controller.delete_topics(["t"])
+        await stage.broker.controller.topic_requests.delete(["t"])
         workers.let.set()
         assert await waiting == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)]
 

@@ -142,7 +142,7 @@ async def end_of(client: ClientConnection, partition: int = 0) -> tuple[int, int
 
 async def make_topic(broker: Broker, partitions: int = 1, **config: str) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    await broker.controller.create_topics([NewTopic("t", partitions, 1, config=settings)])
+    await broker.controller.topic_requests.create([NewTopic("t", partitions, 1, config=settings)])
 
 
 async def leave_one_record(ground: Ground, dirs: str = "data", **config: str) -> None:
@@ -184,7 +184,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(ground: G
         broker = ground.broker()
         await broker.start()
         await make_topic(broker, file_delete_delay_ms="50")
-        await broker.controller.delete_topics(["t"])
+        await broker.controller.topic_requests.delete(["t"])
         names = [path.name for path in (ground.path / "data").iterdir() if path.is_dir()]
         assert len(names) == 1
         assert names[0].endswith("-delete")
@@ -203,7 +203,7 @@ def test_a_clock_that_is_set_removes_no_files_before_their_delay(ground: Ground,
         broker = ground.broker()
         await broker.start()
         await make_topic(broker, file_delete_delay_ms="3000000")
-        await broker.controller.delete_topics(["t"])
+        await broker.controller.topic_requests.delete(["t"])
         monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9 + 3_600)
         await broker.housekeeping.remove_files()
         assert list((ground.path / "data").glob("t-0.*-delete"))
@@ -464,7 +464,7 @@ def test_no_checkpoint_speaks_of_a_log_deleted_while_another_was_written(
                     assert partition.delete_records(3) == 3
             writing = asyncio.ensure_future(round_of_them())
             await held.wait()
-            await broker.controller.delete_topics(["t"])
+            await broker.controller.topic_requests.delete(["t"])
             await make_topic(broker, partitions=len(dirs.split(",")))
             let.set()
             await writing
@@ -541,7 +541,7 @@ def test_l06_f6_a_failed_directory_takes_its_own_partitions_only(ground: Ground)
         assert {each.partition_index: (each.leader_id, each.offline_replicas) for each in described.topics[0].partitions} == {
             number: (here, []) if number in kept else (-1, [here]) for number in range(4)
         }
-        await broker.controller.create_topics([NewTopic("new", 2, 1)])
+        await broker.controller.topic_requests.create([NewTopic("new", 2, 1)])
         assert {partition.data_dir.path for partition in broker.partitions.online()} == {str(ground.path / "one")}
         assert broker.failure is None
         client.close()

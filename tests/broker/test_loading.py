@@ -73,7 +73,7 @@ async def with_gap(path: Path, policy: str) -> None:
     """A log of which the first segment lacks its last records, as compaction leaves it; the broker has crashed since."""
     broker, _ = new_broker(path)
     await broker.start()
-    await broker.controller.create_topics(
+    await broker.controller.topic_requests.create(
         [NewTopic("t", 1, 1, config={"segment.bytes": "2000", "cleanup.policy": policy, "min.cleanable.dirty.ratio": "1.0"})]
     )
     partition = broker.partitions.get(TopicPartition("t", 0))
@@ -112,7 +112,7 @@ def test_a_topic_of_many_partitions_is_made_by_workers_without_flushes(tmp_path:
         await broker.start()
         disk.made_by.clear()
         disk.flushed.clear()
-        await broker.controller.create_topics([NewTopic("t", 250, 1)])
+        await broker.controller.topic_requests.create([NewTopic("t", 250, 1)])
         assert len(broker.partitions) == 250
         assert len(list((tmp_path / "data").glob("t-*/partition.metadata"))) == 250
         assert disk.flushed == []
@@ -134,7 +134,7 @@ def test_a_start_that_is_broken_off_in_recovery_leaves_nothing_behind(tmp_path: 
     async def main() -> None:
         broker, _ = new_broker(tmp_path)
         await broker.start()
-        await broker.controller.create_topics([NewTopic("t", 20, 1)])
+        await broker.controller.topic_requests.create([NewTopic("t", 20, 1)])
         await broker.stop()
         (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
         broker, disk = new_broker(tmp_path, num_recovery_threads_per_data_dir="2")

@@ -103,7 +103,7 @@ class Ground:
     async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
         assert self.broker is not None
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        [outcome] = await self.broker.controller.create_topics([NewTopic(name, partitions, 1, config=settings)])
+        [outcome] = await self.broker.controller.topic_requests.create([NewTopic(name, partitions, 1, config=settings)])
         assert not isinstance(outcome, Exception), outcome
 
     async def produce(self, first: int, count: int = 1, *, size: int = 10, topic: str = "t") -> None:
@@ -340,7 +340,7 @@ def test_f6_a_topic_deleted_in_the_middle_takes_its_copy_along(play: Callable[[C
         await ground.topic(file_delete_delay_ms="0")
         await ground.produce(0, 20)
         await ground.held_in_the_middle(ground.two)
-        await broker.controller.delete_topics(["t"])
+        await broker.controller.topic_requests.delete(["t"])
         await ground.topic(file_delete_delay_ms="0")
         assert ground.disk is not None
         ground.disk.open_gate.set()

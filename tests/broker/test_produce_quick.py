@@ -191,11 +191,11 @@ def test_what_was_known_of_a_partition_goes_with_it(tmp_path, version):
             assert short.taken == 2
             former, ends = partitions.get(TopicPartition("t", 0)), short.ends()
             former_frame = frame_of(version, request_of(short, records()))
-            await controller.delete_topics(["t"])
+            await controller.topic_requests.delete(["t"])
             assert short.answer(former_frame) != first
             assert produce() != first
             assert short.taken == 2
-            await controller.create_topics([NewTopic("t", 1, 1)])
+            await controller.topic_requests.create([NewTopic("t", 1, 1)])
             produce()
             assert short.taken == 3
             assert former.log.log_end_offset == ends["t-0"] == 2

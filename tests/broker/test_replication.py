@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -96,7 +97,7 @@ class Member(Broker):
 
     async def _join_cluster(self) -> None:
         self.metadata.image = self.cluster.metadata_cache.image
-        self.controller = cast(Any, None)
+        self.controller = cast(Any, Mock())
         self.metadata.registration_epoch = lambda: 100 + self.broker_id
 
 

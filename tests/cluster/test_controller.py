@@ -93,7 +93,7 @@ def test_a_number_and_an_address_can_be_used_once(cluster: Callable[..., Cluster
     assert second.process is not None
     assert third.process is not None
     assert second.process.wait(WAIT_S) == 1
-    assert "another broker with the number 1 is running" in second.output().splitlines()[-1]
+    assert "another broker with broker.id=1 is running" in second.output().splitlines()[-1]
     assert third.process.wait(WAIT_S) == 1
     assert f"{two.brokers[2].address} is the address of broker 2 already" in third.output().splitlines()[-1]
     assert two.live_brokers() == {1, 2}

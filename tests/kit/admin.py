@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.handler import bind
@@ -49,7 +49,7 @@ class MetadataBroker:
         self.transactions: Any = None
         self.tree = tree or MetadataTree()
         self.store = self.tree.session(Process("broker"), random.Random(1))
-        self.controller = ControllerHost(
+        self.controller = StandaloneController(
             self.store,
             self.metadata.settings,
             broker_id,
@@ -69,13 +69,13 @@ class MetadataBroker:
 
     @property
     def settings(self) -> BrokerSettings:
-        return self.controller.settings
+        return self.controller.state.settings
 
     def _apply(self, image: ClusterImage) -> None:
         self.metadata.image = image
 
     async def create(self, *topics: NewTopic) -> list[TopicImage]:
-        outcomes = await self.controller.create_topics(topics)
+        outcomes = await self.controller.topic_requests.create(topics)
         assert all(isinstance(outcome, TopicImage) for outcome in outcomes), outcomes
         return [outcome for outcome in outcomes if isinstance(outcome, TopicImage)]
 
@@ -86,8 +86,10 @@ class MetadataBroker:
         assert handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
         read = decode(api.request, version, encode(request, version))
         context = RequestContext(self, version, api.key, "test", listener, "127.0.0.1", None)  # type: ignore[arg-type]
-        self.metadata.settings = self.controller.settings
-        parts = {name: getattr(self, name) for name in ("controller", "groups", "metadata", "partitions", "transactions")}
+        self.metadata.settings = self.controller.state.settings
+        parts = {name: getattr(self, name) for name in ("groups", "metadata", "partitions", "transactions")}
+        for name in ("config_requests", "partition_requests", "producer_ids", "topic_requests"):
+            parts[name] = getattr(self.controller, name)
         try:
             response = bind(handler.handle, parts)(read, context)
             if not isinstance(response, api.response):

@@ -63,8 +63,8 @@ def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s):
     async def main():
         host = Host()
         broker = await host.start()
-        await broker.controller.create_topics([NewTopic("t", 1, 1)])
-        change = asyncio.ensure_future(broker.controller.create_partitions([NewPartitions("t", 2)]))
+        await broker.controller.topic_requests.create([NewTopic("t", 1, 1)])
+        change = asyncio.ensure_future(broker.controller.topic_requests.create_partitions([NewPartitions("t", 2)]))
         await asyncio.sleep(wait_s)
         change.cancel()
         await asyncio.sleep(1)
@@ -84,7 +84,7 @@ def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
         broker = await host.start()
         for directory in ("/d0", "/d1"):
             host.disk.faults.append(Fault("write", f"{directory}/t-"))
-        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        await broker.controller.topic_requests.create([NewTopic("t", 1, 1)])
         log = broker.partitions.get(TopicPartition("t", 0)).log
         assert log.dir == "/d2/t-0"
         await host.kill()
@@ -104,9 +104,9 @@ def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_onli
         broker = await host.start()
         for number in range(60):
             name = f"t{number}"
-            await broker.controller.create_topics([NewTopic(name, 4, 1)])
+            await broker.controller.topic_requests.create([NewTopic(name, 4, 1)])
             await asyncio.sleep(host.rng.random() * 0.02)
-            await broker.controller.delete_topics([name])
+            await broker.controller.topic_requests.delete([name])
         assert broker.partitions.offline_paths() == []
         await broker.stop()
 
@@ -120,7 +120,7 @@ def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew():
         host = Host("/d0,/d1", **{"log.cleaner.enable": "false"})
         broker = await host.start()
         config = {"cleanup.policy": "compact", "segment.bytes": "200"}
-        await broker.controller.create_topics([NewTopic("t", 1, 1, config=config)])
+        await broker.controller.topic_requests.create([NewTopic("t", 1, 1, config=config)])
         key = TopicPartition("t", 0)
         partition = broker.partitions.get(key)
         for number in range(6):

@@ -221,7 +221,7 @@ async def _controller(stage):
     found = []
 
     def known():
-        found[:] = [node for node in stage.nodes if node.broker.controller.in_office]
+        found[:] = [node for node in stage.nodes if node.broker.controller.state.is_active]
         return found
 
     await stage.until(known, "a controller")

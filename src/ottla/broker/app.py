@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import Controller
+from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.marker_writer import MarkerWriter
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
@@ -79,7 +80,7 @@ class Broker:
     moves: ReplicaMoves
     cleaner: Cleaner
     purgatory: Purgatory
-    controller: ControllerHost
+    controller: Controller
     groups: GroupCoordinators
     transactions: TransactionCoordinators
     marker_writer: MarkerWriter
@@ -318,7 +319,7 @@ class Broker:
         parts: dict[str, object] = {
             "broker": self,
             "clock": self.world.clock,
-            "controller": self.controller,
+            "config_requests": self.controller.config_requests,
             "disk": self.world.disk,
             "fetch_sessions": self.fetch_sessions,
             "groups": self.groups,
@@ -327,20 +328,24 @@ class Broker:
             "marker_writer": self.marker_writer,
             "metadata": self.metadata,
             "moves": self.moves,
+            "partition_requests": self.controller.partition_requests,
             "partitions": self.partitions,
+            "producer_ids": self.controller.producer_ids,
             "purgatory": self.purgatory,
             "served": served(in_cluster=self.is_in_cluster),
+            "topic_requests": self.controller.topic_requests,
             "transactions": self.transactions,
             "verifier": self.verifier,
         }
         if self.is_in_cluster:
+            parts["broker_requests"] = self.controller.broker_requests
             parts["control_requests"] = self.cluster.control_requests
         return parts
 
     async def _start_controller(self) -> None:
         """Of a broker alone."""
         world = self.world
-        self.controller = ControllerHost(
+        self.controller = controller = StandaloneController(
             self.store,
             self.settings,
             self.broker_id,
@@ -351,9 +356,9 @@ class Broker:
             self._prepare,
         )
         try:
-            await self.controller.start()
+            await controller.start()
             self.server.ip_rate = self._connection_rate_of
-            for warning in await self.controller.adopt_topics(self._data_dirs.found_topics()):
+            for warning in await controller.adopt_topics(self._data_dirs.found_topics()):
                 logger.warning("%s", warning)
             if self._make_store_durable is not None:
                 await self._make_store_durable()
@@ -361,8 +366,8 @@ class Broker:
             raise StartupError(str(error)) from error
 
     async def _join_cluster(self) -> None:
-        self.controller = host = self.cluster.build_controller(self._fail)
-        self._undo.append(host.stop)
+        self.controller = controller = self.cluster.build_controller(self._fail)
+        self._undo.append(controller.stop)
         try:
             await self.cluster.join(check_advertised=self._given_store is None)
         except StoreError as error:
@@ -370,7 +375,7 @@ class Broker:
         self.server.ip_rate = self._connection_rate_of
 
     def _connection_rate_of(self, host: str) -> int | None:
-        return connection_rate_of(self.controller.client_configs, host)
+        return connection_rate_of(self.controller.config_requests.clients, host)
 
     # Following the image
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.metadata.tree import load_brokers, patiently
@@ -22,7 +22,7 @@ from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.replication_context import ReplicationContext
 from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.orders import UpdateMetadataEncodings
+from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
 from ottla.errors import ErrorCode
 from ottla.ports import SessionEvent, StoreError
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -49,7 +49,7 @@ class ClusterMember:
     fetchers: ReplicaFetchers
     control_requests: ControlRequests
     _partitions: Partitions
-    _controller: ClusterHost
+    _controller: ClusterController
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ClusterMember:
             self._metadata, self.metadata_cache, partitions, self.fetchers, self._world.workers, on_roles_changed
         )
 
-    def build_controller(self, on_refused: Callable[[str], None]) -> ClusterHost:
+    def build_controller(self, on_refused: Callable[[str], None]) -> ClusterController:
         """This broker's part in the cluster's controller. `on_refused` is called if the cluster refuses its registration."""
         metadata, world, cache = self._metadata, self._world, self.metadata_cache
         metadata.image = cache.image
@@ -110,7 +110,7 @@ class ClusterMember:
         async def call(broker_id: int, api_name: str, version: int, request: object) -> object:
             return await self.inter_broker.call(broker_id, "requests", api_name, request, version_max=version)
 
-        self._controller = host = ClusterHost(
+        self._controller = controller = ClusterController(
             self._store,
             metadata.settings,
             metadata.broker_id,
@@ -125,22 +125,22 @@ class ClusterMember:
             on_group_configs=cache.configure_groups,
             on_refused=on_refused,
         )
-        metadata.registration_epoch = lambda: host.broker_epoch
-        return host
+        metadata.registration_epoch = lambda: controller.broker_epoch
+        return controller
 
     async def join(self, *, check_advertised: bool) -> None:
         """Register this broker and take part in the election of the controller. StoreError if the store cannot be reached.
 
         `check_advertised`: whether to compare the advertised listeners with those of other brokers first.
         """
-        host, metadata = self._controller, self._metadata
+        controller, metadata = self._controller, self._metadata
         if check_advertised:
-            patience_s = host.election.patience_s
+            patience_s = controller.election.patience_s
             await patiently(
                 lambda: check_addresses(self._store, metadata.broker_id, metadata.endpoints, self._world.clock, patience_s)
             )
-        await host.start()
-        self.metadata_cache.begin(await patiently(lambda: load_brokers(self._store)), host.controller_id)
+        await controller.start()
+        self.metadata_cache.begin(await patiently(lambda: load_brokers(self._store)), controller.controller_id)
 
     def start(self) -> None:
         self._store.on_session(self._session_changed)

@@ -1,19 +1,19 @@
-"""Which partitions should go back to their preferred leader (F54): those of brokers that lead too few of what they should.
+"""Chooses the partitions that move back to their preferred leader (F54, leader.imbalance.per.broker.percentage).
 
-Pure. A broker's imbalance is the share of partitions that prefer it and are led by another; up to the allowed percentage nothing
-is done, above it all of those move that can.
+Pure. The imbalance of a broker is the share of the partitions preferring it that are led by another broker. Above the allowed
+percentage, all of them move that can.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from ottla.cluster.elections import eligible, prefer
+from ottla.cluster.elections import elect_preferred, eligible_replicas
 from ottla.cluster.image import ClusterImage, PartitionImage
 
 
 def unbalanced(image: ClusterImage, percentage_max: int) -> list[tuple[str, int, PartitionImage]]:
-    """(topic, partition, as it should be) of all that should move now."""
+    """(topic, partition, its new state) of all that should move now."""
     preferring: dict[int, int] = defaultdict(int)
     led_elsewhere: dict[int, list[tuple[str, int, PartitionImage]]] = defaultdict(list)
     for topic in image.topics.values():
@@ -27,7 +27,7 @@ def unbalanced(image: ClusterImage, percentage_max: int) -> list[tuple[str, int,
         if broker not in image.brokers or len(partitions) * 100 <= percentage_max * preferring[broker]:
             continue
         for name, number, partition in partitions:
-            moved = prefer(partition, eligible(image, partition))
+            moved = elect_preferred(partition, eligible_replicas(image, partition))
             if moved is not None and moved is not partition and not partition.adding and not partition.removing:
                 found.append((name, number, moved))
     return found

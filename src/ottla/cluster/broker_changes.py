@@ -1,7 +1,7 @@
-"""Brokers come, go, or ask to go: the image that follows, with leaders and in-sync replicas as they should be then (F51, F61).
+"""The image after brokers join, leave or shut down, with the leaders and ISRs that follow (F51, F61).
 
-Pure. One pass over all partitions whatever happened, so a failure of one broker or of ten is one decision, and what an earlier
-controller left undone is done by the next one's first pass (C09).
+Pure. One pass over all partitions, whatever happened: the failure of ten brokers is one change, and what the previous controller
+left undone is done in the first pass of the next one (C09).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ottla.cluster.elections import eligible, settle, standing
+from ottla.cluster.elections import elect_leader, eligible_replicas, online_replicas
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.reassignment import finished, is_moving
 from ottla.cluster.tree_changes import changed_topics
@@ -18,7 +18,7 @@ UncleanAllowed = Callable[[TopicImage], bool]
 
 
 def with_brokers(image: ClusterImage, brokers: Mapping[int, BrokerImage]) -> ClusterImage:
-    """These brokers are here. One that is gone or in a new life is no longer shutting down, and its directories are as new."""
+    """With these brokers registered. One that left or registered again is not shutting down and has no offline replicas."""
     renewed = {
         number for number, broker in image.brokers.items() if number not in brokers or brokers[number].epoch != broker.epoch
     }
@@ -41,35 +41,38 @@ def with_brokers(image: ClusterImage, brokers: Mapping[int, BrokerImage]) -> Clu
     return changed.with_topics(topics)
 
 
-def settled(image: ClusterImage, unclean: UncleanAllowed, topics: Iterable[TopicImage] | None = None) -> ClusterImage:
-    """Every partition (of `topics`, or of all) with the leader and the in-sync replicas that those who are here allow."""
-    lively = set(image.brokers) - image.shutting_down
+def with_elections(image: ClusterImage, unclean: UncleanAllowed, topics: Iterable[TopicImage] | None = None) -> ClusterImage:
+    """Every partition (of `topics`, or of all) with the leader and ISR that the online replicas allow.
+
+    Reassignments whose target replicas are in sync are completed.
+    """
+    staying = set(image.brokers) - image.shutting_down
     changed: list[TopicImage] = []
     for topic in image.topics.values() if topics is None else topics:
-        partitions = [_settled(image, topic, partition, lively, unclean) for partition in topic.partitions]
+        partitions = [_elected(image, topic, partition, staying, unclean) for partition in topic.partitions]
         after = _with_partitions(topic, partitions)
         if after is not topic:
             changed.append(after)
     return image.with_topics(changed)
 
 
-def _settled(
-    image: ClusterImage, topic: TopicImage, partition: PartitionImage, lively: set[int], unclean: UncleanAllowed
+def _elected(
+    image: ClusterImage, topic: TopicImage, partition: PartitionImage, staying: set[int], unclean: UncleanAllowed
 ) -> PartitionImage:
-    if partition.leader in lively and not partition.offline and lively.issuperset(partition.isr):
+    if partition.leader in staying and not partition.offline and staying.issuperset(partition.isr):
         after = partition
     else:
-        here, may_lead = standing(image, partition), eligible(image, partition)
-        after = settle(partition, here, may_lead, unclean=False)
+        online, may_lead = online_replicas(image, partition), eligible_replicas(image, partition)
+        after = elect_leader(partition, online, may_lead, unclean=False)
         if after.leader == NO_LEADER and may_lead and unclean(topic):
-            after = settle(partition, here, may_lead, unclean=True)
+            after = elect_leader(partition, online, may_lead, unclean=True)
     if is_moving(after) and after.leader != NO_LEADER:
-        after = finished(after, eligible(image, after)) or after
+        after = finished(after, eligible_replicas(image, after)) or after
     return after
 
 
-def renumbered(before: ClusterImage, after: ClusterImage) -> ClusterImage:
-    """However many steps lie between two images: one write takes a partition from one to the other, and counts as one."""
+def with_consecutive_epochs(before: ClusterImage, after: ClusterImage) -> ClusterImage:
+    """Partition epochs one above those of `before`, however many steps lie between: one write makes them all."""
     changed: list[TopicImage] = []
     for topic in changed_topics(before, after):
         former = before.topics.get(topic.name)
@@ -86,7 +89,7 @@ def renumbered(before: ClusterImage, after: ClusterImage) -> ClusterImage:
 
 
 def with_offline(image: ClusterImage, broker_id: int, failed: Iterable[tuple[str, int]]) -> ClusterImage:
-    """The replicas of a broker whose directory failed; its others are fine (again)."""
+    """With these replicas of a broker offline, and its others online."""
     wanted = set(failed)
     changed: list[TopicImage] = []
     for topic in image.topics.values():
@@ -105,7 +108,7 @@ def with_offline(image: ClusterImage, broker_id: int, failed: Iterable[tuple[str
 
 
 def with_partitions(image: ClusterImage, changed: Iterable[tuple[str, int, PartitionImage]]) -> ClusterImage:
-    """These partitions in place of those they were."""
+    """With these partitions replaced."""
     by_topic: dict[str, list[PartitionImage]] = {}
     for name, number, partition in changed:
         partitions = by_topic.setdefault(name, list(image.topics[name].partitions))
@@ -114,7 +117,7 @@ def with_partitions(image: ClusterImage, changed: Iterable[tuple[str, int, Parti
 
 
 def led_by(image: ClusterImage, broker_id: int) -> list[tuple[str, int]]:
-    """What a broker leads although others could."""
+    """The replicated partitions that a broker leads."""
     return [
         (topic.name, number)
         for topic in image.topics.values()

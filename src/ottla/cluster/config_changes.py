@@ -21,7 +21,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, SetData
 
 
-def plan_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
+def altered_config(image: ClusterImage, settings: BrokerSettings, asked: ConfigAlteration) -> dict[str, str]:
     """All dynamic settings the resource would have, or a KafkaError that says why not."""
     check_form(asked)
     if asked.resource_type == ResourceType.TOPIC:

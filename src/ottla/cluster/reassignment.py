@@ -1,13 +1,12 @@
-"""Moving a partition to other replicas while it serves (KIP-455; F56, R18).
+"""Reassigns a partition to other replicas while it serves (KIP-455; F56, R18).
 
-Pure rules of one partition. A reassignment has a target; until every replica of it is in sync, the partition has the replicas of
-the target and its former ones ("union"), the new ones marked as adding, those to go as removing. Then, in one step, the former
-ones leave.
+Pure rules of one partition. Until all target replicas are in the ISR, the partition has the target replicas and the original
+ones: the new ones are marked as adding, those to go as removing. Then, in one step, the replicas to be removed leave.
 
-1. The target's replicas stand first, in its order: the first of them is the preferred leader to be.
+1. The target replicas come first, in the requested order: the first of them becomes the preferred leader.
 2. A cancelled or replaced reassignment starts from the replicas the partition had before the first one.
-3. Each step grows the leader epoch, so that every replica hears of it.
-4. No step leaves the partition without a replica in sync.
+3. Each step grows the leader epoch, so that every replica is told.
+4. No step leaves the ISR empty.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ottla.cluster.elections import bump, first_in_sync
+from ottla.cluster.elections import bump_epochs, first_in_sync
 from ottla.cluster.image import NO_LEADER, ClusterImage, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 
@@ -33,59 +32,57 @@ def target(partition: PartitionImage) -> tuple[int, ...]:
 
 
 def check_target(image: ClusterImage, partition: PartitionImage, wanted: Sequence[int], *, factor_may_change: bool) -> None:
-    """KafkaError if the partition cannot be sent there."""
+    """KafkaError if the partition cannot be reassigned to these brokers."""
     if not wanted:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition needs at least one replica")
     if len(set(wanted)) < len(wanted):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker is named twice: {list(wanted)}")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment names a broker twice: {list(wanted)}")
     if any(broker < 0 for broker in wanted):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there are no such brokers: {list(wanted)}")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker ids must not be negative: {list(wanted)}")
     if not factor_may_change and len(wanted) != len(target(partition)):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the partition has {len(target(partition))} replicas, not {len(wanted)}, and their number was not to change",
+            f"the replication factor is {len(target(partition))}, not {len(wanted)}, and must not change",
         )
     gone = [broker for broker in wanted if broker not in origin(partition) and broker not in image.staying]
     if gone:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"brokers that do not run cannot get replicas: {gone}")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"these brokers are not running: {gone}")
 
 
 def begin(partition: PartitionImage, wanted: Sequence[int], may_lead: Collection[int]) -> PartitionImage:
-    """On the way to `wanted` (which may be where it is: then, or if all of it is in sync, the way is at its end at once).
+    """The partition with a reassignment to `wanted` in progress.
 
-    KafkaError if that would take the last replicas in sync: those that stay may not have what was acknowledged.
+    KafkaError if that would remove the last replicas of the ISR: the others may not have all acknowledged records.
     """
     former = origin(partition)
     union = tuple(dict.fromkeys((*wanted, *former)))
     dropped = [replica for replica in partition.replicas if replica not in union]
     if dropped and not set(partition.isr) - set(dropped):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"only {list(partition.isr)} are in sync, which would not be replicas any more"
-        )
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the ISR {list(partition.isr)} would be removed completely")
     moved = replace(
-        bump(partition),
+        bump_epochs(partition),
         replicas=union,
         adding=tuple(replica for replica in union if replica not in former),
         removing=tuple(replica for replica in union if replica not in wanted),
     )
     left = _without(moved, dropped, may_lead)
     if left.leader == NO_LEADER != partition.leader:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "none of the replicas that stay can lead now")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "none of the remaining replicas can become leader now")
     return left
 
 
 def finished(partition: PartitionImage, may_lead: Collection[int]) -> PartitionImage | None:
-    """The partition at its target; None if some of the target are not in sync, or none of them can lead."""
+    """The partition with the reassignment complete; None if a target replica is not in the ISR, or none of them can lead."""
     arrived = target(partition)
     if not is_moving(partition) or not set(arrived) <= set(partition.isr):
         return None
-    there = replace(bump(partition), replicas=arrived, adding=(), removing=())
+    there = replace(bump_epochs(partition), replicas=arrived, adding=(), removing=())
     left = _without(there, partition.removing, may_lead)
     return None if left.leader == NO_LEADER else left
 
 
 def _without(partition: PartitionImage, gone: Collection[int], may_lead: Collection[int]) -> PartitionImage:
-    """Replicas that are none any more are not in sync and do not lead."""
+    """Without these replicas in the ISR and as leader."""
     isr = tuple(replica for replica in partition.isr if replica not in gone)
     rest = replace(partition, isr=isr or partition.isr)
     if rest.leader in rest.replicas and rest.leader not in gone:

@@ -37,7 +37,7 @@ def partitions_asked(new: NewTopic, settings: BrokerSettings) -> int:
     return settings.int("num.partitions") if new.partition_count == NOT_GIVEN else max(new.partition_count, 0)
 
 
-def plan_topic(
+def new_topic(
     image: ClusterImage,
     settings: BrokerSettings,
     topic_id: bytes,
@@ -165,7 +165,7 @@ def delete_changes(topic: TopicImage) -> list[Change]:
     return changes
 
 
-def plan_partitions(image: ClusterImage, asked: NewPartitions) -> TopicImage:
+def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
     """The topic with its added partitions, or a KafkaError that says why not."""
     topic = image.topics.get(asked.topic)
     if topic is None:

@@ -1,7 +1,4 @@
-"""From one image of the cluster to the next: what has to be written in the metadata tree, and in pieces of which size.
-
-Pure. Topics that the two images share are not looked at.
-"""
+"""The writes that take the metadata tree from one image to the next. Pure; topics that are the same object are skipped."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from ottla.cluster.image import ClusterImage, PartitionImage, TopicImage
 from ottla.ports import Change, Check, Create, SetData
 
 _OVERHEAD_BYTES = 64
-"""What a change costs besides its path and its data."""
+"""Bytes of a change besides its path and its data."""
 
 
 def state_changes(before: ClusterImage, after: ClusterImage, controller_epoch: int) -> list[Change]:
-    """For topics that are in both: assignments and partition states as the later image has them."""
+    """For topics in both images: the assignments and partition states of the later one."""
     changes: list[Change] = []
     for topic in changed_topics(before, after):
         former = before.topics.get(topic.name)
@@ -51,8 +48,8 @@ def _assignment(partition: PartitionImage) -> tuple[tuple[int, ...], ...]:
     return partition.replicas, partition.adding, partition.removing
 
 
-def pieces(changes: Sequence[Change], bytes_max: int) -> list[list[Change]]:
-    """Cut what is too much for one write. The fence (a check that stands first) stands first in each piece."""
+def split_changes(changes: Sequence[Change], bytes_max: int) -> list[list[Change]]:
+    """Split changes that are too large for one write. The fence (a check that comes first) comes first in each part."""
     fence = list(changes[:1]) if changes and isinstance(changes[0], Check) else []
     found: list[list[Change]] = []
     present, size = list(fence), 0

@@ -94,6 +94,14 @@ def topic_config_path(topic: str) -> str:
     return f"{CONFIG_TOPICS}/{topic}"
 
 
+def topic_of(path: str) -> str:
+    """The topic whose node or config node is at a path or above it; empty for other paths."""
+    for parent in (TOPICS, CONFIG_TOPICS):
+        if path.startswith(f"{parent}/"):
+            return path[len(parent) + 1 :].partition("/")[0]
+    return ""
+
+
 def broker_config_path(name: str) -> str:
     """Of a broker's dynamic settings; "" is every broker."""
     return f"{CONFIG_BROKERS}/{name or DEFAULT_ENTITY}"

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.cluster.balance import unbalanced
-from ottla.cluster.broker_changes import led_by, renumbered, settled, with_brokers, with_offline, with_partitions
+from ottla.cluster.broker_changes import (
+    led_by,
+    with_brokers,
+    with_consecutive_epochs,
+    with_elections,
+    with_offline,
+    with_partitions,
+)
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.tree_changes import pieces, state_changes
+from ottla.cluster.tree_changes import split_changes, state_changes
 from ottla.ports import Change, Check, Create, SetData
 
 
@@ -35,7 +42,7 @@ LONE = PartitionImage(1, 0, (1,), (1,))
 def test_one_failure_moves_all_leaderships_at_once() -> None:
     """F55; what is not concerned stays the same object."""
     before = image(topic("a", P1, P2, LONE), topic("b", PartitionImage(3, 4, (3, 2), (3, 2), 9)))
-    after = settled(with_brokers(before, {2: broker(2), 3: broker(3)}), never)
+    after = with_elections(with_brokers(before, {2: broker(2), 3: broker(3)}), never)
     first, second, lone = after.topics["a"].partitions
     assert (first.leader, first.isr, first.leader_epoch) == (2, (2, 3), 1)
     assert (second.leader, second.isr, second.leader_epoch) == (2, (2, 3), 1)
@@ -47,8 +54,8 @@ def test_one_failure_moves_all_leaderships_at_once() -> None:
 
 
 def test_who_comes_back_leads_what_nobody_could() -> None:
-    gone = settled(with_brokers(image(topic("a", LONE)), {2: broker(2)}), never)
-    back = settled(with_brokers(gone, {1: broker(1, 5), 2: broker(2)}), never)
+    gone = with_elections(with_brokers(image(topic("a", LONE)), {2: broker(2)}), never)
+    back = with_elections(with_brokers(gone, {1: broker(1, 5), 2: broker(2)}), never)
     assert (back.topics["a"].partitions[0].leader, back.topics["a"].partitions[0].leader_epoch) == (1, 2)
 
 
@@ -56,7 +63,7 @@ def test_unclean_only_for_topics_that_allow_it() -> None:
     """R16."""
     lost = PartitionImage(1, 3, (1,), (1, 2), 4)
     before = with_brokers(image(topic("a", lost), topic("b", lost)), {2: broker(2)})
-    after = settled(before, lambda each: each.name == "b")
+    after = with_elections(before, lambda each: each.name == "b")
     assert after.topics["a"].partitions[0].leader == NO_LEADER
     assert (after.topics["b"].partitions[0].leader, after.topics["b"].partitions[0].isr) == (2, (2,))
 
@@ -71,7 +78,7 @@ def test_a_new_life_is_not_shutting_down_and_has_its_directories_again() -> None
 def test_replicas_in_a_failed_directory_neither_lead_nor_count() -> None:
     """L06 in a cluster."""
     before = image(topic("a", P1, P2))
-    after = settled(with_offline(before, 1, [("a", 0)]), never)
+    after = with_elections(with_offline(before, 1, [("a", 0)]), never)
     assert (after.topics["a"].partitions[0].leader, after.topics["a"].partitions[0].isr) == (2, (2, 3))
     assert after.topics["a"].partitions[1] is P2
     assert with_offline(after, 1, []).topics["a"].partitions[0].offline == ()
@@ -81,7 +88,7 @@ def test_a_reassignment_ends_as_soon_as_the_target_is_in_sync() -> None:
     """R18, C09: also if the controller that began it is gone."""
     moving = PartitionImage(1, 5, (1, 2, 3), (3, 2, 1), 7, adding=(3,), removing=(1,))
     before = image(topic("a", moving))
-    after = renumbered(before, settled(before, never))
+    after = with_consecutive_epochs(before, with_elections(before, never))
     arrived = after.topics["a"].partitions[0]
     assert (arrived.replicas, arrived.isr, arrived.leader) == ((3, 2), (2, 3), 3)
     assert arrived.partition_epoch == 8
@@ -92,8 +99,8 @@ def test_a_reassignment_ends_as_soon_as_the_target_is_in_sync() -> None:
 def test_several_steps_are_one_write() -> None:
     before = image(topic("a", P1))
     after = with_partitions(before, [("a", 0, replace(P1, leader=2, leader_epoch=3, partition_epoch=3))])
-    assert renumbered(before, after).topics["a"].partitions[0].partition_epoch == 1
-    assert renumbered(before, after).topics["a"].partitions[0].leader_epoch == 3
+    assert with_consecutive_epochs(before, after).topics["a"].partitions[0].partition_epoch == 1
+    assert with_consecutive_epochs(before, after).topics["a"].partitions[0].leader_epoch == 3
 
 
 def test_what_a_broker_leads_although_others_could() -> None:
@@ -118,9 +125,9 @@ def test_too_much_for_one_write_is_cut_and_each_piece_is_fenced() -> None:
     """C02, C09."""
     fence = Check("/controller_epoch", 3)
     changes: list[Change] = [Create(f"/brokers/topics/t/partitions/{number}", b"x" * 100) for number in range(10)]
-    parts = pieces([fence, *changes], 500)
+    parts = split_changes([fence, *changes], 500)
     assert len(parts) > 1
     assert all(part[0] == fence and len(part) > 1 for part in parts)
     assert [change for part in parts for change in part[1:]] == changes
-    assert pieces([fence, *changes], 1 << 60) == [[fence, *changes]]
-    assert pieces([fence], 10) == [[fence]]
+    assert split_changes([fence, *changes], 1 << 60) == [[fence, *changes]]
+    assert split_changes([fence], 10) == [[fence]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cluster.elections import prefer, settle
+from ottla.cluster.elections import elect_leader, elect_preferred
 from ottla.cluster.image import NO_LEADER, PartitionImage
 
 
@@ -35,17 +35,17 @@ def outcome(after: PartitionImage) -> tuple[int, tuple[int, ...], int, int]:
 def test_a_leader_comes_from_the_in_sync_replicas(
     before: PartitionImage, here: set[int], expected: tuple[int, tuple[int, ...], int, int]
 ) -> None:
-    after = settle(before, here, here, unclean=False)
+    after = elect_leader(before, here, here, unclean=False)
     assert outcome(after) == expected
-    assert settle(after, here, here, unclean=False) is after
+    assert elect_leader(after, here, here, unclean=False) is after
 
 
 def test_unclean_elects_the_first_that_lives_and_it_alone_is_in_sync() -> None:
     """R16."""
-    after = settle(partition(1, (1,)), {2, 3}, {2, 3}, unclean=True)
+    after = elect_leader(partition(1, (1,)), {2, 3}, {2, 3}, unclean=True)
     assert outcome(after) == (2, (2,), 6, 8)
     assert after.recovering
-    clean = settle(partition(1, (1, 3)), {2, 3}, {2, 3}, unclean=True)
+    clean = elect_leader(partition(1, (1, 3)), {2, 3}, {2, 3}, unclean=True)
     assert outcome(clean) == (3, (3,), 6, 8)
     assert not clean.recovering
 
@@ -53,24 +53,24 @@ def test_unclean_elects_the_first_that_lives_and_it_alone_is_in_sync() -> None:
 def test_who_is_asked_to_go_leads_on_if_nobody_else_can() -> None:
     """C07: a controlled shutdown leaves no partition without a leader."""
     before = partition(1, (1,))
-    assert settle(before, {1, 2, 3}, {2, 3}, unclean=False) is before
-    moved = settle(partition(1, (1, 2)), {1, 2, 3}, {2, 3}, unclean=False)
+    assert elect_leader(before, {1, 2, 3}, {2, 3}, unclean=False) is before
+    moved = elect_leader(partition(1, (1, 2)), {1, 2, 3}, {2, 3}, unclean=False)
     assert outcome(moved) == (2, (2,), 6, 8)
-    follower = settle(partition(1, (1, 2, 3)), {1, 2, 3}, {1, 3}, unclean=False)
+    follower = elect_leader(partition(1, (1, 2, 3)), {1, 2, 3}, {1, 3}, unclean=False)
     assert outcome(follower) == (1, (1, 3), 6, 8)
 
 
 def test_an_asked_to_go_leader_is_not_replaced_uncleanly() -> None:
     before = partition(1, (1,))
-    assert settle(before, {1, 2, 3}, {2, 3}, unclean=True) is before
+    assert elect_leader(before, {1, 2, 3}, {2, 3}, unclean=True) is before
 
 
 def test_the_preferred_leader_is_the_first_replica_if_in_sync_and_here() -> None:
     """F54."""
-    led = prefer(partition(2, (1, 2)), {1, 2})
+    led = elect_preferred(partition(2, (1, 2)), {1, 2})
     assert led is not None
     assert outcome(led) == (1, (1, 2), 6, 8)
-    assert prefer(partition(2, (2,)), {1, 2}) is None
-    assert prefer(partition(2, (1, 2)), {2}) is None
+    assert elect_preferred(partition(2, (2,)), {1, 2}) is None
+    assert elect_preferred(partition(2, (1, 2)), {2}) is None
     already = partition(1, (1, 2))
-    assert prefer(already, {1, 2}) is already
+    assert elect_preferred(already, {1, 2}) is already

@@ -1,19 +1,22 @@
-"""What brokers ask of the controller: other in-sync replicas (C05, C06), and to be relieved before they stop (C07).
+"""Requests of brokers to the controller of a cluster: AlterPartition (C05, C06), ControlledShutdown (C07), AllocateProducerIds.
 
-Functions on the controller of a cluster. The rules are `cluster.isr_changes` and `cluster.broker_changes`; the change is written
-and told by the host.
+The rules are `cluster.alter_partition` and `cluster.broker_changes`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ottla.broker.controller.cluster_host import ClusterHost
-from ottla.cluster.broker_changes import led_by, settled, with_partitions
+from ottla.broker.controller.background_tasks import BackgroundTasks
+from ottla.broker.controller.control_request_sender import ControlRequestSender
+from ottla.broker.controller.controller_state import ControllerState
+from ottla.broker.controller.metadata_writer import MetadataWriter
+from ottla.broker.controller.producer_ids import ProducerIds
+from ottla.cluster.alter_partition import IsrProposal, alter_partition
+from ottla.cluster.broker_changes import led_by, with_elections, with_partitions
 from ottla.cluster.image import ClusterImage, PartitionImage
-from ottla.cluster.isr_changes import IsrWish, grant
 from ottla.cluster.reassignment import is_moving
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.stop_replica import StopReplicaPartitionState, StopReplicaTopicState
@@ -21,60 +24,90 @@ from ottla.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-IsrOutcome = PartitionImage | ErrorCode
+AlterPartitionResult = PartitionImage | ErrorCode
 
 
-async def alter_partitions(
-    host: ClusterHost, broker_id: int, broker_epoch: int, wishes: Sequence[tuple[TopicPartition, IsrWish]]
-) -> list[IsrOutcome]:
-    """For each wish: the partition as it is now, or why not."""
-    moving: set[str] = set()
+class BrokerRequests:
+    def __init__(
+        self,
+        state: ControllerState,
+        writer: MetadataWriter,
+        sender: ControlRequestSender,
+        producer_ids: ProducerIds,
+        tasks: BackgroundTasks,
+    ) -> None:
+        self.state = state
+        self._writer = writer
+        self._sender = sender
+        self._producer_ids = producer_ids
+        self._tasks = tasks
 
-    def plan(image: ClusterImage) -> tuple[ClusterImage, list[IsrOutcome]]:
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker.epoch != broker_epoch:
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not here with epoch {broker_epoch}")
-        outcomes: list[IsrOutcome] = []
-        changed: list[tuple[str, int, PartitionImage]] = []
-        for key, wish in wishes:
-            topic = image.topics.get(key.topic)
-            if topic is None or not 0 <= key.partition < len(topic.partitions):
-                outcomes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                continue
-            present = topic.partitions[key.partition]
-            outcome = grant(image, present, wish)
-            outcomes.append(outcome)
-            if isinstance(outcome, PartitionImage) and outcome is not present:
-                changed.append((key.topic, key.partition, outcome))
-                if is_moving(outcome):
-                    moving.add(key.topic)
-        return with_partitions(image, changed), outcomes
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[TopicPartition, IsrProposal]]
+    ) -> list[AlterPartitionResult]:
+        """For each proposal: the partition as it is now, or why it is refused."""
+        reassigning: set[str] = set()
 
-    outcomes = await host.change(plan)
-    if moving:
-        host.finish_reassignments(moving)
-    return outcomes
+        def alter(image: ClusterImage) -> tuple[ClusterImage, list[AlterPartitionResult]]:
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.epoch != broker_epoch:
+                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is not registered with epoch {broker_epoch}")
+            results: list[AlterPartitionResult] = []
+            changed: list[tuple[str, int, PartitionImage]] = []
+            for key, proposal in proposals:
+                topic = image.topics.get(key.topic)
+                if topic is None or not 0 <= key.partition < len(topic.partitions):
+                    results.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    continue
+                present = topic.partitions[key.partition]
+                result = alter_partition(image, present, proposal)
+                results.append(result)
+                if isinstance(result, PartitionImage) and result is not present:
+                    changed.append((key.topic, key.partition, result))
+                    if is_moving(result):
+                        reassigning.add(key.topic)
+            return with_partitions(image, changed), results
 
+        results = await self._writer.change(alter)
+        if reassigning:
+            self._tasks.spawn(self._complete_reassignments(reassigning))
+        return results
 
-async def controlled_shutdown(host: ClusterHost, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
-    """Move leaderships away from a broker that wants to stop. Returns those that could not be moved."""
+    async def _complete_reassignments(self, names: Collection[str]) -> None:
+        """Complete the reassignments of these topics whose target replicas are all in sync."""
+        state = self.state
+        async with state.lock:
+            if state.is_active:
+                await self._writer.elect(state.image, [state.image.topics[name] for name in names if name in state.image.topics])
 
-    def plan(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
-        broker = image.brokers.get(broker_id)
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
+        """Move the leaderships of a broker that is about to stop. Returns the partitions it still leads."""
+
+        def shut_down(image: ClusterImage) -> tuple[ClusterImage, ClusterImage]:
+            broker = image.brokers.get(broker_id)
+            if broker is None:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not registered")
+            if 0 <= broker_epoch < broker.epoch:
+                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch} now")
+            logger.info("Controlled shutdown of broker %d: moving its leaderships to other brokers", broker_id)
+            leaving = replace(image, shutting_down=image.shutting_down | {broker_id})
+            after = with_elections(leaving, self.state.unclean_allowed)
+            return after, after
+
+        image = await self._writer.change(shut_down)
+        followed = _followed_by(image, broker_id)
+        if followed:
+            self._sender.stop_replicas(image.brokers[broker_id], followed)
+        return led_by(image, broker_id)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> range:
+        """A block of producer ids for another broker."""
+        broker = self.state.active_image().brokers.get(broker_id)
         if broker is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {broker_id}")
-        if 0 <= broker_epoch < broker.epoch:
-            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch} now")
-        logger.info("broker %d wants to stop", broker_id)
-        leaving = replace(image, shutting_down=image.shutting_down | {broker_id})
-        after = settled(leaving, host.unclean_allowed)
-        return after, after
-
-    image = await host.change(plan)
-    followed = _followed_by(image, broker_id)
-    if followed:
-        host.tell(image.brokers[broker_id], followed)
-    return led_by(image, broker_id)
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+        if broker.epoch != broker_epoch:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}")
+        return await self._producer_ids.allocate_block()
 
 
 def _followed_by(image: ClusterImage, broker_id: int) -> list[StopReplicaTopicState]:

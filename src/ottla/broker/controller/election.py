@@ -1,32 +1,55 @@
-"""This broker's place in the cluster: its registration, and its bids for the office of controller (F60, C01, C04).
+"""Registers the broker in a cluster and elects the controller (F60, C01, C04).
 
-Owns: the ephemeral nodes /brokers/ids/N and /controller, as far as they are this broker's. Never does a controller's work.
+Owns the ephemeral nodes /brokers/ids/N and /controller, as far as they are this broker's. Never does a controller's work.
 
-1. The office is taken by one write: create /controller and raise /controller_epoch by one, from the value that was read. Two can
-   not win, and the epoch grows by exactly one for each change.
-2. What happens is looked up in the tree, one look at a time; watches and the session only say when to look.
-3. A session that is over ends the office at once, before anything is looked up; then the broker registers anew, as a new life
-   with a new epoch, and bids again.
+1. A term is claimed by one write: create /controller and raise /controller_epoch by one, from the value that was read. Only one
+   broker can win, and each term has its own controller epoch.
+2. The tree says who is the controller; watches and session events only say when to read it.
+3. An expired session ends the term at once, before anything is read. Then the broker registers again, with a new broker epoch,
+   and stands for election again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from ottla.broker.metadata.identity import ensure_base_paths
 from ottla.broker.metadata.tree import patiently
 from ottla.cluster import znodes
-from ottla.cluster.controller import Controller
+from ottla.cluster.controller_term import ControllerTerm
+from ottla.cluster.image import BrokerImage, Endpoint
+from ottla.cluster.settings import BrokerSettings
 from ottla.errors import KafkaError
-from ottla.ports import BadVersion, Clock, Create, Delete, MetadataStore, NodeExists, SessionEvent, SetData, StoreError
+from ottla.ports import BadVersion, Clock, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
 
 logger = logging.getLogger(__name__)
 
-NOBODY: Final = -1
-_LOOK_S: Final = 0.25
-_AGAIN_S: Final = 1.0
+NO_CONTROLLER: Final = -1
+_POLL_S: Final = 0.25
+_RETRY_S: Final = 1.0
+
+
+def encode_registration(broker_id: int, settings: BrokerSettings, endpoints: Sequence[Endpoint], now_ms: int) -> bytes:
+    """The data of /brokers/ids/N."""
+    return znodes.encode_broker(BrokerImage(broker_id, -1, settings.optional_str("broker.rack"), tuple(endpoints)), now_ms)
+
+
+async def claim_term(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerTerm:
+    """Become the controller under the next controller epoch. NodeExists or BadVersion if another broker does."""
+    node = await store.get(znodes.CONTROLLER_EPOCH)
+    if node is None:
+        raise NoNode(f"{znodes.CONTROLLER_EPOCH} is missing")
+    epoch = znodes.decode_controller_epoch(node.data) + 1
+    await store.multi(
+        [
+            Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, now_ms), ephemeral=True),
+            SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version),
+        ]
+    )
+    return ControllerTerm(broker_id, epoch, node.version + 1)
 
 
 class Election:
@@ -37,35 +60,35 @@ class Election:
         registration: Callable[[], bytes],
         clock: Clock,
         *,
-        take_office: Callable[[Controller], Awaitable[None]],
-        resign: Callable[[], None],
+        begin_term: Callable[[ControllerTerm], Awaitable[None]],
+        end_term: Callable[[], None],
         refused: Callable[[str], None],
         patience_s: float,
     ) -> None:
-        """`take_office` is awaited after a bid that won, `resign` called when the office is lost. `refused`: the broker cannot go
-        on. `patience_s`: how long the node of a former life may take to vanish."""
+        """`begin_term` is awaited after a term was claimed, `end_term` called when it is lost. `refused` is called if the broker
+        cannot register again. `patience_s`: how long the node of the previous registration may take to expire."""
         self.broker_epoch = -1
-        self.controller_id = NOBODY
+        self.controller_id = NO_CONTROLLER
         self.connected = True
-        """In touch with the store, under a session that lives for all we know."""
+        """The store can be reached, and the session has not expired as far as is known."""
         self._store = store
         self._broker_id = broker_id
         self._registration = registration
         self._clock = clock
-        self._take_office = take_office
-        self._resign = resign
+        self._begin_term = begin_term
+        self._end_term = end_term
         self._refused = refused
         self.patience_s = patience_s
-        self._in_office = False
+        self._is_controller = False
         self._sessions = 0
-        self._look = asyncio.Event()
+        self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Register (StoreError if the number is taken), then bid whenever the office is free."""
+        """Register (StoreError if the broker id is taken), then claim a term whenever there is no controller."""
         self._store.on_session(self._session_changed)
-        self._store.watch(znodes.CONTROLLER, lambda _: self._look.set())
-        await patiently(self._look_up)
+        self._store.watch(znodes.CONTROLLER, lambda _: self._changed.set())
+        await patiently(self._read)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -73,50 +96,50 @@ class Election:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
-        self._leave_office()
+        self._lose_term()
 
-    async def give_up_office(self) -> None:
-        """Let another one (or this broker, with a fresh view) take over."""
-        self._leave_office()
+    async def resign(self) -> None:
+        """End the term. The next one, of this broker or another, loads the tree again."""
+        self._lose_term()
         try:
             node = await self._store.get(znodes.CONTROLLER)
             if node is not None and node.mine:
                 await self._store.multi([Delete(znodes.CONTROLLER, node.version)])
         except StoreError as error:
-            logger.warning("the office of controller could not be given up: %s", error)
-        self._look.set()
+            logger.warning("Could not resign as controller: %s", error)
+        self._changed.set()
 
     async def _run(self) -> None:
         while True:
-            await self._look.wait()
-            self._look.clear()
+            await self._changed.wait()
+            self._changed.clear()
             try:
-                await self._look_up()
+                await self._read()
             except StoreError as error:
-                logger.warning("the cluster's state could not be looked up: %s", error)
-                await asyncio.sleep(_AGAIN_S)
-                self._look.set()
+                logger.warning("Could not read /controller, retrying: %s", error)
+                await asyncio.sleep(_RETRY_S)
+                self._changed.set()
             except KafkaError as error:
-                logger.warning("the office of controller could not be taken: %s", error.detail)
-                await asyncio.sleep(_AGAIN_S)
+                logger.warning("Could not begin a term as controller, retrying: %s", error.detail)
+                await asyncio.sleep(_RETRY_S)
             except Exception:
-                logger.exception("the office of controller could not be taken")
-                await asyncio.sleep(_AGAIN_S)
+                logger.exception("Failed to begin a term as controller, retrying")
+                await asyncio.sleep(_RETRY_S)
 
-    async def _look_up(self) -> None:
+    async def _read(self) -> None:
         if self.broker_epoch < 0:
             await self._register()
-        await self._settle()
+        await self._elect()
 
     def _session_changed(self, event: SessionEvent) -> None:
         self.connected = event is SessionEvent.CONNECTED
         if event is SessionEvent.EXPIRED:
             self._sessions += 1
             self.broker_epoch = -1
-            self.controller_id = NOBODY
-            self._leave_office()
+            self.controller_id = NO_CONTROLLER
+            self._lose_term()
         elif event is SessionEvent.CONNECTED:
-            self._look.set()
+            self._changed.set()
 
     async def _register(self) -> None:
         path = znodes.broker_path(self._broker_id)
@@ -132,67 +155,56 @@ class Election:
             if node is not None and node.mine and session == self._sessions:
                 break
             if self._clock.monotonic() >= deadline:
-                reason = f"another broker with the number {self._broker_id} is running (broker.id)"
+                reason = f"another broker with broker.id={self._broker_id} is running"
                 if self._task is not None:
                     self._refused(reason)
                 raise StoreError(reason)
             if not warned:
                 warned = True
                 logger.warning(
-                    "the number %d is still registered; if that was this broker's former life, its session ends within %.0f s",
+                    "Broker id %d is still registered. A registration of a previous run of this broker expires within %.0f s",
                     self._broker_id,
                     self.patience_s,
                 )
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         self.broker_epoch = node.czxid
-        logger.info("registered as broker %d with epoch %d", self._broker_id, node.czxid)
+        logger.info("Registered broker %d with broker epoch %d", self._broker_id, node.czxid)
 
-    async def _settle(self) -> None:
-        """Look who is in office, and bid if nobody is."""
+    async def _elect(self) -> None:
+        """Read who is the controller, and claim a term if nobody is."""
         while True:
             node = await self._store.get(znodes.CONTROLLER)
             if node is None:
-                self._leave_office()
-                term = await self._bid()
+                self._lose_term()
+                term = await self._claim()
                 if term is None:
                     continue
                 self.controller_id = self._broker_id
-                self._in_office = True
-                logger.info("broker %d is the controller, epoch %d", self._broker_id, term.epoch)
+                self._is_controller = True
+                logger.info("Broker %d is the controller now, controller epoch %d", self._broker_id, term.epoch)
                 try:
-                    await self._take_office(term)
+                    await self._begin_term(term)
                 except BaseException:
-                    await self.give_up_office()
+                    await self.resign()
                     raise
                 return
             self.controller_id = znodes.decode_controller(node.data)
             if not node.mine:
-                self._leave_office()
+                self._lose_term()
             return
 
-    async def _bid(self) -> Controller | None:
-        node = await self._store.get(znodes.CONTROLLER_EPOCH)
-        if node is None:
-            try:
-                await self._store.multi([Create(znodes.CONTROLLER_EPOCH, b"0")])
-            except NodeExists:
-                pass
-            return None
-        epoch = znodes.decode_controller_epoch(node.data) + 1
-        data = znodes.encode_controller(self._broker_id, self._clock.now_ms())
+    async def _claim(self) -> ControllerTerm | None:
+        """None if another broker was faster."""
         try:
-            await self._store.multi(
-                [
-                    Create(znodes.CONTROLLER, data, ephemeral=True),
-                    SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), node.version),
-                ]
-            )
+            return await claim_term(self._store, self._broker_id, self._clock.now_ms())
         except (NodeExists, BadVersion):
             return None
-        return Controller(self._broker_id, epoch, node.version + 1)
+        except NoNode:
+            await ensure_base_paths(self._store)
+            return None
 
-    def _leave_office(self) -> None:
-        if self._in_office:
-            self._in_office = False
-            logger.info("broker %d is no longer the controller", self._broker_id)
-            self._resign()
+    def _lose_term(self) -> None:
+        if self._is_controller:
+            self._is_controller = False
+            logger.info("Broker %d is no longer the controller", self._broker_id)
+            self._end_term()

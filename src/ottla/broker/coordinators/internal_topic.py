@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.broker.controller.controller import Controller
     from ottla.broker.metadata.local_metadata import LocalMetadata
     from ottla.broker.replicas.partitions import Partitions
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.cluster.requests import NewTopic
 
 logger = logging.getLogger(__name__)
-
-
-class Controller(Protocol):
-    async def create_topics(self, asked: Sequence[NewTopic]) -> Sequence[Any]:
-        """For each topic: the topic, or a KafkaError."""
-        ...
 
 
 class InternalTopic:
@@ -102,7 +97,7 @@ class InternalTopic:
                 self._creation = None
 
     async def _create_once(self) -> None:
-        for outcome in await self._controller().create_topics([self._definition()]):
+        for outcome in await self._controller().topic_requests.create([self._definition()]):
             if not isinstance(outcome, KafkaError) or outcome.code == ErrorCode.TOPIC_ALREADY_EXISTS:
                 continue
             if outcome.code == ErrorCode.LEADER_NOT_AVAILABLE:

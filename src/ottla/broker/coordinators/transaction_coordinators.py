@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.broker.coordinators import internal_topic
 from ottla.broker.coordinators.internal_topic import InternalTopic, replication_factor
 from ottla.broker.coordinators.marker_delivery import MarkerDelivery
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
@@ -23,6 +22,7 @@ from ottla.cluster.requests import NewTopic
 
 if TYPE_CHECKING:
     from ottla.broker.clock_watch import ClockWatch
+    from ottla.broker.controller.controller import Controller
     from ottla.broker.coordinators.marker_writer import MarkerWriter
     from ottla.broker.coordinators.reply import Reply
     from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -43,14 +43,6 @@ T = TypeVar("T")
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 TRANSACTION_VERSION: Final = 2
 """The level of the feature `transaction.version` in ApiVersions."""
-
-
-class Controller(internal_topic.Controller, Protocol):
-    def take_producer_id(self) -> int | None:
-        """A new producer id, if one is at hand without waiting."""
-        ...
-
-    async def next_producer_id(self) -> int: ...
 
 
 class NoProducerId(Exception):
@@ -111,13 +103,13 @@ class TransactionCoordinators:
         reply: Reply[T],
         question: Callable[[TransactionShard, ProducerIds, int], Decision],
     ) -> T:
-        producer_id = await self._controller().next_producer_id()
+        producer_id = await self._controller().producer_ids.next()
         hosted, shard = self.shards.find(transactional_id)
         answer = self.shards.reply_of(hosted, reply, question(shard, lambda: producer_id, self._clock.now_ms()))
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _producer_id(self) -> int:
-        producer_id = self._controller().take_producer_id()
+        producer_id = self._controller().producer_ids.take()
         if producer_id is None:
             raise NoProducerId
         return producer_id
@@ -210,7 +202,7 @@ class TransactionCoordinators:
     def _fetch_ids(self) -> None:
         """Have a block of producer ids for the next check."""
         if self._fetching_ids is None or self._fetching_ids.done():
-            self._fetching_ids = self._loop.create_task(self._controller().next_producer_id())
+            self._fetching_ids = self._loop.create_task(self._controller().producer_ids.next())
             self._fetching_ids.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _schedule_expiry(self) -> None:

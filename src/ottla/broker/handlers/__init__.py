@@ -11,9 +11,10 @@ The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
                                                 parts or a future of these; None for what shall go through `handle`
 
 A handler names the parts of the broker it uses as its first parameters, in any number and order; `app` gives them by name:
-`partitions`, `groups`, `transactions`, `verifier`, `marker_writer`, `controller`, `purgatory`, `large_batches`, `moves`,
-`fetch_sessions`, `index_rebuilder`, `metadata`, `clock`, `disk`, `control_requests` (in a cluster) and `served`, the table of the
-APIs that this broker serves.
+`partitions`, `groups`, `transactions`, `verifier`, `marker_writer`, `purgatory`, `large_batches`, `moves`, `fetch_sessions`,
+`index_rebuilder`, `metadata`, `clock`, `disk`, the parts of the controller (`topic_requests`, `partition_requests`,
+`config_requests`, `producer_ids`), `served`, the table of the APIs that this broker serves; and in a cluster `control_requests`
+and `broker_requests`.
 
 A module is imported when its API is first requested: a broker is up before it has seen most of its handlers.
 """

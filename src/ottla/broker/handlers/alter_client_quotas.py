@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Entity, entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ VERSIONS = (0, 1)
 
 
 async def handle(
-    controller: ControllerHost, request: AlterClientQuotasRequest, context: RequestContext
+    config_requests: ConfigRequests, request: AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
     seen: set[Entity] = set()
     outcomes: list[KafkaError | None] = []
@@ -36,7 +36,7 @@ async def handle(
             if any(value is not None and not math.isfinite(value) for _, value in changes):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a quota must be a finite number")
             plan = partial(_planned, one, changes)
-            await controller.alter_client(one, plan, validate_only=request.validate_only)
+            await config_requests.alter_client(one, plan, validate_only=request.validate_only)
         except KafkaError as error:
             outcomes.append(error)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
@@ -11,7 +11,7 @@ from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConf
 VERSIONS = (0, 2)
 
 
-async def handle(controller: ControllerHost, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+async def handle(config_requests: ConfigRequests, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     asked = [
         ConfigAlteration(
             resource.resource_type,
@@ -21,7 +21,7 @@ async def handle(controller: ControllerHost, request: AlterConfigsRequest, conte
         )
         for resource in request.resources
     ]
-    outcomes = await controller.alter_configs(asked, validate_only=request.validate_only)
+    outcomes = await config_requests.alter(asked, validate_only=request.validate_only)
     return _response(request, outcomes)
 
 

@@ -5,11 +5,10 @@ Topics are named by name before version 2 and by id from then on; versions befor
 
 from __future__ import annotations
 
-from ottla.broker.controller.broker_requests import alter_partitions
-from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.network.context import RequestContext
+from ottla.cluster.alter_partition import UNKNOWN_EPOCH, IsrProposal
 from ottla.cluster.image import PartitionImage
-from ottla.cluster.isr_changes import UNKNOWN_EPOCH, IsrWish
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -26,15 +25,17 @@ _BY_ID_FROM = 2
 _BROKER_EPOCHS_FROM = 3
 
 
-async def handle(controller: ClusterHost, request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
-    if not controller.in_office:
+async def handle(
+    broker_requests: BrokerRequests, request: AlterPartitionRequest, context: RequestContext
+) -> AlterPartitionResponse:
+    if not broker_requests.state.is_active:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
     response = AlterPartitionResponse()
-    wishes: list[tuple[TopicPartition, IsrWish]] = []
+    proposals: list[tuple[TopicPartition, IsrProposal]] = []
     places: list[ResponsePartitionData] = []
     for topic in request.topics:
         by_id = context.version >= _BY_ID_FROM
-        name = controller.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
+        name = broker_requests.state.image.topic_names.get(bytes(topic.topic_id)) if by_id else topic.topic_name
         answer = ResponseTopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
         response.topics.append(answer)
         for partition in topic.partitions:
@@ -43,20 +44,22 @@ async def handle(controller: ClusterHost, request: AlterPartitionRequest, contex
             if name is None:
                 place.error_code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            wishes.append((TopicPartition(name, partition.partition_index), _wish(request.broker_id, partition, context.version)))
+            proposals.append(
+                (TopicPartition(name, partition.partition_index), _proposal(request.broker_id, partition, context.version))
+            )
             places.append(place)
-    outcomes = await alter_partitions(controller, request.broker_id, request.broker_epoch, wishes)
+    outcomes = await broker_requests.alter_partitions(request.broker_id, request.broker_epoch, proposals)
     for place, outcome in zip(places, outcomes, strict=True):
         _fill(place, outcome, context.version)
     return response
 
 
-def _wish(leader: int, asked: RequestPartitionData, version: int) -> IsrWish:
+def _proposal(leader: int, asked: RequestPartitionData, version: int) -> IsrProposal:
     if version >= _BROKER_EPOCHS_FROM:
         isr = [(broker.broker_id, broker.broker_epoch) for broker in asked.new_isr_with_epochs]
     else:
         isr = [(broker, UNKNOWN_EPOCH) for broker in asked.new_isr]
-    return IsrWish(leader, asked.leader_epoch, isr, asked.partition_epoch, bool(asked.leader_recovery_state))
+    return IsrProposal(leader, asked.leader_epoch, isr, asked.partition_epoch, bool(asked.leader_recovery_state))
 
 
 def _fill(place: ResponsePartitionData, outcome: PartitionImage | ErrorCode, version: int) -> None:

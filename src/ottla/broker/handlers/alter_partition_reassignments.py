@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
-from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments
+from ottla.broker.controller.partition_requests import PartitionRequests, Reassignment
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition_reassignments import (
@@ -17,7 +16,7 @@ VERSIONS = (0, 1)
 
 
 async def handle(
-    controller: ControllerHost, request: AlterPartitionReassignmentsRequest, context: RequestContext
+    partition_requests: PartitionRequests, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     asked = [
         Reassignment(topic.name, partition.partition_index, None if partition.replicas is None else tuple(partition.replicas))
@@ -26,7 +25,9 @@ async def handle(
     ]
     if len({(each.topic, each.partition) for each in asked}) < len(asked):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition must not appear twice in a request")
-    outcomes = iter(await alter_reassignments(controller, asked, factor_may_change=request.allow_replication_factor_change))
+    outcomes = iter(
+        await partition_requests.alter_reassignments(asked, factor_may_change=request.allow_replication_factor_change)
+    )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, Credential, check_credential, with_credential
 from ottla.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ VERSIONS = (0, 0)
 
 
 async def handle(
-    controller: ControllerHost, request: AlterUserScramCredentialsRequest, context: RequestContext
+    config_requests: ConfigRequests, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     asked = _asked(request)
     counts = Counter((each.user, each.mechanism) for each in asked)
@@ -35,7 +35,7 @@ async def handle(
                 check_credential(each)
                 if counts[each.user, each.mechanism] > 1:
                     raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "a credential must not appear twice in a request")
-            await controller.alter_client(((USER, user),), partial(_altered, of_user))
+            await config_requests.alter_client(((USER, user),), partial(_altered, of_user))
         except KafkaError as error:
             results.append(AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.detail))
         else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.broker_requests import controlled_shutdown
-from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.controlled_shutdown import (
@@ -16,12 +15,12 @@ VERSIONS = (1, 3)
 
 
 async def handle(
-    controller: ClusterHost, request: ControlledShutdownRequest, context: RequestContext
+    broker_requests: BrokerRequests, request: ControlledShutdownRequest, context: RequestContext
 ) -> ControlledShutdownResponse:
-    if not controller.in_office:
+    if not broker_requests.state.is_active:
         # Kafka's brokers expect this error, only for this API, from a broker that is not the controller.
         raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, "this broker is not the controller of a cluster")
-    remaining = await controlled_shutdown(controller, request.broker_id, request.broker_epoch)
+    remaining = await broker_requests.controlled_shutdown(request.broker_id, request.broker_epoch)
     return ControlledShutdownResponse(
         remaining_partitions=[RemainingPartition(topic_name=topic, partition_index=number) for topic, number in remaining]
     )

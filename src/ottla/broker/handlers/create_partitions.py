@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import NewPartitions
 from ottla.errors import ErrorCode, KafkaError
@@ -17,10 +17,10 @@ VERSIONS = (0, 3)
 
 
 async def handle(
-    controller: ControllerHost, request: CreatePartitionsRequest, context: RequestContext
+    topic_requests: TopicRequests, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     asked = [_new_partitions(topic) for topic in request.topics]
-    outcomes = await controller.create_partitions(asked, validate_only=request.validate_only)
+    outcomes = await topic_requests.create_partitions(asked, validate_only=request.validate_only)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
         error = outcome if isinstance(outcome, KafkaError) else None

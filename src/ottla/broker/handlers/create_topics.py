@@ -6,7 +6,8 @@ lists the settings of the topic with their sources.
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.topic_requests import TopicRequests
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import TopicImage
 from ottla.cluster.requests import NewTopic
@@ -23,13 +24,15 @@ from ottla.protocol.messages.create_topics import (
 VERSIONS = (0, 7)
 
 
-async def handle(controller: ControllerHost, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def handle(
+    topic_requests: TopicRequests, metadata: LocalMetadata, request: CreateTopicsRequest, context: RequestContext
+) -> CreateTopicsResponse:
     asked = [_new_topic(topic) for topic in request.topics]
-    outcomes = await controller.create_topics(asked, validate_only=request.validate_only, forward=False)
+    outcomes = await topic_requests.create(asked, validate_only=request.validate_only, forward=False)
     results: dict[str, CreatableTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
         # A name that appears twice in the request gets one result.
-        results[topic.name] = _result(topic.name, outcome, controller.settings, tell_config=context.version >= 5)
+        results[topic.name] = _result(topic.name, outcome, metadata.settings, tell_config=context.version >= 5)
     return CreateTopicsResponse(topics=list(results.values()))
 
 

@@ -5,7 +5,7 @@ Clients before version 3 do not know TOPIC_DELETION_DISABLED and get INVALID_REQ
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import (
@@ -19,7 +19,7 @@ from ottla.types import ZERO_UUID
 VERSIONS = (0, 6)
 
 
-async def handle(controller: ControllerHost, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+async def handle(topic_requests: TopicRequests, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     results: list[DeletableTopicResult] = []
     asked: list[tuple[str | bytes, DeletableTopicResult]] = []
     for state in _states(request):
@@ -31,7 +31,7 @@ async def handle(controller: ControllerHost, request: DeleteTopicsRequest, conte
             result.error_message = "a topic must be named by its name or by its id, not by both or neither"
         else:
             asked.append((bytes(state.topic_id) if by_id else state.name or "", result))
-    outcomes = await controller.delete_topics([name_or_id for name_or_id, _ in asked])
+    outcomes = await topic_requests.delete([name_or_id for name_or_id, _ in asked])
     for (_, result), outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             disabled_unknown = outcome.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < 3

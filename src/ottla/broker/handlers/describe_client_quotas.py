@@ -5,7 +5,7 @@ Quotas are stored and told to every broker. Only the connection rate of an addre
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Component, quotas
 from ottla.protocol.messages.describe_client_quotas import (
@@ -20,10 +20,10 @@ VERSIONS = (0, 1)
 
 
 def handle(
-    controller: ControllerHost, request: DescribeClientQuotasRequest, context: RequestContext
+    config_requests: ConfigRequests, request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
-    found = quotas(controller.client_configs, components, strict=request.strict)
+    found = quotas(config_requests.clients, components, strict=request.strict)
     return DescribeClientQuotasResponse(
         entries=[
             EntryData(

@@ -7,7 +7,6 @@ the log levels of this broker. Client metrics have no settings.
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
 from ottla.broker.log_levels import log_levels
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -36,23 +35,20 @@ from ottla.protocol.messages.describe_configs import (
 VERSIONS = (0, 4)
 
 
-def handle(
-    controller: ControllerHost, metadata: LocalMetadata, request: DescribeConfigsRequest, context: RequestContext
-) -> DescribeConfigsResponse:
+def handle(metadata: LocalMetadata, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=[_result(controller, metadata, resource, request, context.version) for resource in request.resources]
+        results=[_result(metadata, resource, request, context.version) for resource in request.resources]
     )
 
 
 def _result(
-    controller: ControllerHost,
     metadata: LocalMetadata,
     resource: DescribeConfigsResource,
     request: DescribeConfigsRequest,
     version: int,
 ) -> DescribeConfigsResult:
     try:
-        described = _describe(controller.settings, metadata, resource)
+        described = _describe(metadata.settings, metadata, resource)
     except KafkaError as error:
         return _refused(resource, error)
     return DescribeConfigsResult(

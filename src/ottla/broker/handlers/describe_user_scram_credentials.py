@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, credentials_in
 from ottla.errors import ErrorCode
@@ -19,10 +19,10 @@ VERSIONS = (0, 0)
 
 
 def handle(
-    controller: ControllerHost, request: DescribeUserScramCredentialsRequest, context: RequestContext
+    config_requests: ConfigRequests, request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     known: dict[str, list[tuple[int, int]]] = {}
-    for entity, config in controller.client_configs.items():
+    for entity, config in config_requests.clients.items():
         if len(entity) == 1 and entity[0][0] == USER and entity[0][1] is not None:
             credentials = credentials_in(config)
             if credentials:

@@ -5,8 +5,7 @@ Without a list it covers all partitions that need an election, and only those ar
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
-from ottla.broker.controller.partition_requests import elect_leaders
+from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.elect_leaders import (
@@ -21,13 +20,15 @@ VERSIONS = (0, 2)
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-async def handle(controller: ControllerHost, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+async def handle(
+    partition_requests: PartitionRequests, request: ElectLeadersRequest, context: RequestContext
+) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {request.election_type}")
     asked = None
     if request.topic_partitions is not None:
         asked = list(dict.fromkeys((topic.topic, number) for topic in request.topic_partitions for number in topic.partitions))
-    outcomes = await elect_leaders(controller, asked, unclean=request.election_type == _UNCLEAN)
+    outcomes = await partition_requests.elect_leaders(asked, unclean=request.election_type == _UNCLEAN)
     results: dict[str, ReplicaElectionResult] = {}
     for name, number, error in outcomes:
         if name not in results:

@@ -5,7 +5,7 @@ The log levels of this broker (BROKER_LOGGER) are changed in this process; every
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.controller import ConfigRequests
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -23,7 +23,7 @@ VERSIONS = (0, 1)
 
 
 async def handle(
-    controller: ControllerHost, metadata: LocalMetadata, request: IncrementalAlterConfigsRequest, context: RequestContext
+    config_requests: ConfigRequests, metadata: LocalMetadata, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     asked = [
         ConfigAlteration(
@@ -34,7 +34,7 @@ async def handle(
         for resource in request.resources
     ]
     stored = [alteration for alteration in asked if alteration.resource_type != ResourceType.BROKER_LOGGER]
-    outcomes = iter(await controller.alter_configs(stored, validate_only=request.validate_only))
+    outcomes = iter(await config_requests.alter(stored, validate_only=request.validate_only))
     loggers = len(asked) - len(stored)
     return _response(
         request,

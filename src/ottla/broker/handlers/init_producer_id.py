@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.producer_ids import ProducerIds
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
@@ -25,15 +25,15 @@ _FENCED_FROM: Final = 4
 
 
 def handle(
-    controller: ControllerHost, transactions: TransactionCoordinators, request: InitProducerIdRequest, context: RequestContext
+    producer_ids: ProducerIds, transactions: TransactionCoordinators, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch must be given together")
     if request.transactional_id is not None:
         return _of_transactions(transactions, request, request.transactional_id, context.version)
-    producer_id = controller.take_producer_id()
+    producer_id = producer_ids.take()
     if producer_id is None:
-        return _after_allocation(controller)
+        return _after_allocation(producer_ids)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
@@ -53,8 +53,8 @@ def _of_transactions(
         raise
 
 
-async def _after_allocation(controller: ControllerHost) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await controller.next_producer_id(), producer_epoch=0)
+async def _after_allocation(producer_ids: ProducerIds) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await producer_ids.next(), producer_epoch=0)
 
 
 def refuse(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller_host import ControllerHost
-from ottla.broker.controller.partition_requests import reassignments
+from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,13 +15,13 @@ VERSIONS = (0, 0)
 
 
 def handle(
-    controller: ControllerHost, request: ListPartitionReassignmentsRequest, context: RequestContext
+    partition_requests: PartitionRequests, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, number) for topic in request.topics for number in topic.partition_indexes}
     topics: dict[str, OngoingTopicReassignment] = {}
-    for name, number, partition in reassignments(controller.image_in_office()):
+    for name, number, partition in partition_requests.reassignments():
         if wanted is not None and (name, number) not in wanted:
             continue
         if name not in topics:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Collection, Iterable
 from typing import Final
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -41,7 +41,11 @@ _LISTENER_ERROR_FROM: Final = 6
 
 
 def handle(
-    controller: ControllerHost, partitions: Partitions, metadata: LocalMetadata, request: MetadataRequest, context: RequestContext
+    topic_requests: TopicRequests,
+    partitions: Partitions,
+    metadata: LocalMetadata,
+    request: MetadataRequest,
+    context: RequestContext,
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     image = metadata.image
     topics = request.topics
@@ -66,14 +70,14 @@ def handle(
     names = list(dict.fromkeys(names))
     missing = [name for name in names if name not in image.topics and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and metadata.settings.bool("auto.create.topics.enable"):
-        return _create_then_answer(controller, answer, request, names, missing)
+        return _create_then_answer(topic_requests, answer, request, names, missing)
     return answer.response(request, [answer.by_name(name, {}) for name in names])
 
 
 async def _create_then_answer(
-    controller: ControllerHost, answer: _Answer, request: MetadataRequest, names: list[str], missing: list[str]
+    topic_requests: TopicRequests, answer: _Answer, request: MetadataRequest, names: list[str], missing: list[str]
 ) -> MetadataResponse:
-    outcomes = await controller.create_topics([NewTopic(name) for name in missing])
+    outcomes = await topic_requests.create([NewTopic(name) for name in missing])
     errors = {name: outcome.code for name, outcome in zip(missing, outcomes, strict=True) if isinstance(outcome, KafkaError)}
     return answer.response(request, [answer.by_name(name, errors) for name in names])
 

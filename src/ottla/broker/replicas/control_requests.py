@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.network.context import CloseConnection
 from ottla.broker.replicas.role_changes import Role
+from ottla.cluster.control_requests import FULL_UPDATE
 from ottla.cluster.image import PartitionImage, TopicImage
-from ottla.cluster.orders import FULL_PICTURE
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import StoreError
 from ottla.protocol.messages.leader_and_isr import (
@@ -241,7 +241,7 @@ class ControlRequests:
         async with self._lock:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             self._check_connection(request.controller_epoch, connection)
-            is_full = self._is_new_controller and request.type == FULL_PICTURE
+            is_full = self._is_new_controller and request.type == FULL_UPDATE
             try:
                 await self._cache.update(request, whole=self._awaits_full_state or is_full)
             except StoreError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.controller.cluster_host import ClusterHost
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.producer_ids import ProducerIds
 from ottla.errors import ErrorCode, KafkaError
 from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage import log as log_module
@@ -109,15 +108,15 @@ def followers_forget_producers() -> list[Patch]:
 
 @bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
 def producer_ids_repeated() -> list[Patch]:
-    async def allocate(self: ControllerHost) -> range:
+    async def allocate(self: ProducerIds) -> range:
         return range(1000)
 
-    return [(ControllerHost, "allocate_producer_id_block", allocate)]
+    return [(ProducerIds, "next_block", allocate)]
 
 
 @bug("brokers give out producer ids without asking the controller", world="cluster", seeds_max=20)
 def producer_ids_shared() -> list[Patch]:
-    async def allocate(self: ClusterHost) -> range:
+    async def allocate(self: ProducerIds) -> range:
         return range(1000)
 
-    return [(ClusterHost, "allocate_producer_id_block", allocate)]
+    return [(ProducerIds, "next_block", allocate)]

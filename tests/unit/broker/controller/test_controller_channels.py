@@ -10,8 +10,8 @@ import pytest
 from ottla.broker.controller import controller_channels
 from ottla.broker.controller.controller_channels import ControllerChannels
 from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.cluster.control_requests import ControlRequests
 from ottla.cluster.image import BrokerImage
-from ottla.cluster.orders import BrokerOrders
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
@@ -36,9 +36,9 @@ class Brokers:
         self.heard.append((broker.id, api_name, request.controller_epoch))  # type: ignore[attr-defined]
         return API_BY_NAME[api_name].response()
 
-    def everything(self, number: int) -> Iterable[BrokerOrders]:
+    def everything(self, number: int) -> Iterable[ControlRequests]:
         self.anew.append(number)
-        return [BrokerOrders(TWO, update_metadata=UpdateMetadataRequest(controller_epoch=999))]
+        return [ControlRequests(TWO, update_metadata=UpdateMetadataRequest(controller_epoch=999))]
 
 
 def run(test: Callable[[Brokers], Awaitable[None]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,22 +52,22 @@ def run(test: Callable[[Brokers], Awaitable[None]], monkeypatch: pytest.MonkeyPa
     asyncio.run(main())
 
 
-def news(broker: BrokerImage, number: int) -> BrokerOrders:
-    return BrokerOrders(broker, update_metadata=UpdateMetadataRequest(controller_epoch=number))
+def news(broker: BrokerImage, number: int) -> ControlRequests:
+    return ControlRequests(broker, update_metadata=UpdateMetadataRequest(controller_epoch=number))
 
 
 def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
-        both = BrokerOrders(
+        both = ControlRequests(
             ONE,
             LeaderAndIsrRequest(controller_epoch=1),
             UpdateMetadataRequest(controller_epoch=1),
             StopReplicaRequest(controller_epoch=1),
         )
         brokers.deaf.add(2)
-        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
-        first = brokers.channels.give([both, news(TWO, 1)])
-        second = brokers.channels.give([news(ONE, 2), news(TWO, 2)])
+        monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
+        first = brokers.channels.send([both, news(TWO, 1)])
+        second = brokers.channels.send([news(ONE, 2), news(TWO, 2)])
         await asyncio.gather(first[1], second[1])
         assert brokers.heard == [
             (1, "leader_and_isr", 1),
@@ -88,9 +88,9 @@ def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: p
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
-        former = brokers.channels.give([news(TWO, 1)])[2]
-        again = brokers.channels.give([news(BrokerImage(2, 21, None, ()), 2)])[2]
+        monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
+        former = brokers.channels.send([news(TWO, 1)])[2]
+        again = brokers.channels.send([news(BrokerImage(2, 21, None, ()), 2)])[2]
         assert former.cancelled()
         brokers.deaf.clear()
         await again
@@ -104,14 +104,14 @@ def test_nobody_waits_for_one_that_cannot_be_reached(monkeypatch: pytest.MonkeyP
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        first = brokers.channels.give([news(ONE, 1), news(TWO, 1)])
+        first = brokers.channels.send([news(ONE, 1), news(TWO, 1)])
         assert [await first[1], await first[2]] == [True, False]
-        assert await brokers.channels.give([news(TWO, 2)])[2] is False
+        assert await brokers.channels.send([news(TWO, 2)])[2] is False
         brokers.deaf.clear()
         while len(brokers.heard) < 3:
             await asyncio.sleep(0.001)
         assert brokers.heard[1:] == [(2, "update_metadata", 1), (2, "update_metadata", 2)]
-        assert await brokers.channels.give([news(TWO, 3)])[2] is True
+        assert await brokers.channels.send([news(TWO, 3)])[2] is True
 
     run(test, monkeypatch)
 
@@ -119,8 +119,8 @@ def test_nobody_waits_for_one_that_cannot_be_reached(monkeypatch: pytest.MonkeyP
 def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        monkeypatch.setattr(controller_channels, "_AWAY_TRIES", 1_000_000)
-        waiting = brokers.channels.give([news(TWO, 1)])[2]
+        monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
+        waiting = brokers.channels.send([news(TWO, 1)])[2]
         brokers.channels.forget(2)
         assert waiting.cancelled()
         await asyncio.sleep(0.01)
@@ -132,15 +132,15 @@ def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_one_that_answers_nothing_is_told_everything_anew_but_what_is_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_channels, "_WAITING_MAX", 3)
+    monkeypatch.setattr(controller_channels, "_QUEUED_MAX", 3)
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        brokers.channels.give([news(TWO, 1)])
-        brokers.channels.give([BrokerOrders(TWO, stop_replica=StopReplicaRequest(controller_epoch=2))])
-        dropped = brokers.channels.give([news(TWO, 3)])[2]
-        brokers.channels.give([news(TWO, 4)])
-        last = brokers.channels.give([news(TWO, 5)])[2]
+        brokers.channels.send([news(TWO, 1)])
+        brokers.channels.send([ControlRequests(TWO, stop_replica=StopReplicaRequest(controller_epoch=2))])
+        dropped = brokers.channels.send([news(TWO, 3)])[2]
+        brokers.channels.send([news(TWO, 4)])
+        last = brokers.channels.send([news(TWO, 5)])[2]
         assert brokers.anew == [2]
         assert dropped.cancelled()
         brokers.deaf.clear()

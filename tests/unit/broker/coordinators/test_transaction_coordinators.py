@@ -78,7 +78,7 @@ class FakeBroker:
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
         self.made: dict[TopicPartition, FakePartition] = {}
         self.partitions: Any = SimpleNamespace(get=self.partition)
-        self.controller: Any = SimpleNamespace(take_producer_id=lambda: 1000)
+        self.controller: Any = SimpleNamespace(producer_ids=SimpleNamespace(take=lambda: 1000))
         led = (PartitionImage(1, 0, (1,), (1,), 0),)
         self.topics = {name: TopicImage(name, bytes(16), led, {}) for name in (TRANSACTIONS_TOPIC, "p")}
         self.image: Any = SimpleNamespace(topics=self.topics)

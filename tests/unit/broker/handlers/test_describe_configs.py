@@ -92,7 +92,7 @@ def test_what_is_set_for_all_brokers_and_for_this_one() -> None:
     async def test(broker: MetadataBroker) -> None:
         for name, value in (("", "6"), ("1", "7")):
             change = ConfigAlteration(BROKER, name, [ConfigChange(0, "message.max.bytes", value)])
-            assert await broker.controller.alter_configs([change]) == [None]
+            assert await broker.controller.config_requests.alter([change]) == [None]
         response = await broker.ask("describe_configs", 4, ask_for(BROKER, "", include_synonyms=True))
         (config,) = response.results[0].configs
         assert (config.name, config.value) == ("message.max.bytes", "6")

@@ -13,7 +13,8 @@ from ottla.wire.codec import decoder, encoder
 PARTS = {
     "clock",
     "control_requests",
-    "controller",
+    "broker_requests",
+    "config_requests",
     "disk",
     "fetch_sessions",
     "groups",
@@ -22,9 +23,12 @@ PARTS = {
     "marker_writer",
     "metadata",
     "moves",
+    "partition_requests",
     "partitions",
+    "producer_ids",
     "purgatory",
     "served",
+    "topic_requests",
     "transactions",
     "verifier",
 }
@@ -51,7 +55,7 @@ def test_every_collaborator_of_a_handler_is_a_part_of_the_broker(handler: Handle
     names = list(inspect.signature(handler.module.handle).parameters)
     assert names[-2:] == ["request", "context"]
     if not handler.between_brokers:
-        assert "control_requests" not in names
+        assert not {"control_requests", "broker_requests"} & set(names)
     assert set(names[:-2]) <= PARTS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.cluster.acls import AclEntry, Resource
 from ottla.ports import Create, Delete, SetData
-from tests.kit.host_world import World, in_world, until
+from tests.kit.controller_world import World, in_world, until
 
 
 def entry(principal: str) -> bytes:
@@ -30,15 +30,15 @@ def test_entries_follow_the_notices() -> None:
         world.write(Create("/kafka-acl/Topic/t", entry("User:alice")))
         world.write(Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True))
         for member in members:
-            await until(lambda member=member: member.host.acl_entities.acls == {TOPIC: {ALICE}})
+            await until(lambda member=member: member.controller.acl_entities.acls == {TOPIC: {ALICE}})
         world.write(Create("/kafka-acl-extended/prefixed/Group/g", entry("User:bob")))
         notice = b'{"version":1,"resourceType":"GROUP","name":"g","patternType":"PREFIXED"}'
         world.write(Create("/kafka-acl-extended-changes/acl_changes_", notice, sequential=True))
         for member in members:
-            await until(lambda member=member: member.host.acl_entities.acls == {TOPIC: {ALICE}, GROUPS: {BOB}})
+            await until(lambda member=member: member.controller.acl_entities.acls == {TOPIC: {ALICE}, GROUPS: {BOB}})
         world.write(Delete("/kafka-acl/Topic/t"), Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True))
         for member in members:
-            await until(lambda member=member: member.host.acl_entities.acls == {GROUPS: {BOB}})
+            await until(lambda member=member: member.controller.acl_entities.acls == {GROUPS: {BOB}})
 
     in_world(test)
 
@@ -50,10 +50,10 @@ def test_a_broker_that_comes_later_or_lost_its_session_reads_everything() -> Non
         # Without a notice: only who reads everything finds it.
         world.write(Create("/kafka-acl/Topic/t", entry("User:alice")), Create("/kafka-acl/Topic/spoiled", b"{"))
         (second,) = await world.add(2)
-        assert second.host.acl_entities.acls == {TOPIC: {ALICE}}
-        assert first.host.acl_entities.acls == {}
+        assert second.controller.acl_entities.acls == {TOPIC: {ALICE}}
+        assert first.controller.acl_entities.acls == {}
         world.write(SetData("/kafka-acl/Topic/t", entry("User:bob")))
         first.store.lose()
-        await until(lambda: first.host.acl_entities.acls == {TOPIC: {BOB}})
+        await until(lambda: first.controller.acl_entities.acls == {TOPIC: {BOB}})
 
     in_world(test)

@@ -10,7 +10,7 @@ import pytest
 from ottla.cluster.client_entities import CLIENT_ID, IP, USER, Entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create, SetData
-from tests.kit.host_world import World, all_here, in_world, until
+from tests.kit.controller_world import World, all_here, in_world, until
 
 ALICE: Entity = ((USER, "alice"),)
 ALICE_AT: Entity = ((USER, "alice"), (CLIENT_ID, "app"))
@@ -32,7 +32,7 @@ def test_what_was_there_before_is_read_at_the_start() -> None:
         world.write(Create("/config/users/alice/clients/app", config(producer_byte_rate="7")))
         world.write(Create("/config/ips/<default>", config(connection_creation_rate="9")), Create("/config/clients/odd", b"?"))
         await world.add(2)
-        assert world.members[2].host.client_configs == {
+        assert world.members[2].controller.config_requests.clients == {
             ALICE_AT: {"producer_byte_rate": "7"},
             ((IP, None),): {"connection_creation_rate": "9"},
         }
@@ -45,10 +45,12 @@ def test_what_others_write_reaches_every_broker_by_its_notice() -> None:
         members = await world.add(1, 2)
         await all_here(world, 1, 2)
         world.write(Create("/config/users/alice", config(producer_byte_rate="7")), notice("users/alice"))
-        await until(lambda: all(member.host.client_configs == {ALICE: {"producer_byte_rate": "7"}} for member in members))
+        await until(
+            lambda: all(member.controller.config_requests.clients == {ALICE: {"producer_byte_rate": "7"}} for member in members)
+        )
         world.write(notice("users/nobody"), notice("teams/what"), notice(""))
         world.write(SetData("/config/users/alice", config()), notice("users/alice"))
-        await until(lambda: all(not member.host.client_configs for member in members))
+        await until(lambda: all(not member.controller.config_requests.clients for member in members))
 
     in_world(test)
 
@@ -61,18 +63,18 @@ def test_a_change_by_any_broker_reaches_all_and_keeps_what_others_wrote() -> Non
         def rate(present: Mapping[str, str]) -> dict[str, str]:
             return with_quotas(ALICE, present, [("producer_byte_rate", 7.0)])
 
-        await one.host.alter_client(ALICE_AT, lambda _: {"consumer_byte_rate": "3"})
-        assert one.host.client_configs == {ALICE_AT: {"consumer_byte_rate": "3"}}
+        await one.controller.config_requests.alter_client(ALICE_AT, lambda _: {"consumer_byte_rate": "3"})
+        assert one.controller.config_requests.clients == {ALICE_AT: {"consumer_byte_rate": "3"}}
         world.write(SetData("/config/users/alice", config(**{"SCRAM-SHA-256": "x"})))
-        await two.host.alter_client(ALICE, rate, validate_only=True)
-        await two.host.alter_client(ALICE, rate)
+        await two.controller.config_requests.alter_client(ALICE, rate, validate_only=True)
+        await two.controller.config_requests.alter_client(ALICE, rate)
         wanted = {ALICE_AT: {"consumer_byte_rate": "3"}, ALICE: {"SCRAM-SHA-256": "x", "producer_byte_rate": "7"}}
-        await until(lambda: one.host.client_configs == two.host.client_configs == wanted)
+        await until(lambda: one.controller.config_requests.clients == two.controller.config_requests.clients == wanted)
         stored = world.tree.get("/config/users/alice")
         assert stored is not None
         assert json.loads(stored.data) == {"version": 1, "config": wanted[ALICE]}
         with pytest.raises(KafkaError) as caught:
-            await one.host.alter_client(ALICE, lambda present: with_quotas(ALICE, present, [("cpu", 1.0)]))
+            await one.controller.config_requests.alter_client(ALICE, lambda present: with_quotas(ALICE, present, [("cpu", 1.0)]))
         assert caught.value.code == ErrorCode.INVALID_REQUEST
 
     in_world(test)

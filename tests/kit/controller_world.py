@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from ottla.broker.controller.cluster_host import ClusterHost
+from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.image import BrokerImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
@@ -29,30 +29,30 @@ class World:
     def __init__(self) -> None:
         self.tree = MetadataTree()
         self.members: dict[int, Member] = {}
-        self.orders: list[tuple[int, str, Any]] = []
+        self.requests: list[tuple[int, str, Any]] = []
         self.deaf: set[int] = set()
 
     async def send(self, broker: BrokerImage, api_name: str, version: int, request: object) -> object:
         if broker.id in self.deaf:
             raise PeerUnavailable("deaf")
         assert version <= API_BY_NAME[api_name].max_version
-        self.orders.append((broker.id, api_name, request))
+        self.requests.append((broker.id, api_name, request))
         return API_BY_NAME[api_name].response()
 
     async def call(self, broker_id: int, api_name: str, version: int, request: Any) -> object:
-        host = self.members[broker_id].host
+        controller = self.members[broker_id].controller
         assert api_name == "allocate_producer_ids"
-        block = await host.producer_id_block_for(request.broker_id, request.broker_epoch)
+        block = await controller.broker_requests.allocate_producer_ids(request.broker_id, request.broker_epoch)
         return API_BY_NAME[api_name].response(producer_id_start=block[0], producer_id_len=len(block))
 
     async def add(self, *numbers: int) -> list[Member]:
         members = [Member(self, number) for number in numbers]
         self.members.update({member.number: member for member in members})
-        await asyncio.gather(*(member.host.start() for member in members))
+        await asyncio.gather(*(member.controller.start() for member in members))
         return members
 
-    def controller(self) -> Member:
-        (member,) = [member for member in self.members.values() if member.host.in_office]
+    def active(self) -> Member:
+        (member,) = [member for member in self.members.values() if member.controller.state.is_active]
         return member
 
     def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class World:
 
     async def close(self) -> None:
         for member in self.members.values():
-            await member.host.stop()
+            await member.controller.stop()
 
 
 class Member:
@@ -81,7 +81,7 @@ class Member:
         self.store = world.tree.session(Process(f"broker-{number}"), random.Random(number))
         self.configs: dict[str, dict[str, str]] = {}
         self.refused: list[str] = []
-        self.host = ClusterHost(
+        self.controller = ClusterController(
             self.store,
             BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"}),
             number,
@@ -90,7 +90,7 @@ class Member:
             SeededRandom(random.Random(number)),
             send=world.send,
             call=world.call,
-            local_image=lambda: world.controller().host.image,
+            local_image=lambda: world.active().controller.state.image,
             on_topic_config=self.configs.__setitem__,
             on_broker_configs=lambda _: None,
             on_group_configs=lambda _: None,
@@ -114,10 +114,10 @@ until = partial(until_async, ignoring=(AssertionError, ValueError, KeyError), ev
 
 
 async def make(world: World, name: str, *replicas: tuple[int, ...]) -> TopicImage:
-    (topic,) = await world.controller().host.create_topics([NewTopic(name, assignments=list(enumerate(replicas)))])
+    (topic,) = await world.active().controller.topic_requests.create([NewTopic(name, assignments=list(enumerate(replicas)))])
     assert isinstance(topic, TopicImage), topic
     return topic
 
 
 async def all_here(world: World, *numbers: int) -> None:
-    await until(lambda: set(world.controller().host.image.brokers) == set(numbers))
+    await until(lambda: set(world.active().controller.state.image.brokers) == set(numbers))

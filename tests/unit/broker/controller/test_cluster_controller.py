@@ -1,4 +1,4 @@
-"""Hosts of several brokers on one tree in memory: who is in office, what is written, what is told (C01-C07, C09, F60, F61)."""
+"""The controllers of several brokers on one tree in memory: elections, writes, control requests (C01-C07, C09, F60, F61)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller.broker_requests import alter_partitions, controlled_shutdown
-from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments, elect_leaders, reassignments
+from ottla.broker.controller.partition_requests import Reassignment
+from ottla.cluster.alter_partition import IsrProposal
 from ottla.cluster.image import ClusterImage
-from ottla.cluster.isr_changes import IsrWish
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewPartitions, NewTopic, ResourceType
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Create
 from ottla.types import TopicPartition
-from tests.kit.host_world import Member, World, all_here, in_world, make, until
+from tests.kit.controller_world import Member, World, all_here, in_world, make, until
 
 
 def test_one_of_many_wins_and_each_change_counts_one() -> None:
@@ -27,11 +26,11 @@ def test_one_of_many_wins_and_each_change_counts_one() -> None:
         await world.add(1, 2, 3)
         assert world.epoch() == 1
         for expected in (2, 3):
-            loser = world.controller()
-            await loser.host.election.give_up_office()
-            await until(lambda expected=expected: world.epoch() >= expected and world.controller())
+            loser = world.active()
+            await loser.controller.election.resign()
+            await until(lambda expected=expected: world.epoch() >= expected and world.active())
             assert world.epoch() == expected
-        await until(lambda: len({member.host.controller_id for member in world.members.values()}) == 1)
+        await until(lambda: len({member.controller.controller_id for member in world.members.values()}) == 1)
 
     in_world(test)
 
@@ -41,16 +40,16 @@ def test_a_controller_that_was_replaced_writes_nothing() -> None:
 
     async def test(world: World) -> None:
         await world.add(1, 2)
-        first = world.controller()
-        term = first.host._controller
+        first = world.active()
+        term = first.controller.state.term
         first.store.lose()
-        await until(lambda: world.epoch() == 2 and world.controller())
+        await until(lambda: world.epoch() == 2 and world.active())
         await all_here(world, 1, 2)
         # Whoever it is: one that still believes in the first term.
-        image = world.controller().host.image
-        zombie = next(member for member in world.members.values() if not member.host.in_office)
-        zombie.host._controller, zombie.host.image = term, image
-        (outcome,) = await zombie.host.create_topics([NewTopic("late", 1, 1)])
+        image = world.active().controller.state.image
+        zombie = next(member for member in world.members.values() if not member.controller.state.is_active)
+        zombie.controller.state.term, zombie.controller.state.image = term, image
+        (outcome,) = await zombie.controller.topic_requests.create([NewTopic("late", 1, 1)])
         assert isinstance(outcome, KafkaError)
         assert outcome.code == ErrorCode.NOT_CONTROLLER
         assert world.tree.get("/brokers/topics/late") is None
@@ -64,19 +63,19 @@ def test_a_lost_session_is_a_new_life() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        victim = next(member for member in world.members.values() if not member.host.in_office)
+        victim = next(member for member in world.members.values() if not member.controller.state.is_active)
         other = next(member.number for member in world.members.values() if member is not victim)
         await make(world, "t", (victim.number, other))
-        first = victim.host.broker_epoch
+        first = victim.controller.broker_epoch
         victim.store.lose()
-        await until(lambda: victim.host.broker_epoch > first)
-        await until(lambda: world.controller().host.image.brokers[victim.number].epoch == victim.host.broker_epoch)
+        await until(lambda: victim.controller.broker_epoch > first)
+        await until(lambda: world.active().controller.state.image.brokers[victim.number].epoch == victim.controller.broker_epoch)
         await until(lambda: world.state("t")["leader"] == other)
         assert world.state("t")["isr"] == [other]
         await until(
             lambda: any(
-                number == victim.number and request.broker_epoch == victim.host.broker_epoch
-                for number, _, request in world.orders
+                number == victim.number and request.broker_epoch == victim.controller.broker_epoch
+                for number, _, request in world.requests
             )
         )
 
@@ -87,10 +86,10 @@ def test_a_number_that_is_taken_is_refused() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         rival = Member(world, 1)
-        rival.host.election.patience_s = 0.05
-        with pytest.raises(Exception, match="another broker with the number 1 is running"):
-            await rival.host.start()
-        await rival.host.stop()
+        rival.controller.election.patience_s = 0.05
+        with pytest.raises(Exception, match=r"another broker with broker\.id=1 is running"):
+            await rival.controller.start()
+        await rival.controller.stop()
 
     in_world(test)
 
@@ -101,14 +100,18 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2, 3))
         key = TopicPartition("t", 0)
-        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
+        lives = {number: broker.epoch for number, broker in controller.state.image.brokers.items()}
 
         async def ask(*isr: int, version: int, broker_epoch: int | None = None) -> Any:
-            wish = IsrWish(1, 0, [(number, lives[number]) for number in isr], version)
-            return (await alter_partitions(host, 1, lives[1] if broker_epoch is None else broker_epoch, [(key, wish)]))[0]
+            proposal = IsrProposal(1, 0, [(number, lives[number]) for number in isr], version)
+            return (
+                await controller.broker_requests.alter_partitions(
+                    1, lives[1] if broker_epoch is None else broker_epoch, [(key, proposal)]
+                )
+            )[0]
 
         shrunk = await ask(1, 2, version=0)
         assert (shrunk.isr, shrunk.partition_epoch) == ((1, 2), 1)
@@ -119,8 +122,8 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
         with pytest.raises(KafkaError) as caught:
             await ask(1, version=1, broker_epoch=lives[1] - 1)
         assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
-        unknown = IsrWish(1, 0, [(1, -1)], 0)
-        assert await alter_partitions(host, 1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
+        unknown = IsrProposal(1, 0, [(1, -1)], 0)
+        assert await controller.broker_requests.alter_partitions(1, lives[1], [(TopicPartition("none", 0), unknown)]) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
 
@@ -136,7 +139,7 @@ def test_a_topic_is_there_for_everybody_when_it_is_answered(monkeypatch: pytest.
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2, 3))
         held = asyncio.Event()
         send = world.send
@@ -146,17 +149,17 @@ def test_a_topic_is_there_for_everybody_when_it_is_answered(monkeypatch: pytest.
                 await held.wait()
             return await send(broker, api_name, version, request)
 
-        host._channels.close()  # they are made anew, with the slow way
-        monkeypatch.setattr(host._channels, "_send", slow)
+        controller._sender._channels.close()  # they are made anew, with the slow way
+        monkeypatch.setattr(controller._sender._channels, "_send", slow)
         asked = asyncio.ensure_future(make(world, "new", (1, 2)))
-        await until(lambda: any(number == 1 and names(request) == {"new"} for number, _, request in world.orders))
-        before = len(world.orders)
-        another = asyncio.ensure_future(host.create_partitions([NewPartitions("t", 2)]))
-        await until(lambda: any(number == 1 and names(request) == {"t"} for number, _, request in world.orders[before:]))
+        await until(lambda: any(number == 1 and names(request) == {"new"} for number, _, request in world.requests))
+        before = len(world.requests)
+        another = asyncio.ensure_future(controller.topic_requests.create_partitions([NewPartitions("t", 2)]))
+        await until(lambda: any(number == 1 and names(request) == {"t"} for number, _, request in world.requests[before:]))
         assert not asked.done()
         held.set()
         await asyncio.gather(asked, another)
-        assert any(number == 3 and names(request) == {"new"} for number, _, request in world.orders)
+        assert any(number == 3 and names(request) == {"new"} for number, _, request in world.requests)
 
     in_world(test)
 
@@ -167,22 +170,24 @@ def test_a_broker_that_wants_to_stop_is_relieved() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2), (2, 1))
         await make(world, "lone", (1,))
-        epoch = host.image.brokers[1].epoch
-        assert await controlled_shutdown(host, 1, epoch) == []
+        epoch = controller.state.image.brokers[1].epoch
+        assert await controller.broker_requests.controlled_shutdown(1, epoch) == []
         assert [world.state("t", number)["leader"] for number in range(2)] == [2, 2]
         assert [world.state("t", number)["isr"] for number in range(2)] == [[2], [2]]
         assert (world.state("lone")["leader"], world.state("lone")["isr"]) == (1, [1])
         # Nobody gives it anything new, and it does not come back in sync.
-        (outcome,) = await host.create_topics([NewTopic("n", assignments=[(0, (1,))])])
+        (outcome,) = await controller.topic_requests.create([NewTopic("n", assignments=[(0, (1,))])])
         assert isinstance(outcome, KafkaError)
-        wish = IsrWish(2, 1, [(2, -1), (1, -1)], 1)
-        life = host.image.brokers[2].epoch
-        assert await alter_partitions(host, 2, life, [(TopicPartition("t", 0), wish)]) == [ErrorCode.INELIGIBLE_REPLICA]
+        proposal = IsrProposal(2, 1, [(2, -1), (1, -1)], 1)
+        life = controller.state.image.brokers[2].epoch
+        assert await controller.broker_requests.alter_partitions(2, life, [(TopicPartition("t", 0), proposal)]) == [
+            ErrorCode.INELIGIBLE_REPLICA
+        ]
         with pytest.raises(KafkaError) as caught:
-            await controlled_shutdown(host, 1, epoch - 1)
+            await controller.broker_requests.controlled_shutdown(1, epoch - 1)
         assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
 
     in_world(test)
@@ -192,12 +197,12 @@ def test_what_cannot_be_moved_is_named() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2))
-        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
-        wish = IsrWish(1, 0, [(1, lives[1])], 0)
-        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
-        assert await controlled_shutdown(host, 1, lives[1]) == [("t", 0)]
+        lives = {number: broker.epoch for number, broker in controller.state.image.brokers.items()}
+        proposal = IsrProposal(1, 0, [(1, lives[1])], 0)
+        await controller.broker_requests.alter_partitions(1, lives[1], [(TopicPartition("t", 0), proposal)])
+        assert await controller.broker_requests.controlled_shutdown(1, lives[1]) == [("t", 0)]
         assert world.state("t")["leader"] == 1
 
     in_world(test)
@@ -210,17 +215,17 @@ def test_a_deletion_that_was_begun_is_finished_by_the_next() -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
         await make(world, "doomed", (1, 2), (2, 1))
-        await world.controller().store.multi([Create("/admin/delete_topics/doomed"), Create("/admin/delete_topics/never")])
-        world.orders.clear()
-        await world.controller().host.election.give_up_office()
+        await world.active().store.multi([Create("/admin/delete_topics/doomed"), Create("/admin/delete_topics/never")])
+        world.requests.clear()
+        await world.active().controller.election.resign()
         await until(lambda: world.tree.get("/brokers/topics/doomed") is None and not world.tree.children("/admin/delete_topics"))
         stopped = {
             number
-            for number, name, request in world.orders
+            for number, name, request in world.requests
             if name == "stop_replica" and request.topic_states[0].topic_name == "doomed"
         }
         assert stopped == {1, 2}
-        assert "doomed" not in world.controller().host.image.topics
+        assert "doomed" not in world.active().controller.state.image.topics
 
     in_world(test)
 
@@ -229,17 +234,17 @@ def test_orders_are_repeated_until_a_deaf_broker_hears_them() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
-        deaf = next(member.number for member in world.members.values() if not member.host.in_office)
-        await until(lambda: any(number == deaf for number, _, _ in world.orders))
+        deaf = next(member.number for member in world.members.values() if not member.controller.state.is_active)
+        await until(lambda: any(number == deaf for number, _, _ in world.requests))
         world.deaf.add(deaf)
-        world.orders.clear()
+        world.requests.clear()
         making = asyncio.ensure_future(make(world, "t", (deaf,)))
-        await until(lambda: world.orders)
+        await until(lambda: world.requests)
         assert not making.done()
-        assert all(number != deaf for number, _, _ in world.orders)
+        assert all(number != deaf for number, _, _ in world.requests)
         world.deaf.clear()
         await making
-        assert [name for number, name, _ in world.orders if number == deaf] == ["leader_and_isr", "update_metadata"]
+        assert [name for number, name, _ in world.requests if number == deaf] == ["leader_and_isr", "update_metadata"]
 
     in_world(test)
 
@@ -250,23 +255,23 @@ def test_replicas_move_and_come_to_their_target() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2))
-        assert await alter_reassignments(host, [Reassignment("t", 0, (3, 2))]) == [None]
-        ((name, number, partition),) = reassignments(host.image)
+        assert await controller.partition_requests.alter_reassignments([Reassignment("t", 0, (3, 2))]) == [None]
+        ((name, number, partition),) = controller.partition_requests.reassignments()
         assert (name, number, partition.replicas, partition.adding, partition.removing) == ("t", 0, (3, 2, 1), (3,), (1,))
         node = world.tree.get("/brokers/topics/t")
         assert node is not None
         stored = json.loads(node.data)
         assert stored["adding_replicas"] == {"0": [3]}
-        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
-        wish = IsrWish(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
-        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
-        await until(lambda: not reassignments(host.image))
-        assert host.image.topics["t"].partitions[0].replicas == (3, 2)
+        lives = {number: broker.epoch for number, broker in controller.state.image.brokers.items()}
+        proposal = IsrProposal(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
+        await controller.broker_requests.alter_partitions(1, lives[1], [(TopicPartition("t", 0), proposal)])
+        await until(lambda: not controller.partition_requests.reassignments())
+        assert controller.state.image.topics["t"].partitions[0].replicas == (3, 2)
         assert world.state("t")["leader"] == 3
-        await until(lambda: any(number == 1 and name == "stop_replica" for number, name, _ in world.orders))
-        assert await elect_leaders(host, [("t", 0)], unclean=False) != []
+        await until(lambda: any(number == 1 and name == "stop_replica" for number, name, _ in world.requests))
+        assert await controller.partition_requests.elect_leaders([("t", 0)], unclean=False) != []
 
     in_world(test)
 
@@ -280,10 +285,10 @@ def test_settings_reach_all_by_the_tree() -> None:
         await make(world, "t", (1, 2))
         change = ConfigChange(ConfigOperation.SET, "retention.ms", "5")
         asked = ConfigAlteration(ResourceType.TOPIC, "t", [change])
-        outsider = one if two.host.in_office else two
-        assert await outsider.host.alter_configs([asked]) == [None]
+        outsider = one if two.controller.state.is_active else two
+        assert await outsider.controller.config_requests.alter([asked]) == [None]
         await until(lambda: one.configs.get("t") == two.configs.get("t") == {"retention.ms": "5"})
-        await until(lambda: world.controller().host.image.topics["t"].config == {"retention.ms": "5"})
+        await until(lambda: world.active().controller.state.image.topics["t"].config == {"retention.ms": "5"})
 
     in_world(test)
 
@@ -292,8 +297,8 @@ def test_no_two_brokers_get_the_same_producer_ids() -> None:
     async def test(world: World) -> None:
         members = await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        await until(lambda: all(member.host.controller_id > 0 for member in members))
-        ids = await asyncio.gather(*(member.host.next_producer_id() for member in members))
+        await until(lambda: all(member.controller.controller_id > 0 for member in members))
+        ids = await asyncio.gather(*(member.controller.producer_ids.next() for member in members))
         assert len({number // 1000 for number in ids}) == 3
 
     in_world(test)
@@ -302,22 +307,22 @@ def test_no_two_brokers_get_the_same_producer_ids() -> None:
 def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
-        other = next(member.host for member in world.members.values() if not member.host.in_office)
+        other = next(member.controller for member in world.members.values() if not member.controller.state.is_active)
         attempts: list[Callable[[], Awaitable[Any]]] = [
-            lambda: other.create_topics([NewTopic("t", 1, 1)], forward=False),
-            lambda: other.delete_topics(["t"]),
-            lambda: other.create_partitions([]),
-            lambda: elect_leaders(other, None, unclean=False),
-            lambda: alter_reassignments(other, []),
-            lambda: alter_partitions(other, 1, 1, []),
-            lambda: controlled_shutdown(other, 1, 1),
-            lambda: other.producer_id_block_for(1, 1),
+            lambda: other.topic_requests.create([NewTopic("t", 1, 1)], forward=False),
+            lambda: other.topic_requests.delete(["t"]),
+            lambda: other.topic_requests.create_partitions([]),
+            lambda: other.partition_requests.elect_leaders(None, unclean=False),
+            lambda: other.partition_requests.alter_reassignments([]),
+            lambda: other.broker_requests.alter_partitions(1, 1, []),
+            lambda: other.broker_requests.controlled_shutdown(1, 1),
+            lambda: other.broker_requests.allocate_producer_ids(1, 1),
         ]
         for attempt in attempts:
             with pytest.raises(KafkaError) as caught:
                 await attempt()
             assert caught.value.code == ErrorCode.NOT_CONTROLLER
-        assert other.image == ClusterImage("")
+        assert other.state.image == ClusterImage("")
 
     in_world(test)
 
@@ -331,13 +336,17 @@ def test_settings_of_a_group_reach_every_broker_and_leave_nothing_behind() -> No
 
     async def test(world: World) -> None:
         one, two = await world.add(1, 2)
-        assert await two.host.alter_configs([asked(ConfigOperation.SET, "50000")]) == [None]
+        assert await two.controller.config_requests.alter([asked(ConfigOperation.SET, "50000")]) == [None]
         for member in (one, two):
-            await until(lambda member=member: member.host.configs.groups == {"g/1": {"consumer.session.timeout.ms": "50000"}})
-        assert one.host.configs.brokers == {}
-        assert await one.host.alter_configs([asked(ConfigOperation.DELETE, None)]) == [None]
+            await until(
+                lambda member=member: (
+                    member.controller.dynamic_configs.groups == {"g/1": {"consumer.session.timeout.ms": "50000"}}
+                )
+            )
+        assert one.controller.dynamic_configs.brokers == {}
+        assert await one.controller.config_requests.alter([asked(ConfigOperation.DELETE, None)]) == [None]
         for member in (one, two):
-            await until(lambda member=member: member.host.configs.groups == {})
+            await until(lambda member=member: member.controller.dynamic_configs.groups == {})
         assert world.tree.children("/config/groups") == []
 
     in_world(test)

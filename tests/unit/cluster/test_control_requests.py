@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.cluster.control_requests import (
+    FULL_UPDATE,
+    VERSIONS,
+    ControlRequests,
+    control_requests_between,
+)
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.orders import FULL_PICTURE, VERSIONS, BrokerOrders, UpdateMetadataEncodings, orders_between
+from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
 from ottla.wire.codec import decode, encode
 
 BLANK = ClusterImage("c")
@@ -22,12 +28,12 @@ T = TopicImage("t", b"t" * 16, (P, PartitionImage(2, 3, (2, 3), (2, 3), 5)))
 IMAGE = ClusterImage("c", 1, {number: broker(number) for number in (1, 2, 3)}).with_topics([T])
 
 
-def between(before: ClusterImage, after: ClusterImage, created: set[tuple[str, int]] | None = None) -> dict[int, BrokerOrders]:
-    found = orders_between(before, after, controller_epoch=9, listener="INSIDE", created=created or set())
+def between(before: ClusterImage, after: ClusterImage, created: set[tuple[str, int]] | None = None) -> dict[int, ControlRequests]:
+    found = control_requests_between(before, after, controller_epoch=9, listener="INSIDE", created=created or set())
     return {orders.broker.id: orders for orders in found}
 
 
-def led(orders: BrokerOrders) -> dict[tuple[str, int], tuple[int, int, bool]]:
+def led(orders: ControlRequests) -> dict[tuple[str, int], tuple[int, int, bool]]:
     if orders.leader_and_isr is None:
         return {}
     return {
@@ -37,7 +43,7 @@ def led(orders: BrokerOrders) -> dict[tuple[str, int], tuple[int, int, bool]]:
     }
 
 
-def told(orders: BrokerOrders) -> set[tuple[str, int, int]]:
+def told(orders: ControlRequests) -> set[tuple[str, int, int]]:
     assert orders.update_metadata is not None
     return {
         (topic.topic_name, state.partition_index, state.leader)
@@ -143,7 +149,7 @@ def test_what_all_are_told_is_encoded_once_and_reads_as_if_for_each() -> None:
             for orders in between(before, IMAGE).values():
                 request = orders.update_metadata
                 assert request is not None
-                assert (request.type == FULL_PICTURE) == (before is BLANK)
+                assert (request.type == FULL_UPDATE) == (before is BLANK)
                 found = encodings.encoded(request, version).body
                 if version < 8:
                     request.type = 0  # there was no word for it

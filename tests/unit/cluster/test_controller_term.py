@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.cluster import znodes
-from ottla.cluster.controller import Controller, Decision, TopicOutcome, elect
+from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate, TopicResult, reelect
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.requests import (
@@ -26,7 +26,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Check, Create, SetData
 from ottla.sim.kernel.machine import SeededRandom
 
-CONTROLLER = Controller(1, epoch=7, epoch_version=6)
+CONTROLLER = ControllerTerm(1, epoch=7, epoch_version=6)
 SETTINGS = BrokerSettings.parse({"num.partitions": "2"})
 
 
@@ -35,7 +35,9 @@ def cluster(*broker_ids: int) -> ClusterImage:
     return ClusterImage("cluster", 1, brokers)
 
 
-def create(image: ClusterImage, *asked: NewTopic, settings: BrokerSettings = SETTINGS) -> tuple[Decision, list[TopicOutcome]]:
+def create(
+    image: ClusterImage, *asked: NewTopic, settings: BrokerSettings = SETTINGS
+) -> tuple[MetadataUpdate, list[TopicResult]]:
     return CONTROLLER.create_topics(image, settings, asked, SeededRandom(random.Random(5)))
 
 
@@ -45,7 +47,7 @@ def with_topic(name: str = "t", count: int = 2, image: ClusterImage | None = Non
     return decision.image
 
 
-def error_of(outcomes: Sequence[TopicOutcome | KafkaError | None]) -> KafkaError:
+def error_of(outcomes: Sequence[TopicResult | KafkaError | None]) -> KafkaError:
     (outcome,) = outcomes
     assert isinstance(outcome, KafkaError), outcome
     assert outcome.detail
@@ -354,7 +356,7 @@ def test_f63_producer_ids_come_in_blocks_of_a_thousand_compared_with_the_nodes_v
         SetData("/latest_producer_id_block", b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}', 0),
     ]
     assert CONTROLLER.next_producer_ids(999, 1)[1] == range(1000, 2000)
-    with pytest.raises(KafkaError, match="used up"):
+    with pytest.raises(KafkaError, match="no producer ids left"):
         CONTROLLER.next_producer_ids(2**63 - 500, 1)
 
 
@@ -374,16 +376,16 @@ def test_a_start_gives_every_partition_a_new_leader_epoch() -> None:
 
 def test_only_a_living_in_sync_replica_leads() -> None:
     partition = PartitionImage(1, 4, (2, 3), (1, 2, 3), 9)
-    assert elect(partition, {1, 2, 3}) == PartitionImage(2, 5, (2, 3), (1, 2, 3), 10)
-    assert elect(partition, {1, 3}) == PartitionImage(3, 5, (3,), (1, 2, 3), 10)
-    assert elect(partition, {1}) == PartitionImage(-1, 5, (2, 3), (1, 2, 3), 10), "not in sync: nobody"
+    assert reelect(partition, {1, 2, 3}) == PartitionImage(2, 5, (2, 3), (1, 2, 3), 10)
+    assert reelect(partition, {1, 3}) == PartitionImage(3, 5, (3,), (1, 2, 3), 10)
+    assert reelect(partition, {1}) == PartitionImage(-1, 5, (2, 3), (1, 2, 3), 10), "not in sync: nobody"
 
 
 def test_a_directory_with_an_absurd_number_makes_no_topic_of_the_gap_before_it() -> None:
     found = [FoundTopic("stranger", None, frozenset({99_999_999}))]
     adoption = CONTROLLER.adopt(cluster(1), found, SeededRandom(random.Random(5)))
-    assert not adoption.decision.image.topics
-    assert adoption.warnings == ["stranger-99999999 is not taken over: 99999999 partitions before it are missing"]
+    assert not adoption.update.image.topics
+    assert adoption.warnings == ["stranger-99999999 is not adopted: 99999999 partitions before it are missing"]
 
 
 def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
@@ -393,7 +395,7 @@ def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
         FoundTopic("__consumer_offsets", b"\x02" * 16, frozenset({0})),
     ]
     adoption = CONTROLLER.adopt(cluster(1), found, SeededRandom(random.Random(5)))
-    topics = adoption.decision.image.topics
+    topics = adoption.update.image.topics
     assert topics["old"].topic_id == b"\x01" * 16
     assert [part.replicas for part in topics["old"].partitions] == [(1,), (1,)]
     assert [part.leader for part in topics["old"].partitions] == [1, 1]
@@ -404,10 +406,10 @@ def test_topics_found_on_disk_are_adopted_with_their_ids() -> None:
     assert len(topics["hole"].topic_id) == 16
     assert "without the partitions 1, 2" in adoption.warnings[0]
     assert "3 topics were found" in adoption.warnings[1]
-    assert adoption.decision.changes[-1] == Create("/ottla/adopted")
+    assert adoption.update.changes[-1] == Create("/ottla/adopted")
 
 
 def test_adopting_nothing_still_leaves_its_mark() -> None:
     adoption = CONTROLLER.adopt(cluster(1), [], SeededRandom(random.Random(5)))
     assert adoption.warnings == []
-    assert adoption.decision.changes == [Check("/controller_epoch", 6), Create("/ottla/adopted")]
+    assert adoption.update.changes == [Check("/controller_epoch", 6), Create("/ottla/adopted")]

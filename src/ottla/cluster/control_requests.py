@@ -1,26 +1,21 @@
-"""From one image of the cluster to the next: what the controller has to tell each broker (F61).
+"""Control requests: LeaderAndIsr, UpdateMetadata and StopReplica, by which the controller tells brokers of a new image (F61).
 
-Pure: compares two images and builds the requests of Kafka's inter-broker protocol. Topics that the two images share are not
-looked at, and what all brokers are told is built once.
+Pure: compares two images. Topics that are the same object in both are skipped, and what all brokers are sent is built once.
 
-1. A broker that is new (or back in a new life, with another epoch) is told everything: its replicas, and the whole cluster; and
-   that this is all.
-2. Others are told what changed: LeaderAndIsr goes to the replicas of a partition whose leader epoch changed, UpdateMetadata to
-   everybody, StopReplica to those who are no replica any more.
-3. Every order carries the epoch of the broker's life it is meant for (KIP-380).
+1. A broker that has registered since the image before is sent everything: its replicas and the whole cluster, marked as such.
+2. Other brokers are sent what changed: LeaderAndIsr goes to the replicas of a partition whose leader epoch changed,
+   UpdateMetadata to every broker, StopReplica to brokers that are no longer a replica.
+3. Every request carries the broker epoch it is meant for (KIP-380).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.tree_changes import changed_topics
-from ottla.protocol.headers import EncodedRequest
 from ottla.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
@@ -35,63 +30,20 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from ottla.wire.codec import encode
 
 VERSIONS: Final = {"leader_and_isr": 7, "update_metadata": 8, "stop_replica": 4}
-"""What Kafka 3.9 speaks between its brokers on ZooKeeper."""
+"""The versions of Kafka 3.9 with ZooKeeper."""
 
-FULL_PICTURE: Final = 2
-"""Type of an UpdateMetadata that tells of every topic there is (KIP-866)."""
+FULL_UPDATE: Final = 2
+"""Type of an UpdateMetadata that names every topic of the cluster (KIP-866)."""
 DELETED: Final = -2
 """Leader and leader epoch of a partition whose topic is being deleted."""
-_BROKER_EPOCH_FROM: Final = 5
-_KRAFT_FROM: Final = 8
-"""Whether the controller is one of KRaft, and whether the picture is whole."""
-_CONTENTS_KEPT: Final = 2
-"""Newcomers are told everything, the others what is new."""
 _SECURITY_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-class UpdateMetadataEncodings:
-    """The encoded form of UpdateMetadata, which says the same to all brokers but for the epoch of each.
-
-    Encoded once for each content and version: for a thousand brokers it costs little more than for one.
-    """
-
-    def __init__(self) -> None:
-        self._recent: deque[tuple[UpdateMetadataRequest, int, bytes]] = deque(maxlen=_CONTENTS_KEPT)
-
-    def encoded(self, request: UpdateMetadataRequest, version: int) -> EncodedRequest:
-        body = self._body(request, version)
-        if version < _BROKER_EPOCH_FROM:
-            return EncodedRequest(body)
-        # Before it: the controller's id, (from version 8 on) whether it is one of KRaft, the controller's epoch.
-        at = 9 if version >= _KRAFT_FROM else 8
-        return EncodedRequest(body[:at] + request.broker_epoch.to_bytes(8, "big", signed=True) + body[at + 8 :])
-
-    def _body(self, request: UpdateMetadataRequest, version: int) -> bytes:
-        """With whoever's epoch."""
-        for known, known_version, body in self._recent:
-            # The very same lists: `orders_between` builds them once for all.
-            if (
-                known.topic_states is request.topic_states
-                and known.live_brokers is request.live_brokers
-                and known_version == version
-                and (known.controller_id, known.controller_epoch) == (request.controller_id, request.controller_epoch)
-            ):
-                return body
-        said = request
-        if version < _KRAFT_FROM and request.type:
-            said = copy(request)
-            said.type = 0  # there was no word for it
-        body = encode(said, version)
-        self._recent.append((request, version, body))
-        return body
-
-
 @dataclass(slots=True)
-class BrokerOrders:
-    """What one broker is told, in this order."""
+class ControlRequests:
+    """The requests to one broker, in this order."""
 
     broker: BrokerImage
     leader_and_isr: LeaderAndIsrRequest | None = None
@@ -108,73 +60,73 @@ class BrokerOrders:
 
 
 @dataclass(slots=True)
-class _Told:
-    """The content of one broker's orders, by topic."""
+class _Contents:
+    """The contents of the requests to one broker, by topic."""
 
     leader_and_isr: dict[str, LeaderAndIsrTopicState] = field(default_factory=dict)
     leaders: set[int] = field(default_factory=set)
     stop_replica: dict[str, StopReplicaTopicState] = field(default_factory=dict)
 
 
-def orders_between(
+def control_requests_between(
     before: ClusterImage,
     after: ClusterImage,
     *,
     controller_epoch: int,
     listener: str,
     created: Collection[tuple[str, int]] = (),
-) -> list[BrokerOrders]:
-    """`listener`: the name of the one between brokers. `created`: partitions that are new although the former image may have none
-    of anything (a take-over)."""
-    newcomers = {
+) -> list[ControlRequests]:
+    """`listener`: the inter-broker listener. `created`: partitions that no broker knows yet, although `before` may be empty (the
+    start of a term)."""
+    new_brokers = {
         broker.id
         for broker in after.brokers.values()
         if broker.id not in before.brokers or before.brokers[broker.id].epoch != broker.epoch
     }
-    told: dict[int, _Told] = {broker: _Told() for broker in after.brokers}
+    contents: dict[int, _Contents] = {broker: _Contents() for broker in after.brokers}
     changed: list[UpdateMetadataTopicState] = []
-    # Where all are newcomers (a take-over), nobody is told what is new: everybody is told everything.
-    for topic in changed_topics(before, after) if before.topics or len(newcomers) < len(after.brokers) else ():
-        former = before.topics.get(topic.name)
-        # Deleting and creating are two steps: an order to delete must never follow one to create under the same name.
-        assert former is None or former.topic_id == topic.topic_id, topic.name
-        states = _tell_changes(former, topic, after, told, newcomers, created, controller_epoch, blank=not before.brokers)
+    # At the start of a term every broker is sent everything, and nobody the changes.
+    for topic in changed_topics(before, after) if before.topics or len(new_brokers) < len(after.brokers) else ():
+        old_topic = before.topics.get(topic.name)
+        # A topic is deleted and created again in two steps: its StopReplica must not come after the LeaderAndIsr of the next one.
+        assert old_topic is None or old_topic.topic_id == topic.topic_id, topic.name
+        states = _add_changes(old_topic, topic, after, contents, new_brokers, created, controller_epoch, blank=not before.brokers)
         if states:
             changed.append(UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id, partition_states=states))
     if before.topics is not after.topics:
-        for name, former in before.topics.items():
+        for name, old_topic in before.topics.items():
             if name not in after.topics:
-                _tell_removed(former, told)
-                changed.append(_deleted(former, controller_epoch))
-    everything = _tell_newcomers(after, told, newcomers, created, controller_epoch) if newcomers else []
+                _add_deletion(old_topic, contents)
+                changed.append(_deleted(old_topic, controller_epoch))
+    everything = _add_everything(after, contents, new_brokers, created, controller_epoch) if new_brokers else []
     brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
     live = [_live(broker) for broker in after.brokers.values()]
-    found: list[BrokerOrders] = []
+    found: list[ControlRequests] = []
     for broker in after.brokers.values():
-        orders = BrokerOrders(broker)
-        content = told[broker.id]
+        requests = ControlRequests(broker)
+        content = contents[broker.id]
         if content.leader_and_isr:
-            orders.leader_and_isr = LeaderAndIsrRequest(
+            requests.leader_and_isr = LeaderAndIsrRequest(
                 controller_id=after.controller_id,
                 controller_epoch=controller_epoch,
                 broker_epoch=broker.epoch,
                 topic_states=list(content.leader_and_isr.values()),
                 live_leaders=_live_leaders(content.leaders, after, listener),
             )
-        topics = everything if broker.id in newcomers else changed
-        if topics or brokers_changed or broker.id in newcomers:
-            orders.update_metadata = UpdateMetadataRequest(
+        topics = everything if broker.id in new_brokers else changed
+        if topics or brokers_changed or broker.id in new_brokers:
+            requests.update_metadata = UpdateMetadataRequest(
                 controller_id=after.controller_id,
                 controller_epoch=controller_epoch,
                 broker_epoch=broker.epoch,
                 topic_states=topics,
                 live_brokers=live,
-                type=FULL_PICTURE if topics is everything else 0,
+                type=FULL_UPDATE if topics is everything else 0,
             )
         if content.stop_replica:
-            orders.stop_replica = stop_replica(after, broker, controller_epoch, content.stop_replica.values())
-        if orders.requests():
-            found.append(orders)
+            requests.stop_replica = stop_replica(after, broker, controller_epoch, content.stop_replica.values())
+        if requests.requests():
+            found.append(requests)
     return found
 
 
@@ -189,31 +141,31 @@ def stop_replica(
     )
 
 
-def _tell_newcomers(
+def _add_everything(
     image: ClusterImage,
-    told: dict[int, _Told],
-    newcomers: set[int],
+    contents: dict[int, _Contents],
+    new_brokers: set[int],
     created: Collection[tuple[str, int]],
     controller_epoch: int,
 ) -> list[UpdateMetadataTopicState]:
-    """All of their replicas; and, returned, all there is, for their picture of the cluster."""
+    """LeaderAndIsr for all of their replicas. Returns every topic, for their UpdateMetadata."""
     for topic in image.topics.values():
         for number, partition in enumerate(topic.partitions):
             state = None
             for replica in partition.replicas:
-                if replica in newcomers:
+                if replica in new_brokers:
                     if state is None:
                         state = _state(number, partition, controller_epoch, is_new=(topic.name, number) in created)
-                    _tell(told[replica], topic, state)
+                    _add_leader_and_isr(contents[replica], topic, state)
     return [_whole(topic, image, controller_epoch) for topic in image.topics.values()]
 
 
-def _tell_changes(
-    former: TopicImage | None,
+def _add_changes(
+    old_topic: TopicImage | None,
     topic: TopicImage,
     after: ClusterImage,
-    told: dict[int, _Told],
-    newcomers: set[int],
+    contents: dict[int, _Contents],
+    new_brokers: set[int],
     created: Collection[tuple[str, int]],
     controller_epoch: int,
     *,
@@ -221,7 +173,7 @@ def _tell_changes(
 ) -> list[UpdateMetadataPartitionState]:
     states: list[UpdateMetadataPartitionState] = []
     for number, partition in enumerate(topic.partitions):
-        old = former.partitions[number] if former is not None and number < len(former.partitions) else None
+        old = old_topic.partitions[number] if old_topic is not None and number < len(old_topic.partitions) else None
         if old is partition or old == partition:
             continue
         states.append(_metadata(number, partition, after, controller_epoch))
@@ -229,19 +181,19 @@ def _tell_changes(
             is_new = (old is None and not blank) or (topic.name, number) in created
             by_newness: dict[bool, LeaderAndIsrPartitionState] = {}
             for replica in partition.replicas:
-                if replica in told and replica not in newcomers:
+                if replica in contents and replica not in new_brokers:
                     new = is_new or (old is not None and replica not in old.replicas)
                     if new not in by_newness:
                         by_newness[new] = _state(number, partition, controller_epoch, is_new=new)
-                    _tell(told[replica], topic, by_newness[new])
+                    _add_leader_and_isr(contents[replica], topic, by_newness[new])
         for replica in old.replicas if old is not None else ():
-            if replica not in partition.replicas and replica in told:
-                _stop(told[replica], topic.name, number, partition.leader_epoch, delete=True)
+            if replica not in partition.replicas and replica in contents:
+                _add_stop_replica(contents[replica], topic.name, number, partition.leader_epoch, delete=True)
     return states
 
 
 def _state(number: int, partition: PartitionImage, controller_epoch: int, *, is_new: bool) -> LeaderAndIsrPartitionState:
-    """What is told to every replica of a partition alike."""
+    """The same for every replica of a partition."""
     return LeaderAndIsrPartitionState(
         partition_index=number,
         controller_epoch=controller_epoch,
@@ -257,28 +209,28 @@ def _state(number: int, partition: PartitionImage, controller_epoch: int, *, is_
     )
 
 
-def _tell(told: _Told, topic: TopicImage, state: LeaderAndIsrPartitionState) -> None:
-    states = told.leader_and_isr.get(topic.name)
+def _add_leader_and_isr(contents: _Contents, topic: TopicImage, state: LeaderAndIsrPartitionState) -> None:
+    states = contents.leader_and_isr.get(topic.name)
     if states is None:
-        states = told.leader_and_isr[topic.name] = LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.topic_id)
+        states = contents.leader_and_isr[topic.name] = LeaderAndIsrTopicState(topic_name=topic.name, topic_id=topic.topic_id)
     states.partition_states.append(state)
-    told.leaders.add(state.leader)
+    contents.leaders.add(state.leader)
 
 
-def _stop(told: _Told, topic: str, number: int, leader_epoch: int, *, delete: bool) -> None:
-    states = told.stop_replica.get(topic)
+def _add_stop_replica(contents: _Contents, topic: str, number: int, leader_epoch: int, *, delete: bool) -> None:
+    states = contents.stop_replica.get(topic)
     if states is None:
-        states = told.stop_replica[topic] = StopReplicaTopicState(topic_name=topic)
+        states = contents.stop_replica[topic] = StopReplicaTopicState(topic_name=topic)
     states.partition_states.append(
         StopReplicaPartitionState(partition_index=number, leader_epoch=leader_epoch, delete_partition=delete)
     )
 
 
-def _tell_removed(topic: TopicImage, told: dict[int, _Told]) -> None:
+def _add_deletion(topic: TopicImage, contents: dict[int, _Contents]) -> None:
     for number, partition in enumerate(topic.partitions):
         for replica in partition.replicas:
-            if replica in told:
-                _stop(told[replica], topic.name, number, DELETED, delete=True)
+            if replica in contents:
+                _add_stop_replica(contents[replica], topic.name, number, DELETED, delete=True)
 
 
 def _metadata(number: int, partition: PartitionImage, image: ClusterImage, controller_epoch: int) -> UpdateMetadataPartitionState:

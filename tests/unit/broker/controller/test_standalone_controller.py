@@ -1,4 +1,4 @@
-"""The controller in office, on the real store: written first, shown then, answered last (F59-F62)."""
+"""The controller of a broker that is alone, on the real store: write, publish, answer (F59-F62)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.broker.controller.controller_host import ControllerHost
+from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.metadata.identity import resolve_identity
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, FoundTopic, NewPartitions, NewTopic
@@ -29,6 +30,22 @@ class FixedClock:
         return 0.0
 
 
+class FailingStore:
+    """A store that refuses writes while it has an error, as one with a full disk."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self.error: StoreError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def multi(self, changes: Sequence[Change]) -> list[str]:
+        if self.error is not None:
+            raise self.error
+        return await self._store.multi(changes)
+
+
 class Life:
     """One life of a broker on a store that outlives it."""
 
@@ -36,18 +53,20 @@ class Life:
         self.settings = BrokerSettings.parse({name.replace("_", "."): value for name, value in properties.items()})
         self.store = EmbeddedStore.open(str(path / "m.db"))
         self.images: list[ClusterImage] = []
-        self.host = ControllerHost(
-            self.store,
+        self.failing = FailingStore(self.store)
+        self.on_image: Callable[[ClusterImage], None] = self.images.append
+        self.controller = StandaloneController(
+            self.failing,  # type: ignore[arg-type]
             self.settings,
             1,
             [Endpoint("PLAINTEXT", "h", 9092)],
             FixedClock(),
             SeededRandom(random.Random(5)),
-            self.images.append,
+            lambda image: self.on_image(image),
         )
 
     async def __aenter__(self) -> Life:
-        await self.host.start()
+        await self.controller.start()
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -95,13 +114,13 @@ def test_a_first_start_writes_the_tree_kafka_would_know(tmp_path: Path) -> None:
 def test_everything_is_there_after_a_restart_under_higher_epochs(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            await life.host.create_topics([NewTopic("a", 2, config={"retention.ms": "5"}), NewTopic("gone")])
-            await life.host.delete_topics(["gone"])
-            await life.host.create_partitions([NewPartitions("a", 3)])
-            await life.host.alter_configs([ConfigAlteration(4, "", [ConfigChange(0, "message.max.bytes", "9")])])
-            before = life.host.image
+            await life.controller.topic_requests.create([NewTopic("a", 2, config={"retention.ms": "5"}), NewTopic("gone")])
+            await life.controller.topic_requests.delete(["gone"])
+            await life.controller.topic_requests.create_partitions([NewPartitions("a", 3)])
+            await life.controller.config_requests.alter([ConfigAlteration(4, "", [ConfigChange(0, "message.max.bytes", "9")])])
+            before = life.controller.state.image
         async with Life(tmp_path) as life:
-            after = life.host.image
+            after = life.controller.state.image
             assert after.cluster_id == before.cluster_id
             assert after.brokers[1].epoch > before.brokers[1].epoch
             a, b = before.topics["a"], after.topics["a"]
@@ -109,7 +128,7 @@ def test_everything_is_there_after_a_restart_under_higher_epochs(tmp_path: Path)
             assert (b.topic_id, b.config, len(b.partitions)) == (a.topic_id, a.config, 3)
             assert [part.leader_epoch for part in b.partitions] == [1, 1, 1]
             assert [part.leader for part in b.partitions] == [1, 1, 1]
-            assert life.host.settings.int("message.max.bytes") == 9
+            assert life.controller.state.settings.int("message.max.bytes") == 9
             epoch = await life.store.get("/controller_epoch")
             assert epoch is not None
             assert epoch.data == b"2"
@@ -128,48 +147,36 @@ def test_the_image_shows_a_topic_before_the_caller_hears_of_it_and_after_it_is_w
             def on_image(image: ClusterImage) -> None:
                 shown.append("/brokers/topics/a" in life.store._tree.entries)
 
-            life.host._on_image = on_image
-            (topic,) = await life.host.create_topics([NewTopic("a")])
+            life.on_image = on_image
+            (topic,) = await life.controller.topic_requests.create([NewTopic("a")])
             assert isinstance(topic, TopicImage)
             assert shown == [True]
 
     run(test)
 
 
-class FailingStore:
-    """A store that fails from now on, as one with a full disk."""
-
-    def __init__(self, store: EmbeddedStore, error: StoreError) -> None:
-        self._store = store
-        self._error = error
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-    async def multi(self, changes: Sequence[Change]) -> list[str]:
-        raise self._error
-
-
 def test_a_store_that_fails_leaves_the_image_as_it_was_and_the_client_hears_of_it(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            await life.host.create_topics([NewTopic("a")])
-            image = life.host.image
-            life.host._store = FailingStore(life.store, StoreUnavailable("disk full"))  # type: ignore[assignment]
-            outcomes = await life.host.create_topics([NewTopic("b"), NewTopic("a")])
+            await life.controller.topic_requests.create([NewTopic("a")])
+            image = life.controller.state.image
+            life.failing.error = StoreUnavailable("disk full")
+            outcomes = await life.controller.topic_requests.create([NewTopic("b"), NewTopic("a")])
             assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 ErrorCode.TOPIC_ALREADY_EXISTS,
             ]
-            (outcome,) = await life.host.delete_topics(["a"])
+            (outcome,) = await life.controller.topic_requests.delete(["a"])
             assert isinstance(outcome, KafkaError)
-            (altered,) = await life.host.alter_configs([ConfigAlteration(2, "a", [ConfigChange(0, "retention.ms", "9")])])
+            (altered,) = await life.controller.config_requests.alter(
+                [ConfigAlteration(2, "a", [ConfigChange(0, "retention.ms", "9")])]
+            )
             assert altered is not None
             with pytest.raises(KafkaError):
-                await life.host.next_producer_id()
-            assert life.host.image is image
-            life.host._store = life.store
-            assert await life.host.next_producer_id() == 0
+                await life.controller.producer_ids.next()
+            assert life.controller.state.image is image
+            life.failing.error = None
+            assert await life.controller.producer_ids.next() == 0
 
     run(test)
 
@@ -177,18 +184,18 @@ def test_a_store_that_fails_leaves_the_image_as_it_was_and_the_client_hears_of_i
 def test_c02_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            await life.host.create_topics([NewTopic("a")])
-            # Another controller took office meanwhile.
+            await life.controller.topic_requests.create([NewTopic("a")])
+            # Another broker became the controller meanwhile.
             await life.store.multi([SetData("/controller_epoch", b"9")])
-            (created,) = await life.host.create_topics([NewTopic("b")])
-            (deleted,) = await life.host.delete_topics(["a"])
+            (created,) = await life.controller.topic_requests.create([NewTopic("b")])
+            (deleted,) = await life.controller.topic_requests.delete(["a"])
             for outcome in (created, deleted):
                 assert isinstance(outcome, KafkaError)
                 assert outcome.code is ErrorCode.NOT_CONTROLLER
             with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
-                await life.host.next_producer_id()
+                await life.controller.producer_ids.next()
             assert await life.store.children("/brokers/topics") == ["a"]
-            assert set(life.host.image.topics) == {"a"}
+            assert set(life.controller.state.image.topics) == {"a"}
 
     run(test)
 
@@ -196,10 +203,10 @@ def test_c02_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) ->
 def test_changes_are_done_one_at_a_time(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            results = await asyncio.gather(*(life.host.create_topics([NewTopic("same")]) for _ in range(5)))
+            results = await asyncio.gather(*(life.controller.topic_requests.create([NewTopic("same")]) for _ in range(5)))
             created = [outcome for (outcome,) in results if isinstance(outcome, TopicImage)]
             assert len(created) == 1
-            assert len(life.host.image.topics) == 1
+            assert len(life.controller.state.image.topics) == 1
 
     run(test)
 
@@ -208,7 +215,7 @@ def test_validate_only_writes_nothing(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
             zxid = life.store._tree.zxid
-            (topic,) = await life.host.create_topics([NewTopic("a", 4)], validate_only=True)
+            (topic,) = await life.controller.topic_requests.create([NewTopic("a", 4)], validate_only=True)
             assert isinstance(topic, TopicImage)
             assert life.store._tree.zxid == zxid
             assert len(life.images) == 1
@@ -256,15 +263,15 @@ def test_topics_of_a_stopped_kafka_are_adopted_once(tmp_path: Path) -> None:
     async def test() -> None:
         found = [FoundTopic("old", b"\x01" * 16, frozenset({0, 2}))]
         async with Life(tmp_path) as life:
-            warnings = await life.host.adopt_topics(found)
+            warnings = await life.controller.adopt_topics(found)
             assert "without the partitions 1" in warnings[0]
-            assert len(life.host.image.topics["old"].partitions) == 3
-            assert life.images[-1] is life.host.image
-            await life.host.delete_topics(["old"])
+            assert len(life.controller.state.image.topics["old"].partitions) == 3
+            assert life.images[-1] is life.controller.state.image
+            await life.controller.topic_requests.delete(["old"])
         async with Life(tmp_path) as life:
             # The directories of a deleted topic may still lie there after a crash: they are no find.
-            assert await life.host.adopt_topics(found) == []
-            assert life.host.image.topics == {}
+            assert await life.controller.adopt_topics(found) == []
+            assert life.controller.state.image.topics == {}
 
     run(test)
 
@@ -272,7 +279,7 @@ def test_topics_of_a_stopped_kafka_are_adopted_once(tmp_path: Path) -> None:
 def test_what_older_versions_left_out_of_the_tree_is_added(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
-            await life.host.create_topics([NewTopic("a", 2)])
+            await life.controller.topic_requests.create([NewTopic("a", 2)])
             await life.store.multi(
                 [
                     Delete("/config/topics/a"),
@@ -282,14 +289,16 @@ def test_what_older_versions_left_out_of_the_tree_is_added(tmp_path: Path) -> No
                 ]
             )
         async with Life(tmp_path) as life:
-            topics = life.host.image.topics
+            topics = life.controller.state.image.topics
             assert [part.leader for topic in topics.values() for part in topic.partitions] == [1, 1, 1]
             ids = {topic.topic_id for topic in topics.values()}
             assert len(ids) == 2
         async with Life(tmp_path) as life:
-            assert {topic.topic_id for topic in life.host.image.topics.values()} == ids, "ids are kept once given"
-            (outcome,) = await life.host.alter_configs([ConfigAlteration(2, "b", [ConfigChange(0, "retention.ms", "9")])])
+            assert {topic.topic_id for topic in life.controller.state.image.topics.values()} == ids, "ids are kept once given"
+            (outcome,) = await life.controller.config_requests.alter(
+                [ConfigAlteration(2, "b", [ConfigChange(0, "retention.ms", "9")])]
+            )
             assert outcome is None
-            assert not isinstance((await life.host.delete_topics(["a"]))[0], KafkaError)
+            assert not isinstance((await life.controller.topic_requests.delete(["a"]))[0], KafkaError)
 
     run(test)

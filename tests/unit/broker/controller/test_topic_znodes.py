@@ -1,4 +1,4 @@
-"""What others write in the tree while a controller is in office: it follows (F59, C09). Kafka's controller watches the same."""
+"""The controller follows what other brokers and tools write in the tree (F59, C09), as Kafka's controller does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.controller.broker_requests import alter_partitions
-from ottla.broker.controller.partition_requests import Reassignment, alter_reassignments, reassignments
-from ottla.cluster.isr_changes import IsrWish
+from ottla.broker.controller.partition_requests import Reassignment
+from ottla.cluster.alter_partition import IsrProposal
 from ottla.ports import Create, Delete, SetData
 from ottla.types import TopicPartition
-from tests.kit.host_world import World, all_here, in_world, make, until
+from tests.kit.controller_world import World, all_here, in_world, make, until
 
 
 def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:
@@ -24,7 +23,7 @@ def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:
 def told(world: World, api_name: str, topic: str) -> set[int]:
     return {
         number
-        for number, name, request in world.orders
+        for number, name, request in world.requests
         if name == api_name and topic in {each.topic_name for each in request.topic_states}
     }
 
@@ -34,12 +33,12 @@ def test_a_topic_that_somebody_writes_gets_leaders_settings_and_an_id() -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
         world.write(Create("/brokers/topics/theirs", topic_node((2, 3), (9, 3))))
-        await until(lambda: "theirs" in world.controller().host.image.topics)
+        await until(lambda: "theirs" in world.active().controller.state.image.topics)
         assert world.state("theirs", 1)["leader"] == 3
         assert (world.state("theirs")["leader"], world.state("theirs")["isr"]) == (2, [2, 3])
         assert world.state("theirs", 1)["isr"] == [3], "broker 9 does not exist"
         stored = json.loads(world.tree.get("/brokers/topics/theirs").data)  # type: ignore[union-attr]
-        image = world.controller().host.image
+        image = world.active().controller.state.image
         assert image.topics["theirs"].partitions[1].replicas == (9, 3)
         assert stored["version"] == 3
         assert image.topic_names[image.topics["theirs"].topic_id] == "theirs"
@@ -55,18 +54,18 @@ def test_partitions_that_somebody_adds_get_leaders() -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
         topic = await make(world, "t", (1, 2))
-        host = world.controller().host
-        await until(lambda: "t" in host._watched_topics and not host._touched_topics)
-        world.orders.clear()
+        controller = world.active().controller
+        await until(lambda: "t" in controller._topic_znodes._watched and not controller._topic_znodes._touched)
+        world.requests.clear()
         world.write(SetData("/brokers/topics/t", topic_node((1, 2), (2, 1), (2,))))
-        await until(lambda: len(host.image.topics["t"].partitions) == 3)
+        await until(lambda: len(controller.state.image.topics["t"].partitions) == 3)
         assert [world.state("t", number)["leader"] for number in range(3)] == [1, 2, 2]
-        assert host.image.topics["t"].topic_id == topic.topic_id, "the id it had, although the new node names none"
-        assert host.image.topics["t"].partitions[0] is topic.partitions[0]
+        assert controller.state.image.topics["t"].topic_id == topic.topic_id, "the id it had, although the new node names none"
+        assert controller.state.image.topics["t"].partitions[0] is topic.partitions[0]
         await until(lambda: told(world, "leader_and_isr", "t") == {1, 2})
         (states,) = [
             request.topic_states[0].partition_states
-            for number, name, request in world.orders
+            for number, name, request in world.requests
             if (number, name) == (2, "leader_and_isr")
         ]
         assert [state.partition_index for state in states] == [1, 2]
@@ -81,9 +80,9 @@ def test_a_mark_deletes_a_topic_and_what_is_no_topic_loses_its_mark() -> None:
         await make(world, "doomed", (1, 2))
         await make(world, "kept", (1, 2))
         world.write(Create("/admin/delete_topics/doomed"), Create("/admin/delete_topics/nothing"))
-        await until(lambda: not world.tree.children("/admin/delete_topics") and not world.controller().host._dying)
+        await until(lambda: not world.tree.children("/admin/delete_topics") and not world.active().controller._deletion.deleting)
         assert world.tree.children("/brokers/topics") == ["kept"]
-        assert set(world.controller().host.image.topics) == {"kept"}
+        assert set(world.active().controller.state.image.topics) == {"kept"}
         await until(lambda: told(world, "stop_replica", "doomed") == {1, 2})
         await make(world, "doomed", (2, 1))
         assert world.state("doomed")["leader"] == 2
@@ -116,7 +115,7 @@ def test_a_topic_made_and_marked_at_once_goes() -> None:
     ],
 )
 def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    """Neither while a controller is in office, nor when one takes over; once it makes sense, it is there."""
+    """Neither during a term nor at the start of one; once the node can be parsed, the topic is there."""
 
     async def test(world: World) -> None:
         await world.add(1, 2)
@@ -126,18 +125,18 @@ def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest
             await until(lambda: "odd is left alone" in caplog.text)
         await make(world, "fine", (1, 2))
         epoch = world.epoch()
-        await world.controller().host.election.give_up_office()
-        await until(lambda: world.epoch() > epoch and set(world.controller().host.image.topics) == {"fine"})
+        await world.active().controller.election.resign()
+        await until(lambda: world.epoch() > epoch and set(world.active().controller.state.image.topics) == {"fine"})
         await all_here(world, 1, 2)
         world.write(SetData("/brokers/topics/odd", topic_node((2, 1))))
         await until(lambda: world.state("odd")["leader"] == 2)
-        await until(lambda: "odd" in world.controller().host.image.topics)
+        await until(lambda: "odd" in world.active().controller.state.image.topics)
 
     in_world(test)
 
 
 def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    """Neither a controller in office nor the next: it leaves alone what is no broker, and takes settings as they were."""
+    """Neither during a term nor at the start of one: invalid registrations are ignored, and configs stay as they were."""
 
     async def test(world: World) -> None:
         await world.add(1, 2)
@@ -145,7 +144,7 @@ def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: py
         world.write(Create("/config/brokers/1", b'{"version":1,"config":{"log.cleaner.threads":"2"}}'))
         world.write(Create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequential=True))
         for member in world.members.values():
-            await until(lambda member=member: member.host.configs.brokers == {"1": {"log.cleaner.threads": "2"}})  # type: ignore[misc]
+            await until(lambda member=member: member.controller.dynamic_configs.brokers == {"1": {"log.cleaner.threads": "2"}})  # type: ignore[misc]
         with caplog.at_level(logging.ERROR):
             world.write(Create("/brokers/ids/someone", b"{}"), Create("/brokers/ids/7", b"nonsense"))
             await until(
@@ -154,10 +153,10 @@ def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: py
         world.write(SetData("/config/brokers/1", b"nonsense"))
         await make(world, "fine", (1, 2))
         epoch = world.epoch()
-        await world.controller().host.election.give_up_office()
-        await until(lambda: world.epoch() > epoch and set(world.controller().host.image.topics) == {"fine"})
+        await world.active().controller.election.resign()
+        await until(lambda: world.epoch() > epoch and set(world.active().controller.state.image.topics) == {"fine"})
         await all_here(world, 1, 2)
-        assert world.controller().host.image.broker_configs == {"1": {"log.cleaner.threads": "2"}}
+        assert world.active().controller.state.image.broker_configs == {"1": {"log.cleaner.threads": "2"}}
 
     in_world(test)
 
@@ -167,10 +166,10 @@ def test_nodes_that_somebody_removes_are_forgotten() -> None:
         await world.add(1)
         await all_here(world, 1)
         await make(world, "t", (1,))
-        world.orders.clear()
+        world.requests.clear()
         paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
         world.write(*(Delete(f"/brokers/topics/t{path}") for path in paths))
-        await until(lambda: not world.controller().host.image.topics)
+        await until(lambda: not world.active().controller.state.image.topics)
         assert not told(world, "stop_replica", "t"), "whoever does that may want to keep the records"
         await make(world, "t", (1,))
 
@@ -183,7 +182,7 @@ def test_a_reassignment_asked_for_in_the_tree_stays_there_until_it_is_done() -> 
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
-        host = world.controller().host
+        controller = world.active().controller
         await make(world, "t", (1, 2), (1, 2))
         wanted = [
             {"topic": "t", "partition": 0, "replicas": [3, 2]},
@@ -200,16 +199,16 @@ def test_a_reassignment_asked_for_in_the_tree_stays_there_until_it_is_done() -> 
 
         world.write(Create(path, json.dumps({"version": 1, "partitions": wanted}).encode()))
         await until(lambda: left() == [("t", 0), ("t", 1)])
-        assert len(reassignments(host.image)) == 2
-        assert await alter_reassignments(host, [Reassignment("t", 1, None)]) == [None]
+        assert len(controller.partition_requests.reassignments()) == 2
+        assert await controller.partition_requests.alter_reassignments([Reassignment("t", 1, None)]) == [None]
         await until(lambda: left() == [("t", 0)])
-        ((_, _, partition),) = reassignments(host.image)
-        lives = {number: broker.epoch for number, broker in host.image.brokers.items()}
-        wish = IsrWish(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
-        await alter_partitions(host, 1, lives[1], [(TopicPartition("t", 0), wish)])
-        await until(lambda: world.tree.get(path) is None and not reassignments(host.image))
-        assert host.image.topics["t"].partitions[0].replicas == (3, 2)
-        assert host.image.topics["t"].partitions[1].replicas == (2, 1), "as Kafka puts them back"
+        ((_, _, partition),) = controller.partition_requests.reassignments()
+        lives = {number: broker.epoch for number, broker in controller.state.image.brokers.items()}
+        proposal = IsrProposal(1, partition.leader_epoch, [(each, lives[each]) for each in (1, 2, 3)], partition.partition_epoch)
+        await controller.broker_requests.alter_partitions(1, lives[1], [(TopicPartition("t", 0), proposal)])
+        await until(lambda: world.tree.get(path) is None and not controller.partition_requests.reassignments())
+        assert controller.state.image.topics["t"].partitions[0].replicas == (3, 2)
+        assert controller.state.image.topics["t"].partitions[1].replicas == (2, 1), "as Kafka puts them back"
 
     in_world(test)
 
@@ -226,6 +225,6 @@ def test_preferred_leaders_are_elected_when_the_tree_asks_for_it() -> None:
         await until(lambda: world.tree.get("/admin/preferred_replica_election") is None)
         world.write(Create("/admin/preferred_replica_election", b"nonsense"))
         await until(lambda: world.tree.get("/admin/preferred_replica_election") is None)
-        assert world.controller().host.in_office
+        assert world.active().controller.state.is_active
 
     in_world(test)

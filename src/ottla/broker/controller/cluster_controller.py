@@ -1,0 +1,236 @@
+"""The controller of a broker in a cluster: its parts, and the terms in which this broker is the active controller (F59-F61).
+
+1. A term begins by loading the whole tree and sending every broker its whole state: what the previous controller left undone is
+   done then (C09).
+2. If the metadata tree and the image differ, the controller resigns: the next term loads everything again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.controller.admin_znodes import AdminZnodes
+from ottla.broker.controller.background_tasks import BackgroundTasks
+from ottla.broker.controller.broker_registrations import BrokerRegistrations
+from ottla.broker.controller.broker_requests import BrokerRequests
+from ottla.broker.controller.cluster_configs import ClusterConfigs
+from ottla.broker.controller.control_request_sender import ControlRequestSender
+from ottla.broker.controller.controller_channels import Send
+from ottla.broker.controller.controller_client import CallBroker, ControllerClient
+from ottla.broker.controller.controller_state import ControllerState
+from ottla.broker.controller.election import Election, encode_registration
+from ottla.broker.controller.leader_balancer import LeaderBalancer
+from ottla.broker.controller.metadata_writer import MetadataWriter
+from ottla.broker.controller.offline_replicas import OfflineReplicas
+from ottla.broker.controller.partition_requests import PartitionRequests
+from ottla.broker.controller.producer_ids import ProducerIds
+from ottla.broker.controller.request_znodes import RequestZnodes
+from ottla.broker.controller.topic_deletion import TopicDeletion
+from ottla.broker.controller.topic_requests import TopicRequests
+from ottla.broker.controller.topic_znodes import TopicZnodes
+from ottla.broker.controller.tree_watcher import TreeWatcher
+from ottla.broker.metadata.acl_entities import AclEntities
+from ottla.broker.metadata.dynamic_configs import DynamicConfigs
+from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
+from ottla.broker.metadata.tree import load_image, patiently
+from ottla.cluster import znodes
+from ottla.cluster.broker_changes import with_elections
+from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
+from ottla.cluster.settings import BrokerSettings
+from ottla.cluster.tree_changes import state_changes
+from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Clock, Create, MetadataStore, Random, StoreError
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterController:
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: BrokerSettings,
+        broker_id: int,
+        endpoints: Sequence[Endpoint],
+        clock: Clock,
+        random: Random,
+        *,
+        send: Send,
+        call: CallBroker,
+        local_image: Callable[[], ClusterImage],
+        on_topic_config: Callable[[str, dict[str, str]], None],
+        on_broker_configs: Callable[[dict[str, dict[str, str]]], None],
+        on_group_configs: Callable[[dict[str, dict[str, str]]], None],
+        on_refused: Callable[[str], None],
+    ) -> None:
+        """`send` delivers control requests, `call` sends a request to another broker. `local_image`: the image of this broker, as
+        the controller last sent it. `on_refused`: this broker cannot register and has to stop."""
+        self._store = store
+        self._random = random
+        self._static_settings = settings
+        self._on_topic_config = on_topic_config
+        self._on_broker_configs = on_broker_configs
+        self._cluster_id = ""
+        self._loops: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
+        self.state = state = ControllerState(broker_id, settings)
+        self.election = Election(
+            store,
+            broker_id,
+            lambda: encode_registration(broker_id, state.settings, endpoints, clock.now_ms()),
+            clock,
+            begin_term=self._begin_term,
+            end_term=self._end_term,
+            refused=on_refused,
+            # ZooKeeper expires a session at the first tick after its timeout; a tick takes three seconds by default.
+            patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
+        )
+        self._sender = ControlRequestSender(state, send, self._responded)
+        self._writer = MetadataWriter(
+            store, state, self._sender, on_conflict=self._conflicted, on_commit=lambda: self._committed()
+        )
+        self.dynamic_configs = DynamicConfigs(
+            store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=on_group_configs
+        )
+        self.acl_entities = AclEntities(store)
+        client = ControllerClient(call, broker_id, self.election, local_image)
+        self._watcher = TreeWatcher(store, state, self.election.resign)
+        requests = RequestZnodes(store, state, self._watcher.read_later)
+        self._deletion = TopicDeletion(store, state, self._writer, requests, self._tasks)
+        self._topic_znodes = TopicZnodes(store, state, self._writer, random, self._deletion, self._watcher.read_soon)
+        self._offline = OfflineReplicas(store, state, self._writer, self._sender, self._tasks)
+        self.topic_requests = TopicRequests(state, self._writer, random, deletion=self._deletion, forward=client.create_topics)
+        self.partition_requests = PartitionRequests(state, self._writer)
+        self.config_requests = ClusterConfigs(store, state, self.dynamic_configs, local_image)
+        self.producer_ids = ProducerIds(store, state, client.allocate_producer_ids)
+        self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids, self._tasks)
+        self._admin_znodes = AdminZnodes(store, state, self.partition_requests, requests)
+        self._balancer = LeaderBalancer(state, self._writer)
+        self._watcher.readers = (
+            BrokerRegistrations(store, state, self._writer).read,
+            self._topic_znodes.read,
+            self._deletion.read_marks,
+            self._offline.read_log_dir_events,
+            self._admin_znodes.read,
+        )
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.election.broker_epoch
+
+    @property
+    def controller_id(self) -> int:
+        return self.election.controller_id
+
+    async def start(self) -> None:
+        """Register, and stand for election. StoreError if the broker cannot register."""
+        await patiently(lambda: ensure_base_paths(self._store))
+        self._cluster_id = await patiently(lambda: find_cluster_id(self._store, self._random, None))
+        await self.dynamic_configs.start()
+        await self.acl_entities.start()
+        self._brokers_configured(self.dynamic_configs.brokers)
+        self._watcher.watch()
+        await self.election.start()
+        loop = asyncio.get_running_loop()
+        self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._balancer.run())]
+
+    async def stop(self) -> None:
+        """End the term and stop watching. The registration goes with the session."""
+        self._tasks.cancel()
+        for task in self._loops:
+            task.cancel()
+        if self._loops:
+            await asyncio.wait(self._loops)
+        await self.election.stop()
+        await self.dynamic_configs.stop()
+        await self.acl_entities.stop()
+
+    async def report_log_dir_failure(self) -> None:
+        """Tell the controller that a data directory of this broker failed."""
+        data = znodes.encode_log_dir_event(self.state.broker_id)
+        await self._store.multi([Create(f"{znodes.LOG_DIR_EVENTS}/log_dir_event_", data, sequential=True)])
+
+    # Terms
+
+    async def _begin_term(self, term: ControllerTerm) -> None:
+        state = self.state
+        # Before anything is awaited: a session that expires meanwhile ends this term too.
+        state.term = term
+        async with state.lock:
+            known = self.dynamic_configs.brokers, self.dynamic_configs.groups
+            loaded = await load_image(self._store, self._cluster_id, state.broker_id, term.epoch, self._random, known)
+            if state.term is not term:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "the session expired while the term began")
+            deleting = await self._deletion.take_over(loaded)
+            image = with_elections(loaded.image, state.unclean_allowed)
+            created = {key for key in loaded.created if key[0] in image.topics}
+            repairs = [change for change in loaded.repairs if znodes.topic_of(change.path) not in deleting]
+            if await self._store.get(znodes.FEATURE) is None:
+                repairs.append(Create(znodes.FEATURE, znodes.NO_FEATURES))
+            changes = [term.fence, *repairs, *state_changes(loaded.image, image, term.epoch)]
+            # No broker has heard of this controller: compared with this image, everything is new and some topics are removed.
+            state.image = ClusterImage(self._cluster_id, topics=deleting)
+            acknowledgements = await self._writer.commit(MetadataUpdate(changes, image), created=created)
+        for topic in deleting.values():
+            self._deletion.finish_later(topic, acknowledgements)
+        self._watcher.read_soon()
+
+    def _end_term(self) -> None:
+        self.state.term = None
+        self._topic_znodes.end_term()
+        self._deletion.end_term()
+        self._admin_znodes.end_term()
+        self._sender.close()
+        self.state.image = ClusterImage("")
+
+    def _resign(self) -> None:
+        self._tasks.spawn(self.election.resign())
+
+    def _conflicted(self, error: StoreError) -> None:
+        logger.warning("Resigning as controller, the metadata tree differs from the controller's image: %s", error)
+        self._resign()
+
+    def _committed(self) -> None:
+        if self._admin_znodes.has_reassignments:
+            self._watcher.read_soon()
+
+    def _responded(self, broker: BrokerImage, api_name: str, response: Any) -> None:
+        if response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._resign()
+        else:
+            self._offline.responded(broker, api_name, response)
+
+    # Dynamic configs
+
+    def _topics_configured(self, configs: dict[str, dict[str, str]]) -> None:
+        for name, config in configs.items():
+            self._on_topic_config(name, config)
+        if self.state.is_active:
+            self._tasks.spawn(self._configure_topics(configs))
+
+    async def _configure_topics(self, configs: dict[str, dict[str, str]]) -> None:
+        state = self.state
+        async with state.lock:
+            if not state.is_active:
+                return
+            topics = state.image.topics
+            changed = [replace(topics[name], config=config) for name, config in configs.items() if name in topics]
+            state.image = state.image.with_topics(changed)
+            # unclean.leader.election.enable may have been set.
+            await self._writer.elect(state.image, [state.image.topics[topic.name] for topic in changed])
+
+    def _brokers_configured(self, configs: dict[str, dict[str, str]]) -> None:
+        own, default = configs.get(str(self.state.broker_id), {}), configs.get("", {})
+        self.state.settings = self._static_settings.with_dynamic(own, default) if own or default else self._static_settings
+        self._on_broker_configs(configs)
+        if self.state.is_active:
+            self._tasks.spawn(self._configure_brokers(configs))
+
+    async def _configure_brokers(self, configs: dict[str, dict[str, str]]) -> None:
+        async with self.state.lock:
+            if self.state.is_active:
+                await self._writer.elect(replace(self.state.image, broker_configs=configs))

@@ -1,0 +1,93 @@
+"""Asks the controller, on another broker, for what only the controller can do: create topics, allocate producer ids."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from ottla.broker.controller.election import Election
+from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.cluster.controller_term import TopicResult
+from ottla.cluster.image import ClusterImage
+from ottla.cluster.requests import NewTopic
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+CallBroker = Callable[[int, str, int, object], Awaitable[Any]]
+"""Sends (broker id, api name, highest version, request) and returns the response; PeerUnavailable if there is none."""
+
+_TIMEOUT_MS: Final = 30_000
+
+
+class ControllerClient:
+    def __init__(self, call: CallBroker, broker_id: int, election: Election, local_image: Callable[[], ClusterImage]) -> None:
+        """`local_image`: the image of this broker, as the controller last sent it."""
+        self._call = call
+        self._broker_id = broker_id
+        self._election = election
+        self._local_image = local_image
+
+    async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicResult]:
+        """For each topic, in order: as this broker knows it, or a KafkaError."""
+        try:
+            response: CreateTopicsResponse = await self._ask("create_topics", 7, _create_request(requested))
+        except PeerUnavailable as error:
+            lost = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller is not available: {error}")
+            return [lost for _ in requested]
+        answers = {answer.name: answer for answer in response.topics}
+        topics = self._local_image().topics
+        return [topics.get(new.name) or _error(answers.get(new.name)) for new in requested]
+
+    async def allocate_producer_ids(self) -> range:
+        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._election.broker_epoch)
+        try:
+            response = await self._ask("allocate_producer_ids", 0, request)
+        except PeerUnavailable as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer ids, the controller is not available: {error}"
+            ) from error
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+                f"no producer ids, the controller answers {ErrorCode(response.error_code).name}",
+            )
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
+
+    async def _ask(self, api_name: str, version: int, request: object) -> Any:
+        if self._election.controller_id < 0:
+            raise PeerUnavailable("the cluster has no controller at the moment")
+        return await self._call(self._election.controller_id, api_name, version, request)
+
+
+def _create_request(requested: Sequence[NewTopic]) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=[_topic(new) for new in requested], timeout_ms=_TIMEOUT_MS)
+
+
+def _topic(new: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=new.name,
+        num_partitions=new.partition_count,
+        replication_factor=new.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers)) for number, brokers in new.assignments
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in new.config.items()],
+    )
+
+
+def _error(answer: CreatableTopicResult | None) -> KafkaError:
+    if answer is None:
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller did not answer for this topic")
+    code = ErrorCode(answer.error_code)
+    if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        # The controller knows of the topic before this broker does: every client retries this error.
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the topic is created; this broker will know of it in a moment")
+    return KafkaError(code, answer.error_message or "")
