@@ -7,8 +7,7 @@ What cannot be answered yet waits in `purgatory`. `housekeeping` is everything t
 
 Groups and transactions: `coordinators` hosts the shards of `coordinator` and delivers transaction markers.
 
-Metadata: `controller_host` performs what `cluster.controller` decides, for a broker that is alone. In a cluster `office` writes
-and tells (`controller_channels`), `tree_events` notices what others write, `cluster_host` is what is asked of it, `election` how
-it came to it. On the other side `orders` are carried out, `metadata_cache` is what was told, `dynamic_configs` reads settings
-from the tree, `replica_fetcher` follows leaders, `isr_changes` says who keeps up; `cluster_member` holds these together.
+Metadata: `controller` writes the cluster's metadata and tells the brokers of a cluster by control requests (`replicas` carries
+them out). `metadata` is what this broker knows of the cluster: the image, dynamic configs, ACLs. `cluster_member` holds what only
+a broker of a cluster has.
 """

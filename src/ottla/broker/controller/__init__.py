@@ -1,1 +1,10 @@
-"""The controller: its election, the metadata it writes, and the requests it sends to brokers."""
+"""The controller: of a broker alone (`standalone_controller`) or of a cluster (`cluster_controller`), made of the same parts.
+
+- `controller_state`: the term, the image, the lock that orders changes. `election` registers the broker and claims terms.
+- `metadata_writer` writes changes to the metadata store and hands the image to a `publisher`: applied locally, or sent to brokers
+  as control requests (`control_request_sender`, `controller_channels`).
+- `topic_requests`, `partition_requests`, `broker_requests`, `producer_ids`, `standalone_configs` and `cluster_configs` answer
+  requests; `controller_client` asks the controller on another broker.
+- `tree_watcher` reads what others write in the tree: `broker_registrations`, `topic_znodes`, `topic_deletion`,
+  `offline_replicas`, `admin_znodes`. `leader_balancer` moves leaderships to the preferred leaders.
+"""

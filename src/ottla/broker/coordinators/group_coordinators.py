@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.coordinators.internal_topic import InternalTopic, replication_factor
+from ottla.broker.coordinators.internal_topic import Controller, InternalTopic, replication_factor
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings.group import group_value
@@ -21,7 +21,6 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.broker.clock_watch import ClockWatch
-    from ottla.broker.controller.controller import Controller
     from ottla.broker.metadata.local_metadata import LocalMetadata
     from ottla.broker.network.context import RequestContext
     from ottla.broker.network.purgatory import Purgatory

@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.controller.controller import Controller
     from ottla.broker.metadata.local_metadata import LocalMetadata
     from ottla.broker.replicas.partitions import Partitions
     from ottla.cluster.image import ClusterImage, TopicImage
     from ottla.cluster.requests import NewTopic
 
 logger = logging.getLogger(__name__)
+
+
+class TopicRequests(Protocol):
+    async def create(self, requested: Sequence[NewTopic]) -> Sequence[Any]:
+        """For each topic: the topic, or a KafkaError."""
+        ...
+
+
+class Controller(Protocol):
+    @property
+    def topic_requests(self) -> TopicRequests: ...
 
 
 class InternalTopic:

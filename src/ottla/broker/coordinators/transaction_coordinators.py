@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from ottla.broker.coordinators import internal_topic
 from ottla.broker.coordinators.internal_topic import InternalTopic, replication_factor
 from ottla.broker.coordinators.marker_delivery import MarkerDelivery
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
@@ -22,7 +23,6 @@ from ottla.cluster.requests import NewTopic
 
 if TYPE_CHECKING:
     from ottla.broker.clock_watch import ClockWatch
-    from ottla.broker.controller.controller import Controller
     from ottla.broker.coordinators.marker_writer import MarkerWriter
     from ottla.broker.coordinators.reply import Reply
     from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -43,6 +43,19 @@ T = TypeVar("T")
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 TRANSACTION_VERSION: Final = 2
 """The level of the feature `transaction.version` in ApiVersions."""
+
+
+class ProducerIdBlock(Protocol):
+    def take(self) -> int | None:
+        """A new producer id, if one is at hand without waiting."""
+        ...
+
+    async def next(self) -> int: ...
+
+
+class Controller(internal_topic.Controller, Protocol):
+    @property
+    def producer_ids(self) -> ProducerIdBlock: ...
 
 
 class NoProducerId(Exception):
