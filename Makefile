@@ -48,7 +48,7 @@ demo: setup ## the main job, live: orders stream in, a pipeline on Spark sums th
 	$(PY) examples/demo.py
 
 .PHONY: check
-check: .venv/.installed ## ruff, mypy --strict, import-linter
+check: .venv/.installed ## ruff, mypy --strict (tests, bench and examples too), import-linter
 	@echo "check: ruff, mypy --strict, import-linter"
 	$(PY) -m ruff check --no-cache src tests bench examples setup.py
 	$(PY) -m ruff format --check --no-cache -q src tests bench examples setup.py

@@ -89,9 +89,9 @@ class BuildAllOrNone(build_ext):
             if WISH == "1" or isinstance(error, KeyboardInterrupt):
                 raise
             warn(error)
-            for extension in self.extensions:
+            for extension in self.extensions:  # type: ignore[has-type]
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
-            self.extensions = []
+            self.extensions = []  # type: ignore[var-annotated]
 
 
 def extensions() -> list[Any]:

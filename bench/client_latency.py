@@ -28,7 +28,7 @@ def consume(bootstrap: str, topic: str, total: int, pipe: Connection) -> None:
         message = consumer.poll(30)
         if message is None or message.error():
             raise RuntimeError(f"after {len(latencies)} records: {message and message.error()}")
-        latencies.append(time.time() - _STAMP.unpack_from(message.value())[0])
+        latencies.append(time.time() - _STAMP.unpack_from(message.value() or b"")[0])
         if len(latencies) == 1:
             pipe.send("ready")
     pipe.send(latencies)

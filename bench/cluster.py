@@ -85,7 +85,7 @@ class Cluster:
             self._theirs = ApacheCluster(KAFKA_4, 3, jvm=START_SCRIPT_JVM, broker_session_timeout_ms=session_ms)
 
     def start(self) -> None:
-        (self._ours or self._theirs).start()  # type: ignore[union-attr]
+        (self._ours or self._theirs).start()
         self.addresses: dict[int, str] = {}
         self.broker_pids: dict[int, int] = {}
         if self._ours is not None:
@@ -138,7 +138,7 @@ class Cluster:
         del self.addresses[broker]
 
     def close(self) -> None:
-        (self._ours or self._theirs).close()  # type: ignore[union-attr]
+        (self._ours or self._theirs).close()
 
 
 def _quorum_leader(address: str) -> int:

@@ -57,7 +57,7 @@ def sent(orders: list[ControlRequests]) -> tuple[int, int]:
         for name, request in order.requests():
             version = VERSIONS[name]
             is_update = isinstance(request, UpdateMetadataRequest)
-            sizes.append(len(encodings.encoded(request, version).body if is_update else encode(request, version)))
+            sizes.append(len(encodings.encoded(request, version).body if is_update else encode(request, version)))  # type: ignore[arg-type]
     return len(sizes), sum(sizes)
 
 

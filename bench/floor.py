@@ -27,6 +27,7 @@ from collections.abc import Callable
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from typing import Any
 
 from bench import ROOT
 from bench.load import values
@@ -143,7 +144,7 @@ def serve_small(prepare: Callable[[], Answer], tell: Connection) -> None:
                     open_sockets.pop(fd).close()
 
 
-def one_and_many(name: str, prepare: Callable[[int], Answer], kind: str, options: Callable[[int], dict[str, object]]) -> None:
+def one_and_many(name: str, prepare: Callable[[int], Answer], kind: str, options: Callable[[int], dict[str, Any]]) -> None:
     """A load on one file and on 1,000, in turn; the lowest of both."""
     servers: dict[int, tuple[Connection, int]] = {}
     for partitions in (1, MANY):
@@ -188,7 +189,7 @@ def appends(directory: str) -> None:
 
         return answer
 
-    shape: dict[str, object] = {"record_bytes": 100, "batch_records": BATCH_RECORDS, "connections": 8}
+    shape: dict[str, Any] = {"record_bytes": 100, "batch_records": BATCH_RECORDS, "connections": 8}
     one_and_many("append to", prepare, "produce", lambda _: shape)
 
 
@@ -213,7 +214,7 @@ def fetches(directory: str) -> None:
 
         return answer
 
-    def options(partitions: int) -> dict[str, object]:
+    def options(partitions: int) -> dict[str, Any]:
         layout = {"batch_bytes": 1, "batch_records": BATCH_RECORDS, "batches": batches[partitions]}
         return {"layout": layout, "connections": 8, "max_bytes": 1, "anywhere": True}
 

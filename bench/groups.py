@@ -227,7 +227,7 @@ async def rebalance848(
 
 def main() -> None:
     kind, options = sys.argv[1], json.loads(sys.argv[2])
-    uvloop.run({"steady": steady, "rebalance": rebalance, "rebalance848": rebalance848}[kind](**options))
+    uvloop.run({"steady": steady, "rebalance": rebalance, "rebalance848": rebalance848}[kind](**options))  # type: ignore[operator]
 
 
 if __name__ == "__main__":

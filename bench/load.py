@@ -246,7 +246,7 @@ async def fetch(
         mine = list(range(partitions)) if anywhere else [index]
         chance = random.Random(index) if anywhere else None
         readers.append(FetchConnection(run, topic, mine, Layout(**layout), max_bytes, chance))
-    elapsed = await run_connections(bootstrap, run, readers)
+    elapsed = await run_connections(bootstrap, run, readers)  # type: ignore[arg-type]
     return {"requests": run.replies, "bytes": run.bytes, "seconds": elapsed}
 
 
@@ -297,7 +297,7 @@ async def latency(bootstrap: str, topic: str, *, per_s: int, seconds: float, rec
 
 def main() -> None:
     kind, options = sys.argv[1], json.loads(sys.argv[2])
-    print(json.dumps(uvloop.run({"produce": produce, "fetch": fetch, "latency": latency}[kind](**options))))
+    print(json.dumps(uvloop.run({"produce": produce, "fetch": fetch, "latency": latency}[kind](**options))))  # type: ignore[operator]
 
 
 if __name__ == "__main__":

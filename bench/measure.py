@@ -94,7 +94,7 @@ def client(module: str, *args: str) -> dict[str, Any]:
     return result
 
 
-def create(server: Server, topic: str, partitions: int = PARTITIONS, **config: str) -> None:
+def create(server: Server, topic: str, partitions: int = PARTITIONS, **config: Any) -> None:
     """Creates it and waits until all its partitions can be fetched (KRaft answers a moment before that)."""
     request = fetch_frame(topic, [(partition, 0) for partition in range(partitions)], max_wait_ms=0)
     with RawConnection(server.bootstrap_servers) as connection:

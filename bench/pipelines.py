@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench import OUT
-from bench.servers import TICKS_PER_S
 from tests.kit.peers import ApacheKafka, spark_connector_jars
 
 if TYPE_CHECKING:
@@ -39,6 +38,7 @@ QUICK = {"100 B": (100, 300_000), "1 KB": (1000, 100_000)}
 # Long enough that what a query and a batch cost, however little they hold, does not decide; that is what `small` shows.
 COPY_RECORDS, COPY_RECORDS_QUICK = 1_000_000, 100_000
 SMALL_RECORDS, SMALL_BATCH = 3_000, 100
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SOURCES = ("ottla", "kafka")
 START_ATTEMPTS = 5
 PIPELINE = """

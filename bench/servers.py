@@ -10,11 +10,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.kit.peers import KAFKA_4, START_SCRIPT_JVM, ApacheKafka, Service, free_ports, run_tool, serves
 
 # The same for both, where a default would have the benchmark wait: for more members, for the next assignment.
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.consumer.assignment.interval.ms": 0,
 }

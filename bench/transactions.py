@@ -316,7 +316,7 @@ async def fetch(
 
 def main() -> None:
     kind, options = sys.argv[1], json.loads(sys.argv[2])
-    uvloop.run({"transactions": transactions, "fill": fill, "produce": produce, "fetch": fetch}[kind](**options))
+    uvloop.run({"transactions": transactions, "fill": fill, "produce": produce, "fetch": fetch}[kind](**options))  # type: ignore[operator]
 
 
 if __name__ == "__main__":

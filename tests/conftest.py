@@ -7,13 +7,14 @@ examples each time: `HYPOTHESIS_PROFILE=random make test`.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("tests.kit")
 
-_SLOW = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+_SLOW: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 settings.register_profile("same", derandomize=True, database=None, **_SLOW)
 settings.register_profile("random", **_SLOW)

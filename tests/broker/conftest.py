@@ -76,7 +76,7 @@ class Stage:
         self._open.append(raw)
         return raw
 
-    async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
+    async def topic(self, name: str = "t", partitions: int = 1, **config: Any) -> None:
         """Make a topic; settings as keywords, with _ for the dots."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         [outcome] = await self.broker.controller.topic_requests.create([NewTopic(name, partitions, 1, config=settings)])
@@ -152,7 +152,7 @@ Play = Callable[..., None]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Play:
-    def run_case(case: Callable[[Stage], Awaitable[None]], **settings: str) -> None:
+    def run_case(case: Callable[[Stage], Awaitable[None]], **settings: Any) -> None:
         run(_perform(case, tmp_path, settings))
 
     return run_case

@@ -39,12 +39,12 @@ def test_users_and_quotas_by_the_usual_calls_outlive_a_restart(tmp_path: Path) -
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         upsertion = UserScramCredentialUpsertion("quota-user", info, b"secret")
         admin.alter_user_scram_credentials([upsertion])["quota-user"].result(WAIT_S)
-        described = admin.describe_user_scram_credentials(["quota-user"])["quota-user"].result(WAIT_S)
+        described = admin.describe_user_scram_credentials(["quota-user"])["quota-user"].result(WAIT_S)  # type: ignore[index]
         assert [(each.mechanism, each.iterations) for each in described.scram_credential_infos] == [
             (ScramMechanism.SCRAM_SHA_512, 5000)
         ]
         with pytest.raises(Exception, match=r"RESOURCE_NOT_FOUND|no credential"):
-            admin.describe_user_scram_credentials(["nobody"])["nobody"].result(WAIT_S)
+            admin.describe_user_scram_credentials(["nobody"])["nobody"].result(WAIT_S)  # type: ignore[index]
         entity = [EntityData(entity_type="user", entity_name="quota-user")]
         entries = [
             EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1024.0)]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply
@@ -24,14 +25,14 @@ REQUESTS = (
 )
 
 
-def test_requests_in_any_order_are_answered_as_if_each_were_the_first(tmp_path):
+def test_requests_in_any_order_are_answered_as_if_each_were_the_first(tmp_path: Any) -> None:
     rng = random.Random(4)
     frames = []
     for number in range(600):
         # Runs of two kinds in turn, as members of groups send them, and whatever else.
         name, version, request = REQUESTS[number % 2] if number % 100 < 50 else rng.choice(REQUESTS)
         client = rng.choice(("a", "a", "a", "longer", None))
-        frame = b"".join(encode_request(API_BY_NAME[name], version, number - 300, client, request))[4:]
+        frame = b"".join(encode_request(API_BY_NAME[name], version, number - 300, client, request))[4:]  # type: ignore[arg-type]
         frames.append(frame if rng.random() < 0.9 else frame[: rng.randrange(len(frame))])
 
     async def case() -> None:

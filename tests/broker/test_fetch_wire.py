@@ -325,7 +325,7 @@ def test_f16_a_slow_reader_gets_every_byte_and_holds_up_nobody(play: Any) -> Non
         api = API_BY_NAME["fetch"]
         slow = await stage.raw(limit=1 << 10)
         request = stage.fetch_request(0, partition_max_bytes=100 << 20)
-        slow.send(b"".join(encode_request(api, 12, 9, "slow", request)))
+        slow.send(b"".join(encode_request(api, 12, 9, "slow", request)))  # type: ignore[arg-type]
         assert (await stage.produce(connection, stage.batch(b"meanwhile"))).error_code == 0
         frame = await slow.frame()
         _, response = decode_response(api, 12, memoryview(frame))

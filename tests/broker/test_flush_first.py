@@ -41,7 +41,9 @@ def offsets(replies: list[Any]) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_it_is_acknowledged_and_seen_when_it_is_on_the_disk_and_others_do_not_wait(play, monkeypatch, acks) -> None:
+def test_a_record_is_acknowledged_and_visible_after_its_flush_and_others_do_not_wait(
+    play: Any, monkeypatch: Any, acks: int
+) -> None:
     async def case(stage: Any) -> None:
         await stage.topic(flush_messages="1")
         await stage.topic("other")
@@ -73,7 +75,7 @@ def test_it_is_acknowledged_and_seen_when_it_is_on_the_disk_and_others_do_not_wa
     play(case)
 
 
-def test_who_comes_before_the_count_is_full_does_not_wait(play, monkeypatch) -> None:
+def test_who_comes_before_the_count_is_full_does_not_wait(play: Any, monkeypatch: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic(flush_messages="3")
         gate = Gate(monkeypatch)
@@ -98,7 +100,7 @@ def test_who_comes_before_the_count_is_full_does_not_wait(play, monkeypatch) -> 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_flush_that_fails_is_no_success(play, monkeypatch, acks, tmp_path) -> None:
+def test_a_flush_that_fails_is_no_success(play: Any, monkeypatch: Any, acks: int, tmp_path: Any) -> None:
     async def case(stage: Any) -> None:
         await stage.topic(flush_messages="1")
         gate = Gate(monkeypatch)
@@ -114,7 +116,7 @@ def test_a_flush_that_fails_is_no_success(play, monkeypatch, acks, tmp_path) -> 
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_topic_deleted_while_its_records_wait_is_not_there(play, monkeypatch, acks) -> None:
+def test_a_topic_deleted_while_its_records_wait_is_not_there(play: Any, monkeypatch: Any, acks: int) -> None:
     async def case(stage: Any) -> None:
         await stage.topic(flush_messages="1")
         gate = Gate(monkeypatch)

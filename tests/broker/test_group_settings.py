@@ -97,14 +97,14 @@ def test_members_are_told_the_pause_of_their_own_group_also_after_a_restart(tmp_
 
     async def beat(connection: Any, group: str, epoch: int) -> Any:
         joins = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []} if epoch == 0 else {}
-        request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch, **joins)
+        request = ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch, **joins)  # type: ignore[arg-type]
         return await connection.call("consumer_group_heartbeat", 1, request)
 
     async def main() -> None:
         from ottla.client.connection import ClientConnection
 
         for life in range(2):
-            world = real_world(asyncio.get_running_loop())
+            world = real_world(Counters())
             settings = BrokerSettings.parse({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
             broker = Broker(settings, world, counters=Counters())
             await broker.start()

@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_heartbeat_is_told_before_who_coordinates(play: Any
         connection = await stage.connect()
         joins = {"member_id": "m", "rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
         codes = []
-        for request in (ConsumerGroupHeartbeatRequest(group_id="g", **joins), ConsumerGroupHeartbeatRequest(group_id="g")):
+        for request in (ConsumerGroupHeartbeatRequest(group_id="g", **joins), ConsumerGroupHeartbeatRequest(group_id="g")):  # type: ignore[arg-type]
             codes.append((await connection.call("consumer_group_heartbeat", 1, request)).error_code)
         described = await connection.call("consumer_group_describe", 1, ConsumerGroupDescribeRequest(group_ids=["g"]))
         codes.append(described.groups[0].error_code)

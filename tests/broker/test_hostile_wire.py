@@ -92,7 +92,7 @@ def test_f87_half_a_frame_holds_no_more_memory_than_was_sent(play: Any) -> None:
 def test_a_frame_may_come_byte_by_byte(play: Any) -> None:
     async def case(stage: Any) -> None:
         raw = await stage.raw()
-        request = b"".join(encode_request(API_VERSIONS, 0, 7, "slow", ApiVersionsRequest()))
+        request = b"".join(encode_request(API_VERSIONS, 0, 7, "slow", ApiVersionsRequest()))  # type: ignore[arg-type]
         for position in range(len(request)):
             raw.send(request[position : position + 1])
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_frames_of_every_size_in_one_stream(play: Any, size: int) -> None:
         frames = []
         for number in range(12):
             request = stage.produce_request(stage.batch(bytes([65 + number]) * size if number % 3 else b"small"))
-            frames.append(b"".join(encode_request(api, 9, number, "mix", request)))
+            frames.append(b"".join(encode_request(api, 9, number, "mix", request)))  # type: ignore[arg-type]
         raw.send(b"".join(frames)[:-10])
         replies = [decode_response(api, 9, memoryview(await raw.frame())) for _ in range(11)]
         raw.send(frames[-1][-10:])
@@ -134,7 +134,7 @@ def test_w02_an_unknown_api_versions_version_is_answered_in_version_0(play: Any)
             assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
             [known] = response.api_keys
             assert (known.api_key, known.min_version, known.max_version) == (18, 0, 4)
-        raw.send(b"".join(encode_request(API_VERSIONS, 3, 43, "me", _asking())))
+        raw.send(b"".join(encode_request(API_VERSIONS, 3, 43, "me", _asking())))  # type: ignore[arg-type]
         assert decode_response(API_VERSIONS, 3, memoryview(await raw.frame()))[0] == 43
 
     play(case)

@@ -23,7 +23,7 @@ from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import Counters
-from ottla.ports import Buffer, Disk, File
+from ottla.ports import Buffer, Disk, File  # type: ignore[attr-defined]
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -99,7 +99,7 @@ class Ground:
 
         run(main())
 
-    def broker(self, dirs: str = "data", **given: str) -> Broker:
+    def broker(self, dirs: str = "data", **given: Any) -> Broker:
         log_dirs = ",".join(str(self.path / name) for name in dirs.split(","))
         properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": log_dirs, "log.initial.task.delay.ms": "0"}
         properties |= {key.replace("_", "."): value for key, value in given.items()}
@@ -127,7 +127,7 @@ def request(partition: int = 0, acks: int = -1, count: int = 1, size: int = 100)
     return ProduceRequest(acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=data)])
 
 
-async def produce(client: ClientConnection, partition: int = 0, **options: int) -> int:
+async def produce(client: ClientConnection, partition: int = 0, **options: Any) -> int:
     answer = (await client.call("produce", 9, request(partition, **options))).responses[0].partition_responses[0]
     code: int = answer.error_code
     return code
@@ -140,12 +140,12 @@ async def end_of(client: ClientConnection, partition: int = 0) -> tuple[int, int
     return data.error_code, data.high_watermark
 
 
-async def make_topic(broker: Broker, partitions: int = 1, **config: str) -> None:
+async def make_topic(broker: Broker, partitions: int = 1, **config: Any) -> None:
     settings = {key.replace("_", "."): value for key, value in config.items()}
     await broker.controller.topic_requests.create([NewTopic("t", partitions, 1, config=settings)])
 
 
-async def leave_one_record(ground: Ground, dirs: str = "data", **config: str) -> None:
+async def leave_one_record(ground: Ground, dirs: str = "data", **config: Any) -> None:
     """A broker that has stopped; behind it a topic with one record."""
     broker = ground.broker(dirs)
     await broker.start()

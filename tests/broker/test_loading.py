@@ -57,7 +57,7 @@ class WatchedDisk:
         return getattr(self._disk, name)
 
 
-def new_broker(path: Path, **given: str) -> tuple[Broker, WatchedDisk]:
+def new_broker(path: Path, **given: Any) -> tuple[Broker, WatchedDisk]:
     properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(path / "data"), "broker.id": "1"}
     settings = BrokerSettings.parse(properties | {key.replace("_", "."): value for key, value in given.items()})
     world = real_world(Counters(), settings)

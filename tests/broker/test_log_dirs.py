@@ -82,7 +82,7 @@ class Ground:
         self.broker: Broker | None = None
         self.client: ClientConnection | None = None
 
-    async def start(self, dirs: str = "one,two", **given: str) -> Broker:
+    async def start(self, dirs: str = "one,two", **given: Any) -> Broker:
         log_dirs = ",".join(str(self.path / name) for name in dirs.split(","))
         properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": log_dirs, "broker.id": "1"}
         properties |= {key.replace("_", "."): value for key, value in given.items()}
@@ -100,7 +100,7 @@ class Ground:
         if self.broker is not None:
             await self.broker.stop()
 
-    async def topic(self, name: str = "t", partitions: int = 1, **config: str) -> None:
+    async def topic(self, name: str = "t", partitions: int = 1, **config: Any) -> None:
         assert self.broker is not None
         settings = {key.replace("_", "."): value for key, value in config.items()}
         [outcome] = await self.broker.controller.topic_requests.create([NewTopic(name, partitions, 1, config=settings)])

@@ -139,7 +139,7 @@ class Cluster:
             }
             settings = BrokerSettings.parse(properties)
             counters = Counters()
-            broker = Member(settings, real_world(counters, settings), store=Store(self.tree), counters=counters)
+            broker = Member(settings, real_world(counters, settings), store=Store(self.tree), counters=counters)  # type: ignore[arg-type]
             await broker.start()
             self._answer_isr_changes(broker)
             self.ports[number] = next(iter(broker.bound_ports.values()))
@@ -295,7 +295,7 @@ class Cluster:
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
-def play(tmp_path: Path, case: Callable[[Cluster], Awaitable[None]], brokers: Sequence[int] = (1, 2, 3), **settings: str) -> None:
+def play(tmp_path: Path, case: Callable[[Cluster], Awaitable[None]], brokers: Sequence[int] = (1, 2, 3), **settings: Any) -> None:
     async def scene() -> None:
         cluster = Cluster(tmp_path, {name.replace("_", "."): value for name, value in settings.items()})
         try:

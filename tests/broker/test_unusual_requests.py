@@ -27,7 +27,7 @@ from ottla.types import ZERO_UUID
 INT64_MAX = 2**63 - 1
 
 
-def new_topic(name: str, partitions: int = 1, factor: int = 1, **config: str) -> CreateTopicsRequest:
+def new_topic(name: str, partitions: int = 1, factor: int = 1, **config: Any) -> CreateTopicsRequest:
     settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=settings)
     return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)

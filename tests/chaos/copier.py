@@ -106,13 +106,13 @@ class Copier:
     def copy(self, messages: list[Message], start: int) -> None:
         by_partition: dict[int, list[Message]] = {}
         for each in messages:
-            by_partition.setdefault(each.partition(), []).append(each)
+            by_partition.setdefault(each.partition(), []).append(each)  # type: ignore[arg-type]
         for partition, those in by_partition.items():
             self.note("poll", partition, [[each.offset(), each.value().decode()] for each in those], start, now())
         name = f"{self.run_name}.{self.count}"
         self.count += 1
         copies = [(partition, f"{each.value().decode()}@{name}") for partition, those in by_partition.items() for each in those]
-        ends = {partition: those[-1].offset() + 1 for partition, those in by_partition.items()}
+        ends = {partition: those[-1].offset() + 1 for partition, those in by_partition.items()}  # type: ignore[operator]
         self.note("begin", name, copies, ends, now())
         sent: list[list[int | None]] = [[None, 0, None] for _ in copies]
         committing = False
@@ -142,8 +142,8 @@ class Copier:
             self.note("end", name, "failed", now())
             if not committing:
                 self.note("aborted before its commit", str(exception))
-            for place in self.positions(list(by_partition)):
-                self.consumer.seek(place)
+            for place in self.positions(list(by_partition)):  # type: ignore[assignment]
+                self.consumer.seek(place)  # type: ignore[arg-type]
 
 
 def main() -> int:

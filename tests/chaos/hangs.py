@@ -52,7 +52,7 @@ def said(path: Path) -> Counter[str]:
 def main() -> None:
     name, seed, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     # Kafka 4 does not take segments as small as those of the test.
-    settings = {**BROKER, "log.segment.bytes": 1 << 20}
+    settings: dict[str, Any] = {**BROKER, "log.segment.bytes": 1 << 20}
     server: Any = ApacheKafka(KAFKA_4, **settings) if name == "kafka" else Broker(settings)
     with tempfile.TemporaryDirectory(prefix="ottla-hangs-") as scratch, server as broker:
         path = Path(scratch)

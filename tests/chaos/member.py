@@ -79,7 +79,7 @@ class Member:
             if records:
                 self.say("S " + " ".join(f"{each.partition()}:{each.offset()}:{each.value().decode()}" for each in records))
                 for each in records:
-                    self.positions[each.partition()] = each.offset() + 1
+                    self.positions[each.partition()] = each.offset() + 1  # type: ignore[index, operator]
             self.commit()
         self.consumer.close()
 

@@ -100,7 +100,7 @@ class Team:
 
     def current(self) -> list[proof.Notes]:
         """Of those who are members now."""
-        return [proof.read(Path(process.args[2])) for process in self.places if process is not None]  # type: ignore[index]
+        return [proof.read(Path(process.args[2])) for process in self.places if process is not None]  # type: ignore[arg-type, index]
 
     def wait_for_leavers(self, timeout_s: float) -> None:
         for process in self.leaving:
@@ -143,7 +143,7 @@ class Feed:
         if error is not None:
             self.failed.append(str(error))
         else:
-            self.acknowledged[message.partition(), message.offset()] = message.value().decode()
+            self.acknowledged[message.partition(), message.offset()] = message.value().decode()  # type: ignore[index]
 
     def _run(self) -> None:
         number = 0

@@ -63,7 +63,7 @@ class Writer:
                     assert error is None, error
                     send[3], send[4] = now(), message.offset()
 
-                self._producer.produce(SOURCE, send[1], partition=send[0], on_delivery=delivered)
+                self._producer.produce(SOURCE, send[1], partition=send[0], on_delivery=delivered)  # type: ignore[arg-type]
             self._producer.poll(0)
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Reader:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    given.setdefault(message.partition(), []).append((message.offset(), message.value()))
+                    given.setdefault(message.partition(), []).append((message.offset(), message.value()))  # type: ignore[arg-type]
                 elif error.code() == KafkaError._AUTO_OFFSET_RESET:
                     self.errors.append(str(error))
             for partition, records in given.items():

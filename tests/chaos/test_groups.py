@@ -34,7 +34,7 @@ BROKER = {
 }
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300}
 # `mixed`: every member can do both, half of them would rather range, half round-robin; the group chooses anew each time.
-KINDS: dict[str, list[dict[str, object]]] = {
+KINDS: dict[str, list[dict[str, Any]]] = {
     "range": [CLASSIC | {"partition.assignment.strategy": "range"}],
     "roundrobin": [CLASSIC | {"partition.assignment.strategy": "roundrobin"}],
     "mixed": [

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -35,7 +36,7 @@ def filled(ottla: Ottla, topic: str) -> str:
     return topic
 
 
-def config(ottla: Ottla, group: str, protocol: str = "classic") -> dict[str, object]:
+def config(ottla: Ottla, group: str, protocol: str = "classic") -> dict[str, Any]:
     return {
         "bootstrap.servers": ottla.bootstrap_servers,
         "group.id": group,
@@ -67,7 +68,7 @@ def member(ottla: Ottla, group: str, topic: str, protocol: str = "classic") -> I
         consumer.close()
 
 
-def described(ottla: Ottla, group: str) -> dict[str, object]:
+def described(ottla: Ottla, group: str) -> dict[str, Any]:
     (document,) = json.loads(ottla.ok("group", "describe", group, "--json"))
     assert isinstance(document, dict)
     return document
@@ -83,7 +84,7 @@ def test_lag_and_lead_of_an_empty_group(ottla: Ottla, filled: str, group: str) -
     commit(ottla, group, filled, {0: 6, 1: 3})
     document = described(ottla, group)
     assert (document["state"], document["type"], document["lag"]) == ("Empty", "classic", 11)
-    assert document["coordinator"]["address"] == ottla.bootstrap_servers  # type: ignore[index]
+    assert document["coordinator"]["address"] == ottla.bootstrap_servers
     assert document["partitions"] == [
         {"topic": filled, "partition": 0, "committed": 6, "log_start": 4, "log_end": 10, "lag": 4, "lead": 2}
         | {"member": None, "host": None, "client": None},

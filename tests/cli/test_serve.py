@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.kit.ottla_command import TIMEOUT_S, Ottla, environment
 ANY_PORT = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
 
 
-def serve(*words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def serve(*words: str, cwd: Path | None = None, **variables: Any) -> subprocess.CompletedProcess[str]:
     """`ottla serve` where it cannot go on."""
     return subprocess.run(
         Ottla.command("serve", *words),

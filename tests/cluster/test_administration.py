@@ -61,7 +61,7 @@ def test_topics_are_made_grown_and_deleted_on_all_brokers(three: Cluster) -> Non
     three.produce("made", [b"%d" % number for number in range(60)])
     logs = {f"made-{number}" for number in range(6)}
     for broker in three.brokers.values():
-        until(lambda data=broker.data: {path.name for path in data.glob("made-*")} == logs, "a log of each partition")  # type: ignore[misc]
+        until(lambda data=broker.data: {path.name for path in data.glob("made-*")} == logs, "a log of each partition")
     first_id = three.json("/brokers/topics/made")["topic_id"]
     admin.delete_topics(["made"])["made"].result(WAIT_S)
     assert "made" not in three.tree.get_children("/brokers/topics")

@@ -87,7 +87,7 @@ def test_r19_a_consumer_reads_in_its_rack_and_elsewhere_when_it_must(cluster: Ca
     three.produce("t", [b"%d" % number for number in range(150, 200)])
     readers["r3"].until_from(3, 200)
     for rack, reader in readers.items():
-        until(lambda reader=reader: (reader.poll(), len(reader.values) == 200)[1], f"all records in {rack}")  # type: ignore[misc]
+        until(lambda reader=reader: (reader.poll(), len(reader.values) == 200)[1], f"all records in {rack}")
         assert reader.values == [b"%d" % number for number in range(200)], rack
         reader.close()
 

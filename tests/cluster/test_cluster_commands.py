@@ -68,7 +68,7 @@ def test_plan_execute_status_and_the_way_back(three: Cluster, tmp_path: Path) ->
     # Any broker answers the next ones, as far as it has heard.
     for kind, name in (("topic", "moved"), ("broker", "3")):
         words = ("config", "describe", kind, name, "--overrides")
-        until(lambda words=words: "throttled" not in ottla(three, *words).stdout, "no limit is left")  # type: ignore[misc]
+        until(lambda words=words: "throttled" not in ottla(three, *words).stdout, "no limit is left")
     until(lambda: ottla(three, "reassign", "plan", "moved").stderr.endswith("6 partitions: all stand well\n"), "nothing to do")
     returned = ottla(three, "reassign", "execute", "-", "--wait", stdin=back.read_text()).stdout
     assert returned == "5 partitions: reassignment done\n"  # one stood well from the start

@@ -109,7 +109,7 @@ def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> N
     def read() -> bool:
         message = consumer.poll(1)
         if message is not None and message.error() is None:
-            seen.add(message.value())
+            seen.add(message.value())  # type: ignore[arg-type]
         return len(seen) == 100
 
     until(read, "all records are there after a restart")

@@ -114,10 +114,10 @@ class Administrator:
             assert sorted(map(int, node["partitions"])) == list(range(count))
             for number in range(count):
                 wanted = set(node["partitions"][str(number)])
-                until(lambda topic=topic, number=number, wanted=wanted: cluster.isr(topic, number) == wanted, "all in sync")  # type: ignore[misc]
+                until(lambda topic=topic, number=number, wanted=wanted: cluster.isr(topic, number) == wanted, "all in sync")
         for topic in self.deleted:
             for broker in cluster.brokers.values():
-                until(lambda broker=broker, topic=topic: not list(broker.data.glob(f"{topic}-[0-9]")), f"{topic} is gone")  # type: ignore[misc]
+                until(lambda broker=broker, topic=topic: not list(broker.data.glob(f"{topic}-[0-9]")), f"{topic} is gone")
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -168,7 +168,7 @@ def test_tools_for_groups_and_settings(three: Cluster, version: str) -> None:
     entity = ("--entity-type", "topics", "--entity-name", topic)
     tool("ConfigCommand", "--alter", *entity, "--add-config", "retention.ms=123456", at=1)
     for number in (1, 2, 3):
-        until(lambda number=number: "retention.ms=123456" in tool("ConfigCommand", "--describe", *entity, at=number))  # type: ignore[misc]
+        until(lambda number=number: "retention.ms=123456" in tool("ConfigCommand", "--describe", *entity, at=number))
     assert three.json(f"/config/topics/{topic}")["config"] == {"retention.ms": "123456"}
     default = ("--entity-type", "brokers", "--entity-default")
     tool("ConfigCommand", "--alter", *default, "--add-config", "log.cleaner.threads=2", at=2)

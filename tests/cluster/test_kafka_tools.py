@@ -112,8 +112,8 @@ def test_users_and_quotas_are_written_by_kafkas_tool_and_told_by_every_broker(th
     }
     quotas = {"producer_byte_rate": 4096.0, "request_percentage": 25.5}
     for number in three.brokers:
-        until(lambda number=number: _users(three, number) == {"tool user": [(1, 4096)]}, "the credential is known")  # type: ignore[misc]
-        until(lambda number=number: _quotas(three, number) == quotas, "the quotas too")  # type: ignore[misc]
+        until(lambda number=number: _users(three, number) == {"tool user": [(1, 4096)]}, "the credential is known")
+        until(lambda number=number: _quotas(three, number) == quotas, "the quotas too")
     told = tool("configs", "--bootstrap-server", three.brokers[2].address, "--describe", *entity)
     assert "producer_byte_rate=4096.0" in told
     assert "SCRAM-SHA-256=iterations=4096" in told

@@ -97,7 +97,7 @@ def mixed(cluster: Callable[..., Cluster], request: pytest.FixtureRequest) -> It
         all_know(both, 1, 2, 3)
         assert (both.controller() == THEIRS) == (request.param == "theirs")
         for topic in ("in", "out"):
-            until(lambda topic=topic: both.create_topic_at(topic, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]) is None, "the topic")  # type: ignore[misc]
+            until(lambda topic=topic: both.create_topic_at(topic, [[1, 2, 3], [2, 3, 1], [3, 1, 2]]) is None, "the topic")
         found = Mixed(both, theirs)
         # The coordinators' own topics come with the first who needs them.
         first = found.producer("first")
@@ -163,7 +163,7 @@ def test_t10_what_was_not_added_is_refused_by_any_leader(mixed: Mixed) -> None:
         name = mixed.coordinated(TRANSACTIONS, coordinator, "refused")
         asked = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
         given = until(
-            lambda asked=asked, coordinator=coordinator: next(  # type: ignore[misc]
+            lambda asked=asked, coordinator=coordinator: next(
                 (
                     found
                     for found in [ask_at(mixed.address(coordinator), "init_producer_id", 4, asked)]

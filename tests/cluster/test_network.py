@@ -85,7 +85,7 @@ def test_r15_a_controller_that_zookeeper_does_not_hear_leads_nothing_any_more(sp
         until(lambda: three.leader("plain", partition) not in (-1, former), "another leader")
         # Until they hear of it they follow the former one, and what they fetch from it is there to stay.
         for other in (each for each in BROKERS if each != former):
-            until(lambda other=other: leader_at(three, other, partition) != former, f"broker {other} knows it")  # type: ignore[misc]
+            until(lambda other=other: leader_at(three, other, partition) != former, f"broker {other} knows it")
         assert three.controller() != former
         assert former not in three.live_brokers()
         assert write_at(three, former, partition) in NOT_ACKNOWLEDGED

@@ -61,7 +61,7 @@ def read(cluster: Cluster, topic: str, partitions: int, **settings: Any) -> list
             if error is None:
                 values.append(message.value() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
-                ended.add(message.partition())
+                ended.add(message.partition())  # type: ignore[arg-type]
     finally:
         consumer.close()
     return values
@@ -134,7 +134,7 @@ def test_f58_a_rolling_restart_under_load_shows_nothing(cluster: Callable[..., C
             assert broker.stop() == 0
             load.more()
             broker.start()
-            until(lambda number=number: all(number in three.isr("t", p) for p in range(3)), "back in sync")  # type: ignore[misc]
+            until(lambda number=number: all(number in three.isr("t", p) for p in range(3)), "back in sync")
     assert not load.failed
     assert sorted(read(three, "t", 3), key=int) == sorted(load.acknowledged, key=int)
     until_equal(three, "t", 3)
@@ -423,5 +423,5 @@ def test_f68_brokers_use_a_listener_of_their_own_among_themselves(cluster: Calla
     # A client is told the addresses of the listener it came by.
     response = three.brokers[1].ask("metadata", 9, MetadataRequest(topics=[]))
     assert {broker.port for broker in response.brokers} == {broker.port for broker in three.brokers.values()}
-    connections = Path(f"/proc/{three.brokers[1].process.pid}/net/tcp").read_text()  # type: ignore[union-attr]
+    connections = Path(f"/proc/{three.brokers[1].process.pid}/net/tcp").read_text()
     assert any(f":{port:04X}" in connections for number, port in internal.items() if number != 1)

@@ -60,7 +60,7 @@ def test_c02_the_controller_and_then_each_leader_is_stopped_in_its_tracks(cluste
         going_on(load, transactions)
         for number in (three.controller(), 1, 2, 3):
             three.brokers[number].pause()
-            until(lambda number=number: number not in three.live_brokers(), "its session is over")  # type: ignore[misc]
+            until(lambda number=number: number not in three.live_brokers(), "its session is over")
             load.more()
             three.brokers[number].resume()
             until(lambda: in_sync(three), "all in sync")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def new_topic(subject: Subject) -> Callable[..., str]:
     """Creates a topic, whatever client is tested: `new_topic(partitions=3, **{"max.message.bytes": "1000"})`."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    def create(partitions: int = 1, **config: str) -> str:
+    def create(partitions: int = 1, **config: Any) -> str:
         name = f"t{next(_numbers)}-{os.getpid()}"
         admin = AdminClient({"bootstrap.servers": subject.bootstrap_servers})
         (created,) = admin.create_topics(

@@ -40,7 +40,7 @@ _CASES = [case for case in every_message() if _known_to_kio(*case)]
 
 
 def _kio_class(api: Api, kind: str, version: int) -> type[Any]:
-    module = load_payload_module(api.key, version, _KIND[kind])
+    module = load_payload_module(api.key, version, _KIND[kind])  # type: ignore[arg-type]
     found: type[Any] = getattr(module, getattr(api, kind).__name__)
     return found
 

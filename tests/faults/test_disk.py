@@ -73,7 +73,7 @@ def partitions_in(path: Path) -> list[int]:
 def test_l06_one_of_two_disks_is_full(volume: Callable[[str, int], Path], tmp_path: Path, record_bytes: int) -> None:
     small, large = volume("small", 2 * MEGABYTE), tmp_path / "large"
     settings = {"log.dirs": f"{large},{small}", "log.segment.bytes": 500_000, "log.flush.scheduler.interval.ms": 50}
-    with Broker({**settings, "log.flush.offset.checkpoint.interval.ms": 100}) as broker:
+    with Broker({**settings, "log.flush.offset.checkpoint.interval.ms": 100}) as broker:  # type: ignore[dict-item]
         broker.create_topic(TOPIC, 4)
         assert len(partitions_in(small)) == len(partitions_in(large)) == 2
         writers = {number: Writer(number, record_bytes) for number in range(4)}

@@ -11,6 +11,7 @@ import asyncio
 import random
 import threading
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
@@ -93,7 +94,7 @@ class Line:
 def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() -> None:
     chance = random.Random(11)
     line_port, port = free_ports(2)
-    settings = {
+    settings: dict[str, Any] = {
         "log.segment.bytes": 200_000,
         "log.index.interval.bytes": 1024,
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
@@ -123,7 +124,7 @@ def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() ->
                 if error is not None:
                     failures.append(str(error))
                 else:
-                    acknowledged[message.partition()].append(int(message.value().split(b":")[0]))
+                    acknowledged[message.partition()].append(int(message.value().split(b":")[0]))  # type: ignore[index]
 
             def write() -> None:
                 while not stop.is_set():
@@ -143,10 +144,10 @@ def test_i07_an_idempotent_producer_through_lost_replies_kills_and_restarts() ->
             try:
                 for number in range(ROUNDS):
                     target = len(acknowledged[0]) + chance.randrange(200, 1500)
-                    until(lambda target=target: len(acknowledged[0]) >= target, f"no progress: {failures[:3]}")  # type: ignore[misc]
+                    until(lambda target=target: len(acknowledged[0]) >= target, f"no progress: {failures[:3]}")
                     before = line.swallowed
                     line.mute = True
-                    until(lambda before=before: line.swallowed > before, "no reply came")  # type: ignore[misc]
+                    until(lambda before=before: line.swallowed > before, "no reply came")
                     time.sleep(chance.random() / 50)
                     if number % 3 == 0:
                         broker.kill()

@@ -109,8 +109,8 @@ def seeds(directory: Path) -> None:
 def mutate_for(seconds: int, corpus: Path) -> None:
     """Without coverage atheris forgets its inputs, so the compiled form is fed with changed copies of all of them."""
     inputs = [path.read_bytes() for path in sorted(corpus.iterdir())]
-    for data in inputs:
-        one_input(data)
+    for seed in inputs:
+        one_input(seed)
     chance = random.Random(len(inputs))
     end = time.monotonic() + seconds
     runs = 0

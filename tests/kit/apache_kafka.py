@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Any
 
 from ottla.runtime.free_ports import free_port
 from tests.kit.cluster import Cluster, until
@@ -10,7 +11,7 @@ from tests.kit.zookeeper import KAFKA_3, kafka_jars, popen
 
 
 class ApacheBroker:
-    def __init__(self, cluster: Cluster, number: int, **settings: str) -> None:
+    def __init__(self, cluster: Cluster, number: int, **settings: Any) -> None:
         """Settings are Kafka's, by their own names."""
         self.number = number
         self._settings = settings

@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -27,7 +28,7 @@ def broker_address() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def new_topic(address: str, partitions: int = 1, **config: str) -> str:
+def new_topic(address: str, partitions: int = 1, **config: Any) -> str:
     name = f"client-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)

@@ -78,7 +78,7 @@ class BrokerProcess:
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def start(self, *, wait: bool = True, **properties: str) -> None:
+    def start(self, *, wait: bool = True, **properties: Any) -> None:
         assert self.process is None
         settings = {
             "broker.id": str(self.number),
@@ -180,7 +180,7 @@ class Cluster:
         data, _ = self.tree.get(path)
         return json.loads(data)
 
-    def add(self, number: int, *, wait: bool = True, **properties: str) -> BrokerProcess:
+    def add(self, number: int, *, wait: bool = True, **properties: Any) -> BrokerProcess:
         broker = BrokerProcess(self, number, f"broker-{number}")
         self.brokers[number] = broker
         broker.start(wait=wait, **properties)
@@ -222,7 +222,7 @@ class Cluster:
     def isr(self, topic: str, partition: int = 0) -> set[int]:
         return set(self.state(topic, partition)["isr"])
 
-    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **config: Any) -> None:
         new = NewTopic(name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()})
         admin = self.admin()  # held: it takes its requests with it when it goes
         admin.create_topics([new])[name].result(WAIT_S)
@@ -243,7 +243,7 @@ class Cluster:
             return len(found.partitions) == partitions and all(each.leader_id >= 0 for each in found.partitions)
 
         for broker in self.brokers.values():
-            until(lambda broker=broker: not broker.answers or known(broker), f"broker {broker.number} knows {topic}")  # type: ignore[misc]
+            until(lambda broker=broker: not broker.answers or known(broker), f"broker {broker.number} knows {topic}")
 
     def until_agreed(self) -> None:
         """Every broker that can be asked knows all of them, and the controller that the tree names."""
@@ -254,7 +254,7 @@ class Cluster:
             return told.controller_id == self.controller() and numbers <= {each.node_id for each in told.brokers}
 
         for broker in self.brokers.values():
-            until(lambda broker=broker: not broker.answers or agrees(broker), f"broker {broker.number} knows the others")  # type: ignore[misc]
+            until(lambda broker=broker: not broker.answers or agrees(broker), f"broker {broker.number} knows the others")
 
     def producer(self, **settings: Any) -> Producer:
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60_000, **settings})
@@ -291,7 +291,7 @@ def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = No
     """With a network, each broker lives on the host that is called as its number."""
     made: list[Cluster] = []
 
-    def make(count: int, **properties: str) -> Cluster:
+    def make(count: int, **properties: Any) -> Cluster:
         place = directory / f"cluster-{len(made)}"
         place.mkdir()
         found = Cluster(zookeeper, place, {name.replace("_", "."): value for name, value in properties.items()}, network)
@@ -312,7 +312,7 @@ def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = No
 
 
 @contextlib.contextmanager
-def on_hosts(directory: Path, **properties: str) -> Iterator[Cluster]:
+def on_hosts(directory: Path, **properties: Any) -> Iterator[Cluster]:
     """Three brokers and a ZooKeeper, each on a host of its own; the caller is on another one, that reaches all of them."""
     with contextlib.ExitStack() as stack:
         network = Network("zookeeper", 1, 2, 3, "client")

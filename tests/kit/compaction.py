@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.records.record import Record, build_batch
 from ottla.records.validate import check
@@ -24,7 +25,7 @@ COMPACTED = LogConfig(
 KeyValue = tuple[bytes | None, bytes | None]
 
 
-def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, **options: int) -> int:
+def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, **options: Any) -> int:
     """Append one batch of keys and values; returns its first offset. The high watermark follows."""
     fields = [(key, value, [("h", b"v")], timestamp_ms + index) for index, (key, value) in enumerate(pairs)]
     batch = bytearray(build_batch(fields, codec=codec, **options))
@@ -40,7 +41,7 @@ def dirt_of(log: Log, now_ms: int = NOW_MS, *, flush: bool = True) -> LogToClean
     return find_log_to_clean(log, log.high_watermark, now_ms)
 
 
-def compact(disk: object, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: object) -> Account:
+def compact(disk: object, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: Any) -> Account:
     """One pass from beginning to end, in this thread."""
     compaction = Compaction(disk, dirt_of(log, now_ms), Limits(**limits), now_ms)  # type: ignore[arg-type]
     while True:

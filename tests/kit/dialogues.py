@@ -15,7 +15,7 @@ Converse = Callable[[str, int, Iterable[int]], Coroutine[Any, Any, dict[str, lis
 """Holds the dialogues of these seeds with a host and port."""
 
 
-def both(converse: Converse, seeds: Iterable[int], brokers: int = 1, **settings: object) -> Transcripts:
+def both(converse: Converse, seeds: Iterable[int], brokers: int = 1, **settings: Any) -> Transcripts:
     """As many brokers of ours, and one of Apache Kafka."""
     found = {}
     for name in ("ottla", REFERENCE):

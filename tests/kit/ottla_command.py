@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from typer.testing import CliRunner
 
 TIMEOUT_S = 180
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment(**more: Any) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     return {**clean, "NO_COLOR": "1", "COLUMNS": "120", **more}
 

@@ -247,7 +247,7 @@ def _archive_classes(version: str, archive: Path) -> None:
         names: dict[str, None] = {}
         for name, args, given in tools:
             words = ("--bootstrap-server", broker.bootstrap_servers, *args)
-            jvm = (*QUICK_JVM, f"-XX:DumpLoadedClassList={loaded}")
+            jvm: tuple[str, ...] = (*QUICK_JVM, f"-XX:DumpLoadedClassList={loaded}")
             command = java_command(version, tool_class(version, name), *words, jvm=jvm)
             subprocess.run(command, input=given, capture_output=True, text=True, timeout=180)
             for line in loaded.read_text().splitlines():
@@ -335,7 +335,7 @@ def halt(process: subprocess.Popen[bytes]) -> None:
 def popen(command: Sequence[str], *, here: bool = False, **options: Any) -> subprocess.Popen[bytes]:
     """A process that ends with us, whichever thread asks for it: one that lives as long as we do starts them all; `here`: this
     thread does, and it ends with it."""
-    start = partial(subprocess.Popen, _ends_with_us(command), **options)
+    start: Callable[[], subprocess.Popen[bytes]] = partial(subprocess.Popen, _ends_with_us(command), **options)  # type: ignore[assignment]
     return start() if here else _starter.submit(start).result()
 
 
@@ -479,7 +479,7 @@ class ApacheKafka(Service):
         jvm: Sequence[str] | None = None,
         zookeeper: str | None = None,
         broker_id: int = 1,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         super().__init__()
         kafka_jars(version)
@@ -563,10 +563,10 @@ class ApacheCluster(Running):
         *,
         jvm: Sequence[str] | None = None,
         dir: str | Path | None = None,
-        **settings: object,
+        **settings: Any,
     ) -> None:
         copies = min(3, count)
-        shared: dict[str, object] = {
+        shared: dict[str, Any] = {
             "default.replication.factor": copies,
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -619,7 +619,7 @@ class OttlaCluster(Service):
     name = "ottla-cluster"
     ready_timeout_s = 180.0
 
-    def __init__(self, count: int = 3, *, dir: str | Path | None = None, source: Path | None = None, **settings: object) -> None:
+    def __init__(self, count: int = 3, *, dir: str | Path | None = None, source: Path | None = None, **settings: Any) -> None:
         super().__init__(dir)
         kafka_jars(KAFKA_3)  # where `up` finds a ZooKeeper
         self.count = count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ def data_batch(
     return BatchInfo(0, 100, 0, 0, 2, 0, attributes, count - 1, timestamp, timestamp, producer_id, epoch, sequence, count)
 
 
-def refused(call: Callable[..., object], *arguments: object, **options: object) -> ErrorCode:
+def refused(call: Callable[..., object], *arguments: object, **options: Any) -> ErrorCode:
     with pytest.raises(KafkaError) as refusal:
         call(*arguments, **options)
     return refusal.value.code

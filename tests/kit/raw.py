@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import crc32c
 
@@ -186,7 +186,7 @@ class RawConnection:
         self.send(data)
         return self.receive()
 
-    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+    def create_topic(self, name: str, partitions: int = 1, **config: Any) -> None:
         """CreateTopics v2; an error raises."""
         settings = b"".join(_string(key.replace("_", ".")) + _string(value) for key, value in config.items())
         body = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.records.batch import RECORDS_AT, BatchInfo, read_batch_header, write_header
 from ottla.records.compression import compress
 from ottla.records.record import Fields, build_batch
@@ -16,7 +18,7 @@ SAMPLE: list[Fields] = [
 ]
 
 
-def with_header(batch: bytes, **changes: int) -> bytearray:
+def with_header(batch: bytes, **changes: Any) -> bytearray:
     """The batch with some header fields changed and the CRC made right again."""
     changed = bytearray(batch)
     info = read_batch_header(changed, 0)
@@ -30,7 +32,7 @@ def with_header(batch: bytes, **changes: int) -> bytearray:
     return changed
 
 
-def with_section(section: bytes, count: int, codec: int = 0, **changes: int) -> bytearray:
+def with_section(section: bytes, count: int, codec: int = 0, **changes: Any) -> bytearray:
     """A batch with a sound header around any bytes as its records."""
     packed = section if codec == 0 else compress(codec, section)
     info: BatchInfo = read_batch_header(build_batch([(None, None, [], NOW_MS)]), 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.records.batch import BatchInfo, scan_batches
 from ottla.records.record import Record, build_batch, read_records
@@ -229,22 +230,22 @@ def seeded_random(seed: int = 1) -> SeededRandom:
     return SeededRandom(random.Random(seed))
 
 
-def batch(*timestamps: int, size: int = 20, codec: int = 0, key: bytes = b"k", **options: int) -> bytearray:
+def batch(*timestamps: int, size: int = 20, codec: int = 0, key: bytes = b"k", **options: Any) -> bytearray:
     """A batch with one record for each timestamp."""
     fields = [(key, bytes(size), [("h", b"v")], timestamp) for timestamp in timestamps]
     return bytearray(build_batch(fields, codec=codec, **options))
 
 
-def checked(*timestamps: int, **options: int) -> Checked:
+def checked(*timestamps: int, **options: Any) -> Checked:
     return check(batch(*timestamps, **options), RULES, NOW_MS)
 
 
-def append(log: Log, *timestamps: int, leader_epoch: int = 0, now_ms: int = NOW_MS, **options: int) -> int:
+def append(log: Log, *timestamps: int, leader_epoch: int = 0, now_ms: int = NOW_MS, **options: Any) -> int:
     """Append one batch; returns its first offset."""
     return log.append(checked(*timestamps, **options), leader_epoch, now_ms).first_offset
 
 
-def open_dir(disk: object, path: str = "/data", **options: object) -> DataDir:
+def open_dir(disk: object, path: str = "/data", **options: Any) -> DataDir:
     return DataDir.open(disk, path, 1, "cluster", seeded_random(), **options)  # type: ignore[arg-type]
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def broker_count() -> int:
 
 
 @contextmanager
-def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None = None, **settings: object) -> Iterator[Subject]:
+def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None = None, **settings: Any) -> Iterator[Subject]:
     """The chosen broker, or a cluster of them, with these settings (Kafka's names, `_` for `.`), stopped at the end.
 
     Who names its directories wants to look into them, and gets one."""
@@ -68,7 +69,7 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
     settings = {**KEEPING} | {key.replace("_", "."): value for key, value in settings.items()}
     brokers = brokers or (1 if "log.dirs" in settings else broker_count())
     if brokers > 1 and name == "ottla":
-        with OttlaCluster(brokers, **({"group.initial.rebalance.delay.ms": 0} | settings)) as ours:
+        with OttlaCluster(brokers, **{"group.initial.rebalance.delay.ms": 0, **settings}) as ours:
             yield Subject(name, ours.bootstrap_servers, lambda: ours.broker_logs, min(3, brokers))
     elif brokers > 1 and name.startswith("kafka-"):
         with ApacheCluster(name.removeprefix("kafka-"), brokers, **settings) as theirs:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any
 
-T = TypeVar("T")
 Ignored = type[Exception] | tuple[type[Exception], ...]
 
 TIMEOUT_S = 90.0
@@ -22,8 +21,13 @@ class NotInTimeError(AssertionError):
 
 
 def until(
-    condition: Callable[[], T], what: object = "", timeout_s: float = TIMEOUT_S, *, every_s: float = 0.02, ignoring: Ignored = ()
-) -> T:
+    condition: Callable[..., Any],
+    what: object = "",
+    timeout_s: float = TIMEOUT_S,
+    *,
+    every_s: float = 0.02,
+    ignoring: Ignored = (),
+) -> Any:
     """Return the first true value of `condition`. An exception of the types `ignoring` counts as false.
 
     `what` names the condition in the failure; a callable is called then, e.g. to show a log.
@@ -44,13 +48,13 @@ def until(
 
 
 async def until_async(
-    condition: Callable[[], T | Awaitable[T]],
+    condition: Callable[..., Any],
     what: object = "",
     timeout_s: float = TIMEOUT_S,
     *,
     every_s: float = 0.005,
     ignoring: Ignored = (),
-) -> T:
+) -> Any:
     """As `until`, by the clock of the running loop. The condition may be a coroutine function."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s
@@ -58,7 +62,7 @@ async def until_async(
         last: object
         try:
             found = condition()
-            value: T = await found if isinstance(found, Awaitable) else found
+            value = await found if isinstance(found, Awaitable) else found
             if value:
                 return value
             last = value

@@ -62,7 +62,8 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[Any]:
     try:
         count = len(consumer.list_topics(topic, 60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, 0) for number in range(count)])
-        found, ended = [], set()
+        found: list[Any] = []
+        ended: set[Any] = set()
         deadline = time.monotonic() + 60
         while len(ended) < count:
             assert time.monotonic() < deadline, f"{topic} did not end"
@@ -119,7 +120,7 @@ class Shop:
         file.write_text(text)
         return file
 
-    def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: str) -> running.Flows:
+    def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: Any) -> running.Flows:
         settings = project.override(
             project.read(file),
             conf=None,

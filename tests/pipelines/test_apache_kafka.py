@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,7 +32,7 @@ class Kafka(ApacheKafka):
 
     def __init__(self) -> None:
         authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-        settings = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
+        settings: dict[str, Any] = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
         super().__init__(KAFKA_4, **settings)
 
     def create_topic(self, name: str, partitions: int = 1) -> None:

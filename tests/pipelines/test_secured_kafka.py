@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -102,7 +102,7 @@ class SecuredKafka(ApacheKafka):
             "kafka.ssl.truststore.password": PASSWORD,
         }
 
-    def ssl(self, **more: str) -> dict[str, str]:
+    def ssl(self, **more: Any) -> dict[str, str]:
         return {
             "kafka.bootstrap.servers": f"127.0.0.1:{self.ssl_port}",
             "kafka.security.protocol": "SSL",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from ottla.types import TopicPartition
 BASE = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"}
 
 
-def parsed(**options: str) -> SourceOptions:
+def parsed(**options: Any) -> SourceOptions:
     return source_options({**BASE, **options})
 
 

@@ -166,7 +166,7 @@ def test_f78_positions_of_a_batch(broker: Broker, topic: str, produce: Callable[
         produce(topic, 0, b"%d" % number, timestamp_ms=1000 + number * 100)
     produce(topic, 1, b"z", timestamp_ms=5000)
 
-    def read(**options: str) -> list[bytes]:
+    def read(**options: Any) -> list[bytes]:
         reader = batch(broker, topic, **options)
         return values(reader, reader.partitions())
 
@@ -206,7 +206,7 @@ def test_f78_partitions_with_few_records_are_one_task(broker: Broker, topic: str
     produce(topic, 0, b"a", b"b")
     produce(topic, 1, b"c")
 
-    def tasks(**options: int) -> list[list[bytes]]:
+    def tasks(**options: Any) -> list[list[bytes]]:
         reader = batch(broker, topic, **options)
         return [values(reader, [partition]) for partition in reader.partitions()]
 

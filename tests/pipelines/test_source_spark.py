@@ -38,7 +38,7 @@ def produce(ottla_broker: Broker) -> Callable[..., None]:
         producer = Producer({"bootstrap.servers": ottla_broker.bootstrap_servers, "log_level": 0})
         for number in numbers:
             headers = [("number", b"%d" % number)] if number % 2 else None
-            producer.produce(topic, b"%d" % number, None if number % 3 == 0 else b"k%d" % number, number % 2, headers=headers)
+            producer.produce(topic, b"%d" % number, None if number % 3 == 0 else b"k%d" % number, number % 2, headers=headers)  # type: ignore[arg-type]
         assert producer.flush(60) == 0
 
     return send

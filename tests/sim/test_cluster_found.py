@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.errors import ErrorCode
@@ -218,7 +220,7 @@ def _replica(node, name):
 
 
 async def _controller(stage):
-    found = []
+    found: list[Any] = []
 
     def known():
         found[:] = [node for node in stage.nodes if node.broker.controller.state.is_active]

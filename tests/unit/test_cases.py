@@ -44,24 +44,24 @@ def defined() -> list[str]:
     return DEFINED.findall((ROOT / "docs/cases.md").read_text())
 
 
-def test_every_case_that_is_named_is_defined():
+def test_every_case_that_is_named_is_defined() -> None:
     places = named("src") | named("tests") | named("bench") | named("examples") | named("docs", "*.md")
     unknown = {each: place for each, place in places.items() if each not in defined()}
     assert not unknown, "define them in docs/cases.md, or write them so that they do not look like cases"
 
 
-def test_every_case_that_is_defined_is_named_by_a_test():
+def test_every_case_that_is_defined_is_named_by_a_test() -> None:
     tested = named("tests", "test_*.py")
     assert not [each for each in defined() if each not in tested], "name them in the tests that cover them"
 
 
-def test_no_case_is_defined_twice():
+def test_no_case_is_defined_twice() -> None:
     found = defined()
     assert len(found) == len(set(found))
     assert len(found) > 100
 
 
-def test_ranges_and_names_are_read():
+def test_ranges_and_names_are_read() -> None:
     assert list(ids_in("(R01-R03, F9-F11)")) == ["R01", "R02", "R03", "F9", "F10", "F11"]
     assert list(ids_in('f"F{1}" 2024-W18-3 #C02 FF12 T0 "F1x"')) == []
     assert IN_TEST_NAME.findall("test_r12_t10_something_f3") == ["r12", "t10", "f3"]

@@ -196,7 +196,7 @@ class Broker:
                 self._scratch = self._remove_scratch = None
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+        from confluent_kafka.admin import AdminClient, NewTopic
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         # Kept in a variable: the library ends the call when nobody holds the client any more.

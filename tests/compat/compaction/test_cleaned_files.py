@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -91,7 +92,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record], 
         options = {}
         if number == 250:
             options = {"producer_id": 9, "producer_epoch": 1, "base_sequence": sequence}
-        log.append(check(bytearray(build_batch(fields, codec=number % 5, **options)), Rules(), NOW_MS), 0, NOW_MS)
+        log.append(check(bytearray(build_batch(fields, codec=number % 5, **options)), Rules(), NOW_MS), 0, NOW_MS)  # type: ignore[arg-type]
     log.roll(NOW_MS)
     log.high_watermark = log.log_end_offset
     log.flush(NOW_MS)
@@ -187,14 +188,14 @@ def consume(bootstrap_servers: str, end_offset: int) -> list[Pair]:
     consumer.assign([TopicPartition("compacted", 0, 0)])
     found: list[Pair] = []
     while True:
-        (message,) = consumer.consume(1, timeout=60) or [None]
+        (message,) = consumer.consume(1, timeout=60) or [None]  # type: ignore[list-item]
         assert message is not None, "nothing came"
         if message.error() is not None:
             assert message.error().code() == -191, message.error()
             assert consumer.position([TopicPartition("compacted", 0)])[0].offset == end_offset
             consumer.close()
             return found
-        found.append((message.offset(), message.key(), message.value()))
+        found.append((message.offset(), message.key(), message.value()))  # type: ignore[arg-type]
 
 
 def kafka_s_checkpoint(data: Path) -> int:
@@ -207,7 +208,7 @@ def kafka_s_checkpoint(data: Path) -> int:
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
     data = tmp_path_factory.mktemp("theirs")
     newest: dict[bytes, bytes | None] = {}
-    settings = {
+    settings: dict[str, Any] = {
         "log.segment.bytes": 16384,
         "log.cleaner.backoff.ms": 100,
         "log.cleaner.min.cleanable.ratio": 0.01,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -20,7 +21,11 @@ KEYS = 40
 
 @pytest.fixture(scope="module")
 def cleaning() -> Iterator[Subject]:
-    settings = {"log.cleaner.backoff.ms": 100, "log.cleaner.min.cleanable.ratio": 0.01, "log.initial.task.delay.ms": 100}
+    settings: dict[str, Any] = {
+        "log.cleaner.backoff.ms": 100,
+        "log.cleaner.min.cleanable.ratio": 0.01,
+        "log.initial.task.delay.ms": 100,
+    }
     with running(**settings) as broker:
         yield broker
 
@@ -54,9 +59,9 @@ def read_all(bootstrap_servers: str) -> list[tuple[int, bytes | None, bytes | No
         {"bootstrap.servers": bootstrap_servers, "group.id": "x", "check.crcs": True, "enable.partition.eof": True}
     )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found = []
+    found: list[Any] = []
     while True:
-        (message,) = consumer.consume(1, timeout=60) or [None]
+        (message,) = consumer.consume(1, timeout=60) or [None]  # type: ignore[list-item]
         assert message is not None
         if message.error() is not None:
             consumer.close()
@@ -70,7 +75,7 @@ def test_a_consumer_sees_the_newest_of_each_key(cleaning: Subject, newest: dict[
         assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
         assert {key: value for _, key, value in found} == newest
         # The last 400 may be in the active segment, which is never cleaned.
-        return found if len(found) <= 400 + KEYS else []
+        return found if len(found) <= 400 + KEYS else []  # type: ignore[return-value]
 
     assert until(cleaned, every_s=0.2)[0][0] > 0
 

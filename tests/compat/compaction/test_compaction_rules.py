@@ -4,6 +4,7 @@ which this file asks the same (`OTTLA_COMPAT_BROKER`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -24,11 +25,11 @@ NEWEST_OF_SOME: Found = [(3, b"c", b"1"), (4, b"b", None), (5, b"a", b"3")]
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Subject]:
-    with running(**{"log.cleaner.backoff.ms": 100, "log.initial.task.delay.ms": 100}) as subject:
+    with running(**{"log.cleaner.backoff.ms": 100, "log.initial.task.delay.ms": 100}) as subject:  # type: ignore[arg-type]
         yield subject
 
 
-def create(broker: Subject, topic: str, **config: str) -> None:
+def create(broker: Subject, topic: str, **config: Any) -> None:
     given = {
         "cleanup.policy": "compact",
         "segment.bytes": "1048576",
@@ -66,12 +67,12 @@ def read(broker: Subject, topic: str, isolation: str = "read_uncommitted") -> Fo
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: Found = []
     while True:
-        (message,) = consumer.consume(1, timeout=60) or [None]
+        (message,) = consumer.consume(1, timeout=60) or [None]  # type: ignore[list-item]
         assert message is not None
         if message.error() is not None:
             consumer.close()
             return [each for each in found if each[1] != FILL]
-        found.append((message.offset(), message.key(), message.value()))
+        found.append((message.offset(), message.key(), message.value()))  # type: ignore[arg-type]
 
 
 def until_read(broker: Subject, topic: str, expected: Found, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -86,7 +87,7 @@ def until_read(broker: Subject, topic: str, expected: Found, meanwhile: Callable
     until(is_read, lambda: found, TIMEOUT_S, every_s=0.2)
 
 
-def stays_as_it_is(broker: Subject, topic: str, **config: str) -> None:
+def stays_as_it_is(broker: Subject, topic: str, **config: Any) -> None:
     """So configured it is not cleaned, while one beside it with the same records is."""
     beside = f"beside-{topic}"
     create(broker, topic, **config)

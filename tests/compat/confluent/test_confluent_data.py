@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import (
@@ -22,7 +23,7 @@ from confluent_kafka import (
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
 
-def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **config: object) -> list[Message]:
+def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config: Any) -> list[Message]:
     """Sends them all and returns the delivered messages, in order; a delivery error is raised."""
     delivered: list[Message] = []
 
@@ -38,12 +39,12 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **conf
     return delivered
 
 
-def consumer(bootstrap: str, **config: object) -> Consumer:
+def consumer(bootstrap: str, **config: Any) -> Consumer:
     base = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
     return Consumer({**base, **config})
 
 
-def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, partition: int = 0, **config: object) -> list[Message]:
+def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, partition: int = 0, **config: Any) -> list[Message]:
     reader = consumer(bootstrap, **config)
     reader.assign([TopicPartition(topic, partition, start)])
     messages: list[Message] = []
@@ -70,7 +71,7 @@ def test_what_goes_in_comes_out_in_order(bootstrap: str, topic: str, codec: str,
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_keys_headers_timestamps_nulls_and_empties(bootstrap: str, topic: str, codec: str) -> None:
-    records: list[dict[str, object]] = [
+    records: list[dict[str, Any]] = [
         {"key": b"k", "value": b"v", "timestamp": 1_700_000_000_123, "headers": [("h", b"1"), ("h", b"2"), ("none", None)]},
         {"key": None, "value": None, "timestamp": 1_700_000_000_124},
         {"key": b"", "value": b"", "timestamp": 1_700_000_000_125, "headers": [("", b"")]},
@@ -184,7 +185,7 @@ def test_seek_back_and_to_the_end(bootstrap: str, topic: str) -> None:
         message = reader.poll(60)
         assert message is not None
         assert message.error() is None
-        return message.value()
+        return message.value()  # type: ignore[return-value]
 
     assert next_value() == b"0"
     reader.seek(TopicPartition(topic, 0, 8))
@@ -239,7 +240,7 @@ def test_same_key_same_partition(bootstrap: str, new_topic: Callable[..., str]) 
     delivered = produce(
         bootstrap, topic, [{"key": key, "value": key, "partition": -1} for key in keys * 2], partitioner="murmur2"
     )
-    placed = {}
+    placed: dict[Any, Any] = {}
     for message in delivered:
         assert placed.setdefault(message.key(), message.partition()) == message.partition()
     assert set(placed.values()) == set(range(7))

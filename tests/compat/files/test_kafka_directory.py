@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -90,14 +91,14 @@ def consume(bootstrap_servers: str, topic: str, count: int) -> list[Sent]:
         for message in messages:
             assert message.error() is None
             assert message.offset() == len(found)
-            headers = tuple((name, value) for name, value in message.headers() or [])
-            found.append(Sent(message.key(), message.value(), headers, message.timestamp()[1]))
+            headers = tuple((name, value) for name, value in message.headers() or [])  # type: ignore[str-unpack]
+            found.append(Sent(message.key(), message.value(), headers, message.timestamp()[1]))  # type: ignore[arg-type]
     consumer.close()
     return found
 
 
 def produce(bootstrap_servers: str, topic: str) -> list[Sent]:
-    dice, produced = SeededRandom(random.Random(3)), []
+    dice, produced = SeededRandom(random.Random(3)), []  # type: ignore[var-annotated]
     for codec in CODECS:
         producer = Producer(
             {"bootstrap.servers": bootstrap_servers, "compression.type": codec, "linger.ms": 5, "batch.num.messages": 10}
@@ -116,7 +117,7 @@ def produce(bootstrap_servers: str, topic: str) -> list[Sent]:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stopped]:
     data = tmp_path_factory.mktemp("kafka-data")
     written = write_ours(data)
-    settings = {
+    settings: dict[str, Any] = {
         "log.segment.bytes": 16384,
         "log.index.interval.bytes": 1024,
         "log.retention.ms": -1,

@@ -142,7 +142,7 @@ def committed_values(bootstrap_servers: str, topic: str, count: int) -> list[byt
         message = consumer.poll(60)
         assert message is not None, f"only {len(found)} of {count} came"
         assert message.error() is None
-        found.append(message.value())
+        found.append(message.value())  # type: ignore[arg-type]
     assert consumer.poll(0.5) is None
     consumer.close()
     return found

@@ -53,7 +53,7 @@ from tests.compat.groups.group_chance import Party
 STEPS: Final = 40
 OFFSETS_PARTITIONS: Final = 50
 TIMEOUT_MS: Final = 600_000
-SETTINGS: Final[dict[str, object]] = {
+SETTINGS: Final[dict[str, Any]] = {
     "group_consumer_assignment_interval_ms": 0,
     "group_consumer_session_timeout_ms": TIMEOUT_MS,
     "group_consumer_max_session_timeout_ms": TIMEOUT_MS,

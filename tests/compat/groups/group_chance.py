@@ -163,7 +163,7 @@ class Party:
             if answer.member_id != member.member_id and member.member_id:
                 member.former_ids.append(member.member_id)
             member.member_id = answer.member_id
-            self.generation, self.leader, self.protocol = answer.generation_id, answer.leader, answer.protocol_name
+            self.generation, self.leader, self.protocol = answer.generation_id, answer.leader, answer.protocol_name  # type: ignore[assignment]
         self.tell(
             f"join {self.name(member.member_id)} v{version}",
             answer.error_code,

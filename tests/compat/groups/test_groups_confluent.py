@@ -19,7 +19,7 @@ STRATEGIES = ["range", "roundrobin", "range,roundrobin", "cooperative-sticky"]
 class Members:
     """Consumers of one group, polled in turn; who owns what is checked at every step."""
 
-    def __init__(self, servers: str, group: str, topics: list[str], **config: object) -> None:
+    def __init__(self, servers: str, group: str, topics: list[str], **config: Any) -> None:
         self.config = {
             "bootstrap.servers": servers,
             "group.id": group,
@@ -35,7 +35,7 @@ class Members:
         self.seen: dict[bytes, int] = {}
         self.rebalances = 0
 
-    def add(self, **config: object) -> Consumer:
+    def add(self, **config: Any) -> Consumer:
         consumer = Consumer(self.config | config)
         self.live.append(consumer)
         self.owned[consumer] = set()
@@ -72,7 +72,7 @@ class Members:
         for consumer in self.live:
             for message in consumer.consume(100, timeout=0.02):
                 assert message.error() is None, message.error()
-                self.seen[message.value()] = self.seen.get(message.value(), 0) + 1
+                self.seen[message.value()] = self.seen.get(message.value(), 0) + 1  # type: ignore[arg-type, index]
 
     def balanced(self, partitions: int) -> bool:
         self.poll()

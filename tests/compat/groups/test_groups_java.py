@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -249,7 +250,7 @@ def test_f41_groups_go_to_kafka_and_back(written: Path) -> None:
         path.unlink()
     for path in written.glob("ottla-metadata.db-*"):
         path.unlink()
-    settings = {"offsets.topic.num.partitions": 1}
+    settings: dict[str, Any] = {"offsets.topic.num.partitions": 1}
     with ApacheKafka(KAFKA_3, data_dir=written, **settings) as kafka:
         servers = kafka.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers})

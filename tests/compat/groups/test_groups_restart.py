@@ -40,7 +40,7 @@ def test_g07_members_go_on_without_a_rebalance(how: str) -> None:
 
         def read(expected: set[bytes]) -> bool:
             for consumer in consumers:
-                seen.update(message.value() for message in consumer.consume(50, timeout=0.05) if message.error() is None)
+                seen.update(message.value() for message in consumer.consume(50, timeout=0.05) if message.error() is None)  # type: ignore[misc]
             return expected <= seen
 
         producer = Producer({"bootstrap.servers": servers, "log_level": 0})

@@ -16,7 +16,7 @@ from tests.kit.subject import Subject, running, soon
 
 _numbers = itertools.count()
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 0,
     "group_min_session_timeout_ms": 100,
     "offsets_topic_replication_factor": 1,
@@ -135,7 +135,7 @@ class Reader:
             if message.error():
                 self.errors.append(str(message.error()))
                 continue
-            self.ledger.read.add((message.topic(), message.partition(), message.offset()))
+            self.ledger.read.add((message.topic(), message.partition(), message.offset()))  # type: ignore[arg-type]
 
     @property
     def owned(self) -> set[int]:

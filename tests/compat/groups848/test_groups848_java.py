@@ -79,7 +79,7 @@ class Verifiable:
 
     @property
     def owned(self) -> set[int]:
-        return self.ledger.numbers(self.name)  # type: ignore[no-any-return]
+        return self.ledger.numbers(self.name)
 
     def close(self, how: int = signal.SIGTERM) -> None:
         if self.process.poll() is None:
@@ -94,7 +94,7 @@ class Verifiable:
 
 
 class _Part:
-    def __init__(self, topic: str, partition: int, **_: object) -> None:
+    def __init__(self, topic: str, partition: int, **_: Any) -> None:
         self.topic, self.partition = topic, partition
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def pytest_configure(config: Any) -> None:
-    from test.integration.fixtures import KafkaFixture  # type: ignore[import-not-found]
+    from test.integration.fixtures import KafkaFixture
 
     prepare = KafkaFixture.__init__
 

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from typing import Any
 
 from tests.kit.peers import MissingCounterpart, fetching, free_ports
 from tests.kit.ratchet import allowed, judge, missed
@@ -104,7 +105,7 @@ def main() -> int:
     options = parser.parse_args()
     root = suite()
     allow = HERE / ("tests.allow" if options.brokers == 1 else "tests.three.allow")
-    settings: dict[str, object] = {"num.partitions": 4}
+    settings: dict[str, Any] = {"num.partitions": 4}
     if (options.broker or chosen()) == "ottla" and options.brokers == 1:
         # The suite expects a broker whose advertised.listeners were set, as its own fixture does.
         plain = f"PLAINTEXT://127.0.0.1:{free_ports(1)[0]}"

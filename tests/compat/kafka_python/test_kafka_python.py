@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -22,7 +23,7 @@ from tests.kit.subject import soon
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
-def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **config: object) -> list[object]:
+def produce(bootstrap: str, topic: str, records: list[dict[str, Any]], **config: Any) -> list[Any]:
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, **config)
     try:
         sent = [producer.send(topic, **{"partition": 0, **record}) for record in records]
@@ -32,13 +33,13 @@ def produce(bootstrap: str, topic: str, records: list[dict[str, object]], **conf
         producer.close()
 
 
-def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, **config: object) -> list[object]:
+def consume(bootstrap: str, topic: str, count: int, *, start: int = 0, **config: Any) -> list[Any]:
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False, **config)
     try:
         partition = TopicPartition(topic, 0)
         consumer.assign([partition])
         consumer.seek(partition, start)
-        records: list[object] = []
+        records: list[Any] = []
         deadline = time.monotonic() + 60
         while len(records) < count and time.monotonic() < deadline:
             for batch in consumer.poll(1000).values():
@@ -71,7 +72,7 @@ def test_what_goes_in_comes_out_in_order(bootstrap: str, topic: str, codec: str 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_keys_headers_timestamps_nulls_and_empties(bootstrap: str, topic: str, codec: str | None) -> None:
-    records: list[dict[str, object]] = [
+    records: list[dict[str, Any]] = [
         {"key": b"k", "value": b"v", "timestamp_ms": 1_700_000_000_123, "headers": [("h", b"1"), ("h", b"2")]},
         {"key": b"tombstone", "value": None, "timestamp_ms": 1_700_000_000_124},
         {"key": b"", "value": b"", "timestamp_ms": 1_700_000_000_125},

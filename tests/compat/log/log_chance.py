@@ -531,7 +531,7 @@ class Visitor:
         chance, version = self.chance, self.chance.randint(0, 3)
         name = chance.choice((self.topic("plain"), "absent", "", "bad name"))
         count = chance.choice((0, -1, 1, 2, 3, 4))
-        assignments = chance.choice((None, None, [[1]], [[1], [1]], [[77]], [[1, 1]], [[]]))
+        assignments: Any = chance.choice((None, None, [[1]], [[1], [1]], [[77]], [[1, 1]], [[]]))
         topic = CreatePartitionsTopic(
             name=name,
             count=count,
@@ -563,7 +563,7 @@ class Visitor:
         heard: Any = "hangs up"
         if answer is not None:
             heard = sorted((str(each.name), ErrorCode(each.error_code).name) for each in answer.responses)
-        asked = request.topic_names or [(each.name, each.topic_id == NOWHERE) for each in request.topics]
+        asked: Any = request.topic_names or [(each.name, each.topic_id == NOWHERE) for each in request.topics]
         self.tell(f"delete {asked} v{version}", heard)
 
     # Settings

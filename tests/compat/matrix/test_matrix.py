@@ -44,7 +44,7 @@ def confluent_reads(bootstrap: str, topic: str, count: int) -> list[Row]:
     while len(found) < count and time.monotonic() < deadline:
         for message in consumer.consume(count - len(found), 1):
             assert message.error() is None
-            found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))
+            found.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))  # type: ignore[arg-type]
     consumer.close()
     return found
 
@@ -138,7 +138,7 @@ def test_a_key_lands_on_the_same_partition_from_every_client(bootstrap: str, new
 
     def on_delivery(error: object, message: Message) -> None:
         assert error is None
-        placed[message.key()].add(message.partition())
+        placed[message.key()].add(message.partition())  # type: ignore[arg-type, index]
 
     librdkafka = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2"})
     for key in keys:

@@ -41,11 +41,11 @@ def main() -> None:
     spark = session(jars)
     found: dict[str, Any] = {}
 
-    def read(topic: str, **options: str) -> Any:
+    def read(topic: str, **options: Any) -> Any:
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", prefix + topic)
         return reader.options(**options).load()
 
-    def stream(topic: str, **options: str) -> Any:
+    def stream(topic: str, **options: Any) -> Any:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", prefix + topic)
         return reader.option("startingOffsets", "earliest").options(**options).load()
 

@@ -174,7 +174,7 @@ async def listing(speaker: Speaker) -> None:
         ({"transactional_id_pattern": "("}, 2),
         ({"producer_id_filters": [999999]}, 0),
     ):
-        answer = await speaker.connection.call("list_transactions", version, ListTransactionsRequest(**filters))  # type: ignore[arg-type]
+        answer = await speaker.connection.call("list_transactions", version, ListTransactionsRequest(**filters))
         found = sorted((each.transactional_id, each.transaction_state) for each in answer.transaction_states)
         speaker.tell(f"list {filters}", answer.error_code, answer.unknown_state_filters, found)
 

@@ -6,6 +6,7 @@ The next word may depend on what was heard, and on nothing else: two brokers tha
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from ottla.client.connection import ClientConnection
 from ottla.errors import ErrorCode
@@ -94,7 +95,7 @@ class Wanderer:
 
     async def commit_offset(self) -> None:
         chance, version = self.chance, self.version(COMMIT_OFFSET)
-        fields: dict[str, object] = {}
+        fields: dict[str, Any] = {}
         if version >= 3 and chance.random() < 0.15:
             fields = {"generation_id": chance.choice((-1, 0, 3)), "member_id": chance.choice(("", "m"))}
         if chance.random() < 0.05:

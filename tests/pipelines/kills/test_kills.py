@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -19,7 +20,7 @@ from tests.pipelines.kills.stage import BLOWS, PARTITIONS, Stage, staged
 
 ROUNDS = int(os.environ.get("OTTLA_TEST_ROUNDS", "2"))
 # By Kafka's names. Timed out transactions are looked for often.
-SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+SETTINGS: dict[str, Any] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 WORDS = os.environ.get("OTTLA_TEST_BLOWS", "").split(",")
 SLOW = tuple(name for name in BLOWS if any(word in name for word in WORDS)) * ROUNDS
 NORMAL = ("driver before EndTxn", "driver after EndTxn", "worker at Produce", "broker after EndTxn")

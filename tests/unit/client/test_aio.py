@@ -106,7 +106,7 @@ def test_send_and_iterate(address: str, topic: str) -> None:
 
 
 def test_what_is_refused_is_raised(address: str, topic: str) -> None:
-    small = new_topic(address, **{"max.message.bytes": "500"})
+    small = new_topic(address, **{"max.message.bytes": "500"})  # type: ignore[arg-type]
 
     async def run() -> None:
         watch = Watch()
@@ -275,7 +275,7 @@ def test_closing_ends_an_iteration_that_waits(address: str, topic: str) -> None:
 
 def test_an_error_of_the_consumer_is_raised_and_iterating_may_go_on(address: str, topic: str) -> None:
     async def run() -> None:
-        config = consumer_config(address, **{"auto.offset.reset": "error", "enable.partition.eof": True})
+        config = consumer_config(address, **{"auto.offset.reset": "error", "enable.partition.eof": True})  # type: ignore[arg-type]
         await fill(address, topic, 1)
         async with AsyncConsumer(config) as consumer:
             await consumer.assign([TopicPartition(topic, 0, 99)])

@@ -202,7 +202,7 @@ def test_what_the_client_refuses_is_acknowledged_with_the_error(address: str, to
 
 
 def test_a_record_the_broker_refuses_is_acknowledged_with_the_error(address: str) -> None:
-    small = new_topic(address, **{"max.message.bytes": "500"})
+    small = new_topic(address, **{"max.message.bytes": "500"})  # type: ignore[arg-type]
     watch, own = Watch(), []
     config = {"bootstrap.servers": address, "on_delivery": lambda error, message: own.append(error)}
     producer = Producer(config, interceptors=[watch])

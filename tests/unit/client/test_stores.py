@@ -109,6 +109,6 @@ def test_files_that_are_no_stores_are_said(made: Path, tmp_path: Path, monkeypat
     with pytest.raises(BadStore, match="no certificate"):
         certificates(str(made / "key.jks"), PASSWORD)
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    monkeypatch.setattr(stores.shutil, "which", lambda name: None)
+    monkeypatch.setattr(stores.shutil, "which", lambda name: None)  # type: ignore[attr-defined]
     with pytest.raises(BadStore, match="needs the Python package cryptography, or the program openssl"):
         certificates(str(made / "trust.p12"), PASSWORD)

@@ -151,6 +151,6 @@ def test_a_credential_that_is_none_is_refused(asked: Credential, code: ErrorCode
 
 def test_the_rate_of_connections_of_an_address() -> None:
     own = {((IP, "1.2.3.4"),): {"connection_creation_rate": "7"}, ((IP, "1.2.3.5"),): {"connection_creation_rate": "?"}}
-    assert connection_rate_of(own, "1.2.3.4") == 7
-    assert connection_rate_of(own, "1.2.3.5") is connection_rate_of(own, "1.2.3.6") is None
-    assert connection_rate_of({**own, ((IP, None),): {"connection_creation_rate": "9"}}, "1.2.3.6") == 9
+    assert connection_rate_of(own, "1.2.3.4") == 7  # type: ignore[arg-type]
+    assert connection_rate_of(own, "1.2.3.5") is connection_rate_of(own, "1.2.3.6") is None  # type: ignore[arg-type]
+    assert connection_rate_of({**own, ((IP, None),): {"connection_creation_rate": "9"}}, "1.2.3.6") == 9  # type: ignore[dict-item]

@@ -97,7 +97,7 @@ class _Pretended(File):
 
 def test_a_fetch_response_keeps_its_file_ranges() -> None:
     api = API_BY_NAME["fetch"]
-    ranges = [FileRange(_Pretended(), 0, 1000), FileRange(_Pretended(), 5, 70)]
+    ranges = [FileRange(_Pretended(), 0, 1000), FileRange(_Pretended(), 5, 70)]  # type: ignore[abstract]
     partitions = [PartitionData(partition_index=index, records=part) for index, part in enumerate(ranges)]
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
     parts = encode_response(api, 12, 3, response)

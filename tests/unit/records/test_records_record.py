@@ -108,7 +108,7 @@ def test_time_lookup_in_garbage_is_malformed() -> None:
     with pytest.raises(MalformedInput):
         offset_of_max_timestamp(batch, info)
     with pytest.raises(MalformedInput):
-        offset_of_max_timestamp(with_header(batch, attributes=8), read_batch_header(with_header(batch, attributes=8), 0))
+        offset_of_max_timestamp(with_header(batch, attributes=8), read_batch_header(with_header(batch, attributes=8), 0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])

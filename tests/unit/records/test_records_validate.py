@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import cramjam
 import pytest
@@ -157,7 +158,7 @@ class TestHeader:
         ],
     )
     def test_producer_fields_that_contradict(self, fields: dict[str, int]) -> None:
-        assert refused(build_batch(SAMPLE, **fields)).code == ErrorCode.INVALID_RECORD
+        assert refused(build_batch(SAMPLE, **fields)).code == ErrorCode.INVALID_RECORD  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         "fields",
@@ -169,7 +170,7 @@ class TestHeader:
         ],
     )
     def test_producer_fields_that_agree(self, fields: dict[str, int]) -> None:
-        assert_sound(check(build_batch(SAMPLE, **fields), RULES, NOW_MS))
+        assert_sound(check(build_batch(SAMPLE, **fields), RULES, NOW_MS))  # type: ignore[arg-type]
 
 
 OVERLONG_VARINT = b"\x80\x80\x80\x80\x80\x00"
@@ -293,7 +294,7 @@ class TestRecompression:
         assert read_records(checked.buffer, info) == read_records(batch, read_batch_header(batch, 0))
 
     def test_level(self) -> None:
-        records = [(None, b"%d %d" % (i, i * i), [], NOW_MS) for i in range(5000)]
+        records: list[Any] = [(None, b"%d %d" % (i, i * i), [], NOW_MS) for i in range(5000)]
         sizes = [check(build_batch(records), Rules(compression=ZSTD, compression_level=n), NOW_MS).bytes for n in (1, 19)]
         assert sizes[1] < sizes[0]
 

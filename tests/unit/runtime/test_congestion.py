@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -86,44 +87,44 @@ def on(monkeypatch):
 def test_only_bbr_is_replaced(on):
     for default, begun in ((b"bbr", b"reno"), (b"cubic", b"cubic"), (b"reno", b"reno"), (b"dctcp", b"dctcp")):
         listener = Socket(on(default=default))
-        assert begin_unpaced(listener) is (default == b"bbr")
+        assert begin_unpaced(cast(Any, listener)) is (default == b"bbr")
         assert listener.algorithm == begun
 
 
 @pytest.mark.parametrize("refused", [b"bbr", b"reno"])
 def test_what_could_not_be_given_back_is_not_taken(on, refused):
     listener = Socket(on(refused=(refused,)))
-    assert not begin_unpaced(listener)
+    assert not begin_unpaced(cast(Any, listener))
     assert listener.algorithm == b"bbr"
 
 
 def test_a_system_without_a_choice(on, monkeypatch):
     listener = Socket(on())
     monkeypatch.setattr(congestion, "_OPTION", -1)
-    assert not begin_unpaced(listener)
+    assert not begin_unpaced(cast(Any, listener))
     assert listener.algorithm == b"bbr"
 
 
 def test_a_peer_elsewhere_has_what_the_system_has_now(on):
     system = on()
     accepted = Socket(system, b"reno")
-    take_the_systems_own(accepted)
+    take_the_systems_own(cast(Any, accepted))
     assert accepted.algorithm == b"bbr"
     system.default = b"cubic"
     accepted = Socket(system, b"reno")
-    take_the_systems_own(accepted)
+    take_the_systems_own(cast(Any, accepted))
     assert accepted.algorithm == b"cubic"
 
 
 def test_what_a_route_says_stays(on):
     accepted = Socket(on(), b"vegas")
-    take_the_systems_own(accepted)
+    take_the_systems_own(cast(Any, accepted))
     assert accepted.algorithm == b"vegas"
 
 
 def test_a_refusal_is_harmless(on):
     accepted = Socket(on(refused=(b"bbr",)), b"reno")
-    take_the_systems_own(accepted)
+    take_the_systems_own(cast(Any, accepted))
     assert accepted.algorithm == b"reno"
 
 
@@ -199,7 +200,7 @@ def play(case, loop_factory=new_event_loop):
 @pytest.mark.parametrize("here", [True, False])
 def test_the_protocol_takes_over_when_the_connection_is_there(monkeypatch, factory, loop_factory, here):
     """On both loops, whatever this system's algorithm is."""
-    elsewhere = []
+    elsewhere: list[Any] = []
     monkeypatch.setattr("ottla.runtime.network.begin_unpaced", lambda listener: True)
     monkeypatch.setattr(congestion, "take_the_systems_own", elsewhere.append)
     if not here:

@@ -7,6 +7,7 @@ import asyncio
 import random
 import socket
 import struct
+from typing import Any
 
 import pytest
 
@@ -22,13 +23,14 @@ DATA_SEGS_OUT_AT = 156
 CONTENT = random.Random(5).randbytes(3_000_000)
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """All that a sender asks of one."""
 
     def __init__(self, sock):
+        super().__init__()
         self.sock = sock
 
-    def get_extra_info(self, name):
+    def get_extra_info(self, name, default=None):
         assert name == "socket"
         return self.sock
 
@@ -118,7 +120,7 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
         def go_on(error):
             assert error is None
             while left:
-                if not sender.send(*left.pop(0), go_on):
+                if not sender.send(*left.pop(0), go_on):  # type: ignore[arg-type]
                     return
             all_sent.set_result(None)
 
@@ -128,7 +130,7 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
         loop.set_exception_handler(complain)
         go_on(None)
         assert not all_sent.done(), "more than the socket takes"
-        expected = b"".join(head + CONTENT[part.position : part.position + part.size] for head, part in parts)
+        expected = b"".join(head + CONTENT[part.position : part.position + part.size] for head, part in parts)  # type: ignore[operator]
         assert await receive(client, len(expected)) == expected
         await all_sent
         assert counters.get("sendfile_bytes") == sum(part.size for _, part in parts)
@@ -144,7 +146,7 @@ def test_a_connection_that_closes_in_the_middle(file, ends):
     async def main():
         loop = asyncio.get_running_loop()
         sender = SocketFileSender(loop, Transport(server), Counters())
-        told = []
+        told: list[Any] = []
         assert not sender.send(b"", FileRange(file, 0, 3_000_000), told.append)
         assert not told
         sender.close()

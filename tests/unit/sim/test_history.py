@@ -126,7 +126,7 @@ def test_torn_transaction(outcome: Outcome) -> None:
 
 def test_skipped_poll() -> None:
     hasty = [Seek("d", A, 0), polled((0, b"a0"), consumer="d"), polled((5, b"a5"), consumer="d", at=111)]
-    assert anomalies(CLEAN + hasty) == [Anomaly(Kind.SKIPPED, "d jumped from 1 to t-0:5, past 1")]
+    assert anomalies(CLEAN + hasty) == [Anomaly(Kind.SKIPPED, "d jumped from 1 to t-0:5, past 1")]  # type: ignore[operator]
     # Who begins later has not skipped what is before.
     assert anomalies([*CLEAN, Seek("d", A, 4), polled((5, b"a5"), consumer="d")]) == []
 

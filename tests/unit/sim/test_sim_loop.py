@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from ottla.sim.kernel.process import Process
 
 
 def run(main, loop=None):
-    loop = loop or SimLoop()
+    loop = loop or SimLoop()  # type: ignore[abstract]
     try:
         return loop.run_until_complete(main)
     finally:
@@ -27,7 +28,7 @@ def test_time_jumps_to_the_next_timer_and_nothing_is_waited_for():
 
 
 def test_timers_of_one_time_run_in_the_order_they_were_set():
-    order = []
+    order: list[Any] = []
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -53,7 +54,7 @@ def test_spinning_without_time_is_an_error():
             await asyncio.sleep(0)
 
     with pytest.raises(TooManySteps):
-        run(main(), SimLoop(steps_max=1000))
+        run(main(), SimLoop(steps_max=1000))  # type: ignore[abstract]
 
 
 def test_gather_timeouts_and_cancellation_work_as_in_asyncio():
@@ -89,14 +90,14 @@ def test_an_exception_nobody_takes_is_kept():
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)
         await asyncio.sleep(1)
 
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     run(main(), loop)
     assert [type(context["exception"]) for context in loop.unhandled] == [ZeroDivisionError]
 
 
 def test_the_dead_run_no_further_not_even_their_finally():
     keep = []
-    seen = []
+    seen: list[Any] = []
 
     async def life():
         try:
@@ -121,6 +122,6 @@ def test_the_dead_run_no_further_not_even_their_finally():
         assert not task.done()
         process.bury()
 
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     run(main(), loop)
     assert loop.unhandled == []

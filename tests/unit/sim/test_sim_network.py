@@ -53,7 +53,7 @@ class Plain(asyncio.Protocol):
 
 
 def play(main, seed=1, **settings):
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     try:
         result = loop.run_until_complete(main(SimNetwork(random.Random(seed), NetworkSettings(**settings))))
     finally:

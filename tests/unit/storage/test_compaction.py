@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -270,7 +271,7 @@ def test_keyless_records_of_a_log_that_was_not_always_compacted_go() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"dedupe_bytes": 1, "dedupe_load_factor": 0.2}, {"dedupe_load_factor": 0.0001}])
-def test_a_full_table_cleans_what_it_knows_and_the_next_pass_the_rest(limits: dict[str, object]) -> None:
+def test_a_full_table_cleans_what_it_knows_and_the_next_pass_the_rest(limits: dict[str, Any]) -> None:
     disk = MemoryDisk()
     _, log = new_log(disk, replace(COMPACTED, segment_bytes=20_000))
     keys = [b"key-%d" % number for number in range(3000)]
@@ -403,9 +404,9 @@ def test_compaction_equals_its_definition(steps: list[tuple[object, ...]], resta
                 [Record(offset + index, now_ms + index, key, value, [("h", b"v")]) for index, (key, value) in enumerate(first)]
             )
             continue
-        now_ms += first
+        now_ms += first  # type: ignore[operator]
         dirt = dirt_of(log, now_ms)
-        compact(disk, log, now_ms, third, io_bytes=second)
+        compact(disk, log, now_ms, third, io_bytes=second)  # type: ignore[arg-type]
         assert log.cleaned_offset is not None
         model.compact(dirt.first_dirty_offset, log.cleaned_offset, now_ms)
         assert records(log) == model.records()

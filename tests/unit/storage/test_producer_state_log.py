@@ -250,7 +250,7 @@ def test_t02_aborted_transactions_are_found_by_range_over_segments_and_restarts(
     disk.remove("/data/recovery-point-offset-checkpoint") if disk.exists("/data/recovery-point-offset-checkpoint") else None
     log = crashed(disk)
     check_all(log)
-    data_dir = reopen_dir(disk)
+    data_dir = reopen_dir(disk)  # type: ignore[assignment]
     data_dir.close()
     log = crashed(disk)
     check_all(log)
@@ -357,7 +357,7 @@ def test_l05_the_power_fails_at_every_step_and_the_state_is_that_of_the_records(
         except PowerLoss:
             pass
         disk.lose_power()
-        log = reopen(disk, SMALL)[1] if disk.exists(DIR) and TP in reopen_logs(disk) else None
+        log = reopen(disk, SMALL)[1] if disk.exists(DIR) and TP in reopen_logs(disk) else None  # type: ignore[assignment]
         if log is None:
             continue
         log.high_watermark = log.log_end_offset
@@ -375,7 +375,7 @@ def reopen_any(disk: MemoryDisk) -> dict[object, Log]:
 
     data_dir = open_dir(disk)
     data_dir.load(lambda topic: SMALL, NOW_MS)
-    return dict(data_dir.logs)
+    return dict(data_dir.logs)  # type: ignore[arg-type]
 
 
 def facts_of(log: Log) -> tuple[object, ...]:

@@ -135,7 +135,7 @@ def test_a_source_that_is_compacted_meanwhile_is_copied_anew() -> None:
     """Else a tombstone that went from the part not yet copied would leave its record alive in the part that was."""
     _, _, source, future, disk = two_dirs()
     for number in range(30):
-        append(source, 1, size=100, key=b"%d" % (number % 3))  # type: ignore[arg-type]
+        append(source, 1, size=100, key=b"%d" % (number % 3))
     copy = ReplicaCopy(disk, source, future)
     copy.perform(copy.plan(1000), NOW_MS)
     assert future.log_end_offset > 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
@@ -13,9 +15,9 @@ SIZE = len(batch(1))
 DAY_MS = 86_400_000
 
 
-def config(**changes: object) -> LogConfig:
+def config(**changes: Any) -> LogConfig:
     """Segments of two batches."""
-    return LogConfig(segment_bytes=2 * SIZE, **{"retention_ms": -1, **changes})  # type: ignore[arg-type]
+    return LogConfig(segment_bytes=2 * SIZE, **{"retention_ms": -1, **changes})
 
 
 def log_of(settings: LogConfig, timestamps: list[int]) -> tuple[MemoryDisk, Log]:

@@ -36,9 +36,9 @@ def first_value(broker: Broker, topic: str) -> bytes | None:
 
 
 def test_lazy_attribute() -> None:
-    assert ottla.testing.Broker is Broker  # type: ignore[attr-defined]
+    assert ottla.testing.Broker is Broker
     with pytest.raises(AttributeError, match="nope"):
-        _ = ottla.nope  # type: ignore[attr-defined]
+        _ = ottla.nope
 
 
 def test_import_ottla_is_light() -> None:

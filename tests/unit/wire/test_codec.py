@@ -151,7 +151,7 @@ class _Pretended(File):
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_file_ranges_and_lists_of_parts_pass_as_they_are(version: int) -> None:
-    in_file = FileRange(_Pretended(), 7, 3)
+    in_file = FileRange(_Pretended(), 7, 3)  # type: ignore[abstract]
     big = b"B" * (JOIN_BYTES_MAX + 1)
     parts: list[Part] = []
     encoder(Answer, version)(Answer(before=1, records=[in_file, b"small", big], after=2), parts)
@@ -165,7 +165,7 @@ def test_file_ranges_and_lists_of_parts_pass_as_they_are(version: int) -> None:
 
 
 def test_small_records_stay_in_one_part() -> None:
-    for records in (None, b"", b"some", FileRange(_Pretended(), 0, 0), [], [b"so", b"me"]):
+    for records in (None, b"", b"some", FileRange(_Pretended(), 0, 0), [], [b"so", b"me"]):  # type: ignore[abstract]
         parts: list[Part] = []
         encoder(Answer, 1)(Answer(records=records), parts)  # type: ignore[arg-type]
         assert len(parts) == 1, records

@@ -49,14 +49,14 @@ class FailingStore:
 class Life:
     """One life of a broker on a store that outlives it."""
 
-    def __init__(self, path: Path, **properties: str) -> None:
+    def __init__(self, path: Path, **properties: Any) -> None:
         self.settings = BrokerSettings.parse({name.replace("_", "."): value for name, value in properties.items()})
         self.store = EmbeddedStore.open(str(path / "m.db"))
         self.images: list[ClusterImage] = []
         self.failing = FailingStore(self.store)
         self.on_image: Callable[[ClusterImage], None] = self.images.append
         self.controller = StandaloneController(
-            self.failing,  # type: ignore[arg-type]
+            self.failing,
             self.settings,
             1,
             [Endpoint("PLAINTEXT", "h", 9092)],

@@ -37,7 +37,7 @@ def test_a_topic_that_somebody_writes_gets_leaders_settings_and_an_id() -> None:
         assert world.state("theirs", 1)["leader"] == 3
         assert (world.state("theirs")["leader"], world.state("theirs")["isr"]) == (2, [2, 3])
         assert world.state("theirs", 1)["isr"] == [3], "broker 9 does not exist"
-        stored = json.loads(world.tree.get("/brokers/topics/theirs").data)  # type: ignore[union-attr]
+        stored = json.loads(world.tree.get("/brokers/topics/theirs").data)
         image = world.active().controller.state.image
         assert image.topics["theirs"].partitions[1].replicas == (9, 3)
         assert stored["version"] == 3
@@ -144,7 +144,7 @@ def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: py
         world.write(Create("/config/brokers/1", b'{"version":1,"config":{"log.cleaner.threads":"2"}}'))
         world.write(Create("/config/changes/config_change_", b'{"version":2,"entity_path":"brokers/1"}', sequential=True))
         for member in world.members.values():
-            await until(lambda member=member: member.controller.dynamic_configs.brokers == {"1": {"log.cleaner.threads": "2"}})  # type: ignore[misc]
+            await until(lambda member=member: member.controller.dynamic_configs.brokers == {"1": {"log.cleaner.threads": "2"}})
         with caplog.at_level(logging.ERROR):
             world.write(Create("/brokers/ids/someone", b"{}"), Create("/brokers/ids/7", b"nonsense"))
             await until(

@@ -76,7 +76,7 @@ def heard_of(peer: Peer, *errands: tuple[int, list[TopicPartition]]) -> list[tup
                 marker(producer_id),
                 5,
                 partitions,
-                lambda codes, producer_id=producer_id: heard.append((producer_id, dict(codes))),
+                lambda codes, producer_id=producer_id: heard.append((producer_id, dict(codes))),  # type: ignore[misc]
             )
         async with asyncio.timeout(60):
             while len(heard) < len(errands):

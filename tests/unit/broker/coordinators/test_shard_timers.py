@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from ottla.broker.coordinators.shard_host import HostedShard
 from ottla.broker.coordinators.shard_timers import ShardTimers
@@ -14,16 +15,16 @@ from ottla.types import TopicPartition
 FIRINGS_MAX = 10
 
 
-def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it():
+def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it() -> None:
     """Simulator seed 15: a deadline a fraction of a millisecond away was set and due in one breath, without end."""
     loop = new_loop()
     fired = []
 
-    async def main():
+    async def main() -> None:
         clock = SimClock(loop)
-        hosted = HostedShard(TopicPartition("t", 0), 0)
+        hosted = HostedShard(TopicPartition("t", 0), 0)  # type: ignore[var-annotated]
 
-        def on_due(hosted, key):
+        def on_due(hosted: Any, key: Any) -> None:
             fired.append(loop.time())
             assert len(fired) < FIRINGS_MAX, "it fires without time passing"
             if len(fired) < 3:
@@ -39,14 +40,14 @@ def test_a_timer_set_anew_for_the_rest_of_a_millisecond_waits_for_it():
     assert fired == sorted(set(fired)), "time passes in between"
 
 
-def test_a_clock_that_is_set_moves_no_timer():
+def test_a_clock_that_is_set_moves_no_timer() -> None:
     loop = new_loop()
     fired = []
 
-    async def main():
+    async def main() -> None:
         clock = SimClock(loop)
         timers = ShardTimers(loop, clock, lambda hosted, key: fired.append((key, round(loop.time() - begin, 2))))
-        hosted = HostedShard(TopicPartition("t", 0), 0)
+        hosted = HostedShard(TopicPartition("t", 0), 0)  # type: ignore[var-annotated]
         begin = loop.time()
         for step_ms in (3_600_000, -3_600_000):
             due_ms = int(clock.monotonic() * 1000) + 5000

@@ -82,7 +82,7 @@ class FakeBroker:
         led = (PartitionImage(1, 0, (1,), (1,), 0),)
         self.topics = {name: TopicImage(name, bytes(16), led, {}) for name in (TRANSACTIONS_TOPIC, "p")}
         self.image: Any = SimpleNamespace(topics=self.topics)
-        self.metadata = LocalMetadata(BrokerSettings.parse({"log.dirs": "/nowhere"}), 1, self.image)
+        self.metadata = LocalMetadata(BrokerSettings.parse({"log.dirs": "/nowhere"}), 1, self.image)  # type: ignore[arg-type]
 
     def partition(self, topic_partition: TopicPartition) -> FakePartition:
         return self.made.setdefault(topic_partition, FakePartition(self, topic_partition))

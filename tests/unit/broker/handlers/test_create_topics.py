@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.cluster.requests import NewTopic
@@ -14,8 +16,8 @@ from ottla.protocol.messages.create_topics import (
 from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
-def topic(name: str, partitions: int = 1, replicas: int = 1, **fields: object) -> CreatableTopic:
-    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, **fields)  # type: ignore[arg-type]
+def topic(name: str, partitions: int = 1, replicas: int = 1, **fields: Any) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, **fields)
 
 
 @every_version("create_topics")

@@ -60,7 +60,7 @@ def test_a_fenced_producer_hears_it_in_words_of_its_version(version: int) -> Non
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
     async def test(broker: MetadataBroker) -> None:
-        broker.transactions = Transactions()  # type: ignore[attr-defined]
+        broker.transactions = Transactions()
         response = await broker.ask("init_producer_id", version, InitProducerIdRequest(transactional_id="t"))
         assert response.error_code == (ErrorCode.PRODUCER_FENCED if version >= 4 else ErrorCode.INVALID_PRODUCER_EPOCH)
 

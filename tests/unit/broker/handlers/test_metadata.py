@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.cluster.requests import NewTopic
@@ -9,8 +11,8 @@ from ottla.types import ZERO_UUID
 from tests.kit.admin import MetadataBroker, every_version, on_broker
 
 
-def named(*names: str, **fields: object) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)  # type: ignore[arg-type]
+def named(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)
 
 
 @every_version("metadata")

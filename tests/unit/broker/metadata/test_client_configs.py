@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ ALICE: Entity = ((USER, "alice"),)
 ALICE_AT: Entity = ((USER, "alice"), (CLIENT_ID, "app"))
 
 
-def config(**fields: str) -> bytes:
+def config(**fields: Any) -> bytes:
     return json.dumps({"version": 1, "config": fields}).encode()
 
 

@@ -53,7 +53,7 @@ class World:
     def __init__(self) -> None:
         self.store: Any = Registrations()
         self.image = ClusterImage("c")
-        self.cache = MetadataCache("c", self.store, self._show)
+        self.cache = MetadataCache("c", self.store, self._show)  # type: ignore[arg-type]
 
     def _show(self, image: ClusterImage) -> None:
         self.image = image
@@ -83,7 +83,7 @@ class World:
 
 
 SECOND = (0, [("transaction.version", 2)])
-FIRST = (1, [])
+FIRST: tuple[int, list[Any]] = (1, [])
 
 
 def test_transactions_are_of_the_generation_that_all_brokers_can_do() -> None:

@@ -145,7 +145,7 @@ class World:
 
 
 def play(
-    case: Callable[[World], Awaitable[None]], limits: ConnectionLimits, ip_rates: dict[str, int] | None = None, **ports: int
+    case: Callable[[World], Awaitable[None]], limits: ConnectionLimits, ip_rates: dict[str, int] | None = None, **ports: Any
 ) -> None:
     async def main() -> None:
         world = World(limits, ip_rates)

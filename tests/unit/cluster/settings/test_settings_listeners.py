@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.settings import BrokerSettings, Listeners, SettingsError
 
 
-def listeners_of(**properties: str) -> Listeners:
+def listeners_of(**properties: Any) -> Listeners:
     return BrokerSettings.parse({name.replace("_", "."): value for name, value in properties.items()}).listeners()
 
 
-def problem_of(**properties: str) -> str:
+def problem_of(**properties: Any) -> str:
     with pytest.raises(SettingsError) as caught:
         listeners_of(**properties)
     return "; ".join(caught.value.problems)

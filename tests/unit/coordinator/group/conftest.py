@@ -281,7 +281,7 @@ class Host:
 
     # What members of the new protocol say
 
-    def set_topics(self, **counts: int) -> None:
+    def set_topics(self, **counts: Any) -> None:
         """The cluster has these topics from now on, each with so many partitions."""
         before = self.shard.groups.topics.topics
         known = {}
@@ -293,7 +293,7 @@ class Host:
                 # A topic that is made anew has another id; the first one's says its name.
                 self._made[name] = self._made.get(name, -1) + 1
             known[name] = FakeTopic(name.encode().ljust(15, b"\0") + bytes([self._made[name]]), (None,) * count)
-        self.do(self.shard.topics_changed(FakeTopics(known), frozenset(), self.now))
+        self.do(self.shard.topics_changed(FakeTopics(known), frozenset(), self.now))  # type: ignore[arg-type]
 
     def beat(
         self,

@@ -85,5 +85,5 @@ def test_a_member_of_the_new_protocol_lives_by_its_heartbeats(new_host: Any, ste
 def test_commits_are_written_with_the_time_that_the_clock_shows(host: Any, step_ms: int) -> None:
     host.now_ms += step_ms
     assert host.commit(7) == ErrorCode.NONE
-    _, _, value = decode_record(host.log[-1].key, host.log[-1].value)
+    _, _, value = decode_record(host.log[-1].key, host.log[-1].value)  # type: ignore[misc]
     assert value.commit_timestamp == host.now_ms

@@ -280,9 +280,9 @@ class World:
                 # Gone without a word, or with one.
                 client = clients.pop(chance.randrange(len(clients)))
                 if chance.random() < 0.6:
-                    client.leave()
+                    client.leave()  # type: ignore[attr-defined]
             case 2 if clients:
-                chance.choice(clients).subscribe()
+                chance.choice(clients).subscribe()  # type: ignore[attr-defined]
             case 3:
                 topic = chance.choice(TOPICS)
                 if chance.random() < 0.2 and len(self.counts) > 1:
@@ -303,7 +303,7 @@ class World:
                 self.pass_time(chance.choice([10, 1000, 4000, 9000]))
             case _ if clients:
                 client = chance.choice(clients)
-                client.act(lazy=chance.random() < 0.3, loses_reply=chance.random() < 0.05)
+                client.act(lazy=chance.random() < 0.3, loses_reply=chance.random() < 0.05)  # type: ignore[attr-defined]
         self.check()
 
     def pass_time(self, ms: int) -> None:
@@ -338,7 +338,7 @@ class World:
         for _ in range(80):
             self.pass_time(2500)
             for client in self.clients:
-                client.act()
+                client.act()  # type: ignore[attr-defined]
             self.check()
         group = self.host.shard.groups.by_id.get("g")
         if not self.clients:

@@ -225,7 +225,7 @@ def test_a_commit_may_bring_its_own_retention(new_host: Callable[..., Any]) -> N
     host = new_host(offsets_retention_ms=DAY_MS)
     host.commit(5, retention_ms=MINUTE_MS, version=4)
     host.commit(6, retention_ms=9 * DAY_MS, partition=1, version=4)
-    assert [decode_record(record.key, record.value)[2].expire_timestamp - host.now_ms for record in host.log] == [
+    assert [decode_record(record.key, record.value)[2].expire_timestamp - host.now_ms for record in host.log] == [  # type: ignore[index]
         MINUTE_MS,
         9 * DAY_MS,
     ]
