@@ -8,25 +8,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from ottla.broker.controller.standalone_controller import StandaloneController
+from ottla.broker.handlers import served
 from ottla.broker.metadata.local_metadata import LocalMetadata
-from ottla.broker.network.context import RequestContext
-from ottla.broker.network.handler import bind
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
-from ottla.errors import KafkaError
-from ottla.protocol.registry import API_BY_NAME
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.process import Process
-from ottla.wire.codec import decode, encode
+from tests.kit.handlers import call_handler
 
 ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092), Endpoint("OUTSIDE", "example.org", 443))
 
@@ -47,6 +41,7 @@ class MetadataBroker:
         self.partitions: Any = SimpleNamespace(offline_paths=list)
         self.groups: Any = None
         self.transactions: Any = None
+        self.served = served(in_cluster=False)
         self.tree = tree or MetadataTree()
         self.store = self.tree.session(Process("broker"), random.Random(1))
         self.controller = StandaloneController(
@@ -81,23 +76,11 @@ class MetadataBroker:
 
     async def ask(self, api_name: str, version: int, request: object, listener: str = "PLAINTEXT") -> Any:
         """What a client reads as the reply to its request, both through the codec of the version."""
-        api = API_BY_NAME[api_name]
-        handler = import_module(f"ottla.broker.handlers.{api_name}")
-        assert handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
-        read = decode(api.request, version, encode(request, version))
-        context = RequestContext(self, version, api.key, "test", listener, "127.0.0.1", None)  # type: ignore[arg-type]
         self.metadata.settings = self.controller.state.settings
-        parts = {name: getattr(self, name) for name in ("groups", "metadata", "partitions", "transactions")}
+        parts = {name: getattr(self, name) for name in ("groups", "metadata", "partitions", "served", "transactions")}
         for name in ("config_requests", "partition_requests", "producer_ids", "topic_requests"):
             parts[name] = getattr(self.controller, name)
-        try:
-            response = bind(handler.handle, parts)(read, context)
-            if not isinstance(response, api.response):
-                response = await response
-        except KafkaError as error:
-            refuse = getattr(handler, "refuse", None)
-            response = refuse(read, error) if refuse else api.response(error_code=error.code)
-        return decode(api.response, version, encode(response, version))
+        return await call_handler(parts, api_name, version, request, listener=listener)
 
 
 def on_broker(test: Callable[[MetadataBroker], Awaitable[None]], properties: Mapping[str, str] | None = None) -> None:
@@ -109,8 +92,3 @@ def on_broker(test: Callable[[MetadataBroker], Awaitable[None]], properties: Map
         await test(broker)
 
     asyncio.run(run())
-
-
-def every_version(api_name: str) -> pytest.MarkDecorator:
-    first, last = import_module(f"ottla.broker.handlers.{api_name}").VERSIONS
-    return pytest.mark.parametrize("version", range(first, last + 1))

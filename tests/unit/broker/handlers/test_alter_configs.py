@@ -3,7 +3,8 @@ from __future__ import annotations
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 def resource(kind: int, name: str, **configs: str | None) -> AlterConfigsResource:

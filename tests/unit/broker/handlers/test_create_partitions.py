@@ -7,7 +7,8 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 @every_version("create_partitions")

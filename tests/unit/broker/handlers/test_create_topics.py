@@ -13,7 +13,8 @@ from ottla.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 def topic(name: str, partitions: int = 1, replicas: int = 1, **fields: Any) -> CreatableTopic:

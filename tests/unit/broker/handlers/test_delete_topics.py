@@ -5,7 +5,8 @@ import pytest
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 def by_name(version: int, *names: str) -> DeleteTopicsRequest:

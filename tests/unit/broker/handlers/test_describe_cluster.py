@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_cluster import DescribeClusterRequest
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 @every_version("describe_cluster")

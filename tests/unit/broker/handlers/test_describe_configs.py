@@ -8,7 +8,8 @@ from ottla.cluster.requests import ConfigAlteration, ConfigChange, NewTopic
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigSource, SettingType
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 TOPIC, BROKER = 2, 4
 

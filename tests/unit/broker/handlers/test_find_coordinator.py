@@ -5,7 +5,8 @@ from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 class Topic:

@@ -4,7 +4,8 @@ import asyncio
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
 

@@ -8,7 +8,8 @@ from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.types import ZERO_UUID
-from tests.kit.admin import MetadataBroker, every_version, on_broker
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
 
 
 def named(*names: str, **fields: Any) -> MetadataRequest:

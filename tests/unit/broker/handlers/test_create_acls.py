@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from ottla.errors import ErrorCode
+from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from tests.kit.admin import MetadataBroker, on_broker
+from tests.kit.handlers import every_version
+
+
+@every_version("create_acls")
+def test_without_an_authorizer_every_entry_is_refused(version: int) -> None:
+    async def test(broker: MetadataBroker) -> None:
+        entry = AclCreation(resource_type=2, resource_name="t", principal="User:alice", host="*", operation=3, permission_type=3)
+        response = await broker.ask("create_acls", version, CreateAclsRequest(creations=[entry, entry]))
+        assert [result.error_code for result in response.results] == [ErrorCode.SECURITY_DISABLED] * 2
+
+    on_broker(test)
