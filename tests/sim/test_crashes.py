@@ -11,8 +11,7 @@ from ottla.records.validate import Rules, check
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.sim.kernel.process import Process, ProcessDied
-from ottla.sim.models.checkers import check_indexes, scan
-from ottla.sim.worlds.log_world import checkpoint_entries
+from ottla.sim.models.checkers import check_indexes, checkpoint_entries, scan
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.types import TopicPartition

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.records.control import ABORT, COMMIT, marker_fields
 from ottla.records.record import build_batch
+from ottla.sim.actors.copier import check_copies
 from ottla.sim.actors.play import Habits, Play, SendNote
-from ottla.sim.actors.producers import check_copies
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.sim.kernel.disk import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView, Fault, SimDisk
+from ottla.sim.kernel.disk import Fault, SimDisk
+from ottla.sim.kernel.disk_view import OP_CREATE, OP_FLUSH, OP_FLUSH_DIR, OP_RENAME, OP_WRITE, DiskView
 from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.storage.checkpoint import write_offsets
 from ottla.storage.config import LogConfig

@@ -20,7 +20,7 @@ from ottla.ports import Network
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.sim.actors.group_play import Groups
 from ottla.sim.actors.members import Member
-from ottla.sim.actors.workload import Shared
+from ottla.sim.actors.workload import Workload
 from ottla.sim.kernel.node import Node
 from ottla.sim.models.checkers import require
 from ottla.sim.models.cluster_rules import ClusterRules
@@ -61,7 +61,7 @@ class ClusterMember(Member):
         self,
         model: GroupModel,
         membership: Membership,
-        shared: Shared,
+        shared: Workload,
         network: Network,
         ports: Sequence[int],
         witness: Witness,
@@ -121,7 +121,7 @@ class ClusterGroups(Groups):
     def __init__(
         self,
         rng: random.Random,
-        shared: Shared,
+        shared: Workload,
         settings: dict[str, str],
         now: Callable[[], float],
         topics: Sequence[str],

@@ -24,8 +24,9 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ottla.sim.actors.client import Client
 from ottla.sim.actors.members import PROTOCOLS, TRY_AGAIN, Member
-from ottla.sim.actors.workload import Client, Shared
+from ottla.sim.actors.workload import Workload
 from ottla.sim.models.checkers import Violation, require
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
 from ottla.types import TopicPartition
@@ -69,7 +70,7 @@ def properties(rng: random.Random) -> dict[str, str]:
 class Groups:
     """The groups of one run."""
 
-    def __init__(self, rng: random.Random, shared: Shared, settings: dict[str, str], now: Callable[[], float]) -> None:
+    def __init__(self, rng: random.Random, shared: Workload, settings: dict[str, str], now: Callable[[], float]) -> None:
         self.rng = rng
         self.shared = shared
         self.now = now

@@ -36,7 +36,8 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ottla.sim.actors.workload import Client, Shared
+from ottla.sim.actors.client import Client
+from ottla.sim.actors.workload import Workload
 from ottla.sim.models.checkers import require
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, Commit, Generation, GroupModel, Membership, Place, Value
 from ottla.wire.codec import encode
@@ -55,7 +56,7 @@ class Member(Client):
     """The client of one membership."""
 
     def __init__(
-        self, model: GroupModel, membership: Membership, shared: Shared, network: Network, position: Callable[[str], int]
+        self, model: GroupModel, membership: Membership, shared: Workload, network: Network, position: Callable[[str], int]
     ) -> None:
         super().__init__(membership.name, shared, network)
         self.model = model

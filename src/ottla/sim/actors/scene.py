@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.sim.actors.cast import Cast
+from ottla.sim.actors.copier import Copier, check_copies
+from ottla.sim.actors.idempotent_producer import IdempotentProducer
 from ottla.sim.actors.play import Actor, Play
-from ottla.sim.actors.producers import Copier, IdempotentProducer, TransactionalProducer, check_copies
 from ottla.sim.actors.readers import Reader, Watcher
+from ottla.sim.actors.transactional_producer import TransactionalProducer
 from ottla.sim.kernel.network import NetworkView
 from ottla.sim.kernel.process import Process
 from ottla.sim.models.checkers import Violation, check_history, check_table, require

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from crc32c import crc32c
 
-from ottla.sim.kernel.disk import Directory, Inode, SimDisk
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.inode import Directory, Inode
 from ottla.sim.models.history import Event, Kind, Outcome, Place, anomalies
 
 if TYPE_CHECKING:
@@ -399,3 +400,18 @@ def check_table(
             "compaction",
             f"{place[0]}-{place[1]}: the last of {key!r} was committed at {offset}, the newest there is at {found.get(key)}",
         )
+
+
+def checkpoint_entries(disk: SimDisk, path: str) -> dict[tuple[str, int], int]:
+    """A checkpoint file, read by the letter of its format."""
+    if disk.find(path) is None:
+        return {}
+    text = disk.contents(path).decode(errors="replace")
+    lines = text.split("\n")
+    whole = len(lines) >= 3 and lines[0] == "0" and lines[1].isdecimal() and lines[-1] == "" and len(lines) == int(lines[1]) + 3
+    require(whole, "checkpoint-whole", f"{path} is {text!r}")
+    entries = {}
+    for line in lines[2:-1]:
+        topic, partition, offset = line.split(" ")
+        entries[topic, int(partition)] = int(offset)
+    return entries

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from ottla.records.batch import read_batch_header
 from ottla.records.record import Record, read_records
-from ottla.sim.kernel.disk import Inode, SimDisk
+from ottla.sim.kernel.disk import SimDisk
+from ottla.sim.kernel.inode import Inode
 from ottla.sim.models.checkers import (
     FoundBatch,
     Violation,

@@ -17,7 +17,7 @@ from ottla.sim.actors.cluster_admin import GUESTS, Administrator, Guests, Visito
 from ottla.sim.actors.cluster_groups import ClusterGroups, Witness
 from ottla.sim.actors.play import Actor
 from ottla.sim.actors.scene import OTHER, SOURCE
-from ottla.sim.actors.workload import Shared, Topic
+from ottla.sim.actors.workload import Topic, Workload
 from ottla.sim.kernel.process import Process
 from ottla.sim.models.checkers import Violation, check_producers, require, stored_batches
 from ottla.sim.models.history import Place
@@ -86,7 +86,7 @@ class ClusterWorld:
 
     def _enter_members(self) -> None:
         cluster = self.cluster
-        shared = Shared(random.Random(cluster.extras.random()), cluster.trace, 0)
+        shared = Workload(random.Random(cluster.extras.random()), cluster.trace, 0)
         for name in (SOURCE, OTHER):
             known = cluster.play.topics[name]
             shared.topics[name] = Topic(name, known.topic_id, {})

@@ -19,68 +19,35 @@ from typing import Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
-from ottla.sim.kernel.disk import Fault, Inode, SimDisk
+from ottla.sim.kernel.disk import Fault, SimDisk
 from ottla.sim.kernel.machine import START_MS, SeededRandom
 from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.sim.kernel.trace import Trace
 from ottla.sim.models.checkers import (
-    FoundBatch,
-    LogModel,
     Violation,
     Written,
     check_batch,
     check_contents,
     check_indexes,
-    check_order,
     check_producers,
-    entries_of,
+    checkpoint_entries,
     guaranteed_end,
     require,
     scan,
-    segments,
-    stored_batches,
 )
+from ottla.sim.worlds.kept_log import ROOT, KeptLog
+from ottla.sim.worlds.log_damage import LogDamage
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.flush import FlushPlan
 from ottla.storage.log import Log
 from ottla.storage.segment_cache import SegmentCache
-from ottla.types import ZERO_UUID, TopicPartition
+from ottla.types import TopicPartition
 
-ROOT: Final = "/data"
 DAY_MS: Final = 86_400_000
 RULES: Final = Rules(timestamp_after_max_ms=1 << 62)
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
-
-
-class Kept:
-    """One partition as the scenario knows it."""
-
-    def __init__(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> None:
-        self.partition = partition
-        self.topic_id = topic_id
-        self.config = config
-        self.model = LogModel(str(partition))
-        self.epoch = 0
-        self.attempt: Written | None = None
-        """A batch whose append did not return."""
-        self.start_attempt: int | None = None
-        """How far the log start may have moved in an operation that did not return."""
-        self.truncating = False
-        self.ghosts: dict[int, list[Written]] = {}
-        """Batches that a truncation took and a crash may bring back."""
-        self.guaranteed = 0
-        self.name_flushed = False
-        """A flush returned since the file that names the topic was written."""
-        self.log_start_checkpointed = 0
-        self.log: Log | None = None
-        self.epochs_from = 0
-        """Below, the epoch cache may be cut: the log had started here once, though a crash brought older records back."""
-
-    @property
-    def directory(self) -> str:
-        return f"{ROOT}/{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +64,16 @@ class LogWorld:
 
     def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
         self.rng = random.Random(f"log {seed}")
-        self._snapshots_rng = random.Random(f"snapshots {seed}")
         self.disk = SimDisk(random.Random(f"disk {seed}"), page_bytes=self.rng.choice((64, 512, 4096)))
         self.now_ms = START_MS
         self.trace = Trace(lambda: (self.now_ms - START_MS) / 1000, echo=echo)
         self.random = SeededRandom(random.Random(f"ids {seed}"))
-        self.kept: list[Kept] = []
+        self.kept: list[KeptLog] = []
         self.process = Process("none")
         self.data_dir: DataDir | None = None
-        self.plans: list[tuple[Kept, FlushPlan]] = []
+        self.plans: list[tuple[KeptLog, FlushPlan]] = []
         self._made = 0
-        self.damaged: set[str] = set()
-        """Index files that are built again when somebody needs them, and not before."""
+        self.damage = LogDamage(self.rng, random.Random(f"snapshots {seed}"), self.disk, self.kept, self.trace)
         self._unverified = False
         """A crash happened, and no life since got as far as to be checked."""
         self._producers = random.Random(f"producers {seed}")
@@ -116,7 +81,9 @@ class LogWorld:
 
     def run(self) -> None:
         for name in self.rng.sample(("a", "b-2", "c.d_e"), self.rng.randint(1, 3)):
-            self.kept.append(Kept(TopicPartition(name, self.rng.randint(0, 2)), self.random.bytes(16), self._config()))
+            self.kept.append(
+                KeptLog(self.disk, TopicPartition(name, self.rng.randint(0, 2)), self.random.bytes(16), self._config())
+            )
         how = "new"
         for life in range(self.rng.randint(2, 5)):
             how = self._life(life, how)
@@ -180,121 +147,18 @@ class LogWorld:
                     raise Violation("acknowledged", f"{kept.partition} is gone after {how}")
                 require(kept.guaranteed <= kept.model.log_start, "flushed", f"{kept.partition} is gone")
                 log = self.data_dir.create_log(kept.partition, kept.topic_id, kept.config, self.now_ms)
-                self._forget(kept)
+                kept.forget()
             else:
-                self._check_recovered(kept, log, how)
+                self.trace.add(
+                    f"{kept.partition} {log.log_start_offset}..{log.log_end_offset} of "
+                    f"{kept.model.log_start}..{kept.model.log_end}, guaranteed {kept.guaranteed}"
+                )
+                kept.check_recovered(log, how, self.data_dir, self.damage.damaged)
                 check_producers(self.disk, log)
             kept.log = log
             log.high_watermark = log.log_end_offset
         self._unverified = False
         require(not logs, "stray", f"logs that nobody made: {sorted(map(str, logs))}")
-
-    def _forget(self, kept: Kept) -> None:
-        kept.model = LogModel(str(kept.partition))
-        kept.ghosts.clear()
-        kept.attempt = None
-        kept.start_attempt = None
-        kept.truncating = False
-        kept.guaranteed = 0
-        kept.log_start_checkpointed = 0
-        kept.epochs_from = 0
-        kept.name_flushed = False
-
-    def _check_recovered(self, kept: Kept, log: Log, how: str) -> None:
-        """What came back is what had to, and nothing that was never there (L01)."""
-        model, end, start = kept.model, log.log_end_offset, log.log_start_offset
-        name = str(kept.partition)
-        self.trace.add(f"{name} {start}..{end} of {model.log_start}..{model.log_end}, guaranteed {kept.guaranteed}")
-        unnamed = kept.log is None or (how == "crash" and not kept.name_flushed)
-        if log.topic_id == ZERO_UUID and unnamed and self.data_dir is not None:
-            # It died while it was being made, or before its first flush, which is when the file that names the topic is flushed.
-            self.data_dir.assign_topic_id(log, kept.topic_id)
-            kept.name_flushed = False
-        require(log.topic_id == kept.topic_id, "topic-id", f"{name} came back as another topic")
-        kept.epochs_from = max(kept.epochs_from, model.log_start, kept.start_attempt or 0)
-        highest = model.log_end if kept.attempt is None else kept.attempt.last_offset + 1
-        if kept.attempt is not None and model.log_end == kept.attempt.base_offset and end == highest:
-            model.add(kept.attempt)
-        found = [batch for batch in stored_batches(self.disk, kept.directory, start) if batch.last_offset >= start]
-        start_max = model.log_start if kept.start_attempt is None else kept.start_attempt
-        if how == "crash" or kept.truncating:
-            # Below the log start nothing was promised: a start that no checkpoint has may itself be lost.
-            require(
-                end >= kept.guaranteed or kept.guaranteed <= model.log_start,
-                "flushed",
-                f"{name} ends at {end}, flushed was up to {kept.guaranteed}",
-            )
-            require(
-                kept.log_start_checkpointed <= start <= start_max or start == end,
-                "log-start",
-                f"{name} starts at {start}, not in {kept.log_start_checkpointed}..{start_max}",
-            )
-            self._adopt(kept, found, start, end)
-        else:
-            require(end == model.log_end, "acknowledged", f"{name} ends at {end} after {how}, it was {model.log_end}")
-            if how == "clean":
-                require(start == model.log_start, "log-start", f"{name} starts at {start}, it was {model.log_start}")
-            else:
-                require(
-                    kept.log_start_checkpointed <= start <= start_max,
-                    "log-start",
-                    f"{name} starts at {start}, not in {kept.log_start_checkpointed}..{start_max}",
-                )
-            model.log_start = start
-        check_contents(self.disk, kept.directory, model)
-        check_indexes(self.disk, kept.directory, self.damaged, kept.model.log_start)
-        self._check_epochs(kept, log, after_start=True)
-        require(
-            0 <= log.high_watermark <= end, "high-watermark", f"{name}: high watermark {log.high_watermark} of {start}..{end}"
-        )
-        if how == "crash":
-            kept.ghosts.clear()
-        kept.attempt = None
-        kept.start_attempt = None
-        kept.truncating = False
-
-    def _adopt(self, kept: Kept, found: list[FoundBatch], start: int, end: int) -> None:
-        """After a crash the log may be shorter, or have back what a truncation took: each batch is one that was written there."""
-        model = kept.model
-        check_order(found, kept.directory, start, end)
-        for batch in found:
-            if any(ghost.data == batch.data for ghost in kept.ghosts.get(batch.base_offset, ())):
-                slot = model.slot(batch.base_offset)
-                if slot < 0 or model.batches[slot].data != batch.data:
-                    model.cut(batch.base_offset)
-                    ghost = next(g for g in kept.ghosts[batch.base_offset] if g.data == batch.data)
-                    model.batches.append(ghost)
-                    model.log_end = ghost.last_offset + 1
-        require(end <= model.log_end, "offsets", f"{model.name} ends at {end}, it never was beyond {model.log_end}")
-        model.cut(end)
-        model.log_start = start
-
-    def _check_epochs(self, kept: Kept, log: Log, *, after_start: bool) -> None:
-        """The epoch cache says of each batch what the batch says of itself, and knows nothing beyond the end (L01)."""
-        batches = kept.model.visible()
-        for batch in batches:
-            offset = max(batch.base_offset, kept.model.log_start)
-            if offset < kept.epochs_from:
-                continue
-            require(
-                log.epoch_at(offset) == batch.leader_epoch,
-                "epochs",
-                f"{kept.partition}: offset {offset} is of epoch {batch.leader_epoch}, the cache says {log.epoch_at(offset)}",
-            )
-        if batches and after_start and batches[-1].last_offset >= kept.epochs_from:
-            require(
-                log.latest_epoch == batches[-1].leader_epoch,
-                "epochs",
-                f"{kept.partition}: the latest epoch is {batches[-1].leader_epoch}, the cache says {log.latest_epoch}",
-            )
-        if batches:
-            epoch = batches[-1].leader_epoch
-            if log.latest_epoch == epoch:
-                require(
-                    log.end_offset_for_epoch(epoch).offset == kept.model.log_end,
-                    "epochs",
-                    f"{kept.partition}: epoch {epoch} ends at {log.end_offset_for_epoch(epoch)}",
-                )
 
     # --- the end of a life
 
@@ -308,7 +172,7 @@ class LogWorld:
                 kept.name_flushed = kept.name_flushed or kept.model.log_end > 0
             self.process.die()
             self.disk.kill(self.process)
-            self._damage("clean")
+            self.damage.damage("clean")
             return "clean"
         self.process.die()
         return self._died()
@@ -329,81 +193,15 @@ class LogWorld:
             how = "crash"
             self._unverified = True
         self._check_checkpoints()
-        self._damage(how)
+        self.damage.damage(how)
         self.now_ms += self.rng.choice((0, 1000, 3_600_000))
         return how
 
     def _check_checkpoints(self) -> None:
-        """Whole, old or new (L11)."""
+        """Each checkpoint file is whole, the old one or the new one (L11)."""
         for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
             if self.disk.find(f"{ROOT}/{name}") is not None:
                 checkpoint_entries(self.disk, f"{ROOT}/{name}")
-
-    def _damage(self, how: str) -> None:
-        """Nobody lives: indexes suffer, and bytes that nobody has vouched for."""
-        rng = self.rng
-        if rng.random() < 0.25:
-            paths = [path for path in self.disk.paths(ROOT) if path.endswith((".index", ".timeindex"))]
-            if paths:
-                path = rng.choice(paths)
-                node = self.disk.node(path)
-                assert isinstance(node, Inode)
-                kind = rng.choice(("missing", "garbage", "empty"))
-                if kind == "missing":
-                    parent, name = self.disk.parent(path)
-                    self.disk.journal.drop(parent, name)
-                    self.disk.settle()
-                else:
-                    entry = 8 if path.endswith(".index") else 12
-                    # A few entries, descending: what grows by chance could be right, and nobody could tell without a scan.
-                    node.data[:] = b"" if kind == "empty" else bytes([200 - i for i in range(entry * rng.randint(3, 6))])
-                    if kind == "garbage" and rng.random() < 0.5:
-                        node.data += b"xyz"
-                self.damaged.add(path)
-                self.trace.add(f"damage {kind} {path}")
-        if how == "kill" and rng.random() < 0.2:
-            self._flip_bit()
-        if self._snapshots_rng.random() < 0.2:
-            self._damage_snapshot()
-
-    def _damage_snapshot(self) -> None:
-        """What was known of producers is found in an older snapshot, and in the records (L05)."""
-        rng = self._snapshots_rng
-        paths = [path for path in self.disk.paths(ROOT) if path.endswith(".snapshot")]
-        if not paths:
-            return
-        path = rng.choice(paths)
-        node = self.disk.node(path)
-        assert isinstance(node, Inode)
-        kind = rng.choice(("missing", "cut", "flipped"))
-        if kind == "missing":
-            self.disk.journal.drop(*self.disk.parent(path))
-            self.disk.settle()
-        elif kind == "cut":
-            del node.data[rng.randrange(len(node.data) + 1) :]
-        elif node.data:
-            node.data[rng.randrange(len(node.data))] ^= 1 << rng.randrange(8)
-        self.trace.add(f"damage {kind} {path}")
-
-    def _flip_bit(self) -> None:
-        """A flipped bit behind the recovery point (L02): the log must end before that batch, whatever follows."""
-        points = checkpoint_entries(self.disk, f"{ROOT}/recovery-point-offset-checkpoint")
-        kept = self.rng.choice(self.kept)
-        if kept.attempt is not None or kept.log is None or kept.truncating:
-            return
-        recovery_point = points.get((kept.partition.topic, kept.partition.partition), 0)
-        bases = [base for base in segments(entries_of(self.disk, kept.directory)) if base >= recovery_point]
-        if not bases:
-            return
-        base = self.rng.choice(bases)
-        path = f"{kept.directory}/{base:020d}.log"
-        batches, _ = scan(self.disk.contents(path), base)
-        if not batches or batches[0].base_offset < kept.model.log_start:
-            return
-        hit = self.rng.choice(batches)
-        self.disk.flip_bit(path, hit.position + self.rng.randrange(17, len(hit.data)), self.rng.randrange(8))
-        self.trace.add(f"flip a bit in {kept.partition} at {hit.base_offset}")
-        kept.model.cut(hit.base_offset)
 
     # --- what a life does
 
@@ -457,30 +255,9 @@ class LogWorld:
             log.config = kept.config
         else:
             self._check_all()
-        self._check_marks(kept)
+        kept.check_marks()
 
-    def _check_marks(self, kept: Kept) -> None:
-        log, model = kept.log, kept.model
-        assert log is not None
-        require(
-            (log.log_start_offset, log.log_end_offset) == (model.log_start, model.log_end),
-            "offsets",
-            f"{model.name} is {log.log_start_offset}..{log.log_end_offset}, it ought to be {model.log_start}..{model.log_end}",
-        )
-        require(
-            log.log_start_offset <= log.high_watermark <= log.log_end_offset,
-            "high-watermark",
-            f"{model.name}: {log.log_start_offset} <= {log.high_watermark} <= {log.log_end_offset}",
-        )
-        if log.recovery_point > model.log_start:
-            certain = guaranteed_end(self.disk, kept.directory, model.log_start, start_is_durable=True)
-            require(
-                log.recovery_point <= certain,
-                "recovery-point",
-                f"{model.name}: recovery point {log.recovery_point}, but only {certain} is sure to survive",
-            )
-
-    def _append(self, kept: Kept, log: Log) -> None:
+    def _append(self, kept: KeptLog, log: Log) -> None:
         rng, model = self.rng, kept.model
         count = rng.choice((1, 1, 2, 5))
         records = []
@@ -526,7 +303,7 @@ class LogWorld:
         known = log.producers.get(producer_id)
         return producer_id, 0, known.next_sequence if known is not None else 0
 
-    def _check_failed_append(self, kept: Kept, log: Log) -> None:
+    def _check_failed_append(self, kept: KeptLog, log: Log) -> None:
         """A failed write leaves the log as it was (L06)."""
         require(
             log.log_end_offset == kept.model.log_end,
@@ -541,7 +318,7 @@ class LogWorld:
             return START_MS + (self.now_ms - START_MS) // 10_000 * 10_000
         return self.now_ms + self.rng.randint(-100_000, 100_000)
 
-    def _read(self, kept: Kept, log: Log) -> None:
+    def _read(self, kept: KeptLog, log: Log) -> None:
         rng, model = self.rng, kept.model
         if rng.random() < 0.1:
             self._read_outside(kept, log)
@@ -585,7 +362,7 @@ class LogWorld:
                 f"{model.name}: a read at {offset} up to {end_offset} gave nothing",
             )
 
-    def _read_outside(self, kept: Kept, log: Log) -> None:
+    def _read_outside(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
         offset = model.log_end + self.rng.randint(1, 3) if self.rng.random() < 0.5 else model.log_start - 1
         if offset < 0:
@@ -597,7 +374,7 @@ class LogWorld:
         else:
             raise Violation("read-bound", f"{model.name}: read at {offset}, outside of {model.log_start}..{model.log_end}")
 
-    def _look_up(self, kept: Kept, log: Log) -> None:
+    def _look_up(self, kept: KeptLog, log: Log) -> None:
         """By time, as a scan would (L03, W06)."""
         model = kept.model
         target = self._next_timestamp() - self.rng.choice((0, 1, 1000, 20_000))
@@ -616,7 +393,7 @@ class LogWorld:
                 f"{model.name}: the largest timestamp is {model.max_timestamp()}, the log says {newest}",
             )
 
-    def _flush(self, kept: Kept, log: Log) -> None:
+    def _flush(self, kept: KeptLog, log: Log) -> None:
         """Plan now, run later, note it later still: other operations come in between."""
         rng = self.rng
         if self.plans and rng.random() < 0.7:
@@ -627,7 +404,7 @@ class LogWorld:
             owner.name_flushed = True
             owner_log.flushed(plan, self.now_ms)
             self.trace.add(f"{owner.partition} flushed {plan.end_offset}, recovery point {owner_log.recovery_point}")
-            self._check_marks(owner)
+            owner.check_marks()
         elif not any(owner is kept for owner, _ in self.plans):
             made = log.flush_plan()
             if made is not None:
@@ -640,7 +417,7 @@ class LogWorld:
         for kept in self.kept:
             kept.log_start_checkpointed = kept.model.log_start
 
-    def _retention(self, kept: Kept, log: Log) -> None:
+    def _retention(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
         self.now_ms += self.rng.choice((0, 1000, 30_000, 8 * DAY_MS))
         bases = log.segment_bases
@@ -658,11 +435,11 @@ class LogWorld:
         self._check_retention(kept, log, removed, before)
         model.log_start = max(model.log_start, log.log_start_offset)
 
-    def _newest(self, kept: Kept, base: int) -> int:
+    def _newest(self, kept: KeptLog, base: int) -> int:
         found, _ = scan(self.disk.contents(f"{kept.directory}/{base:020d}.log"), base)
         return max((batch.max_timestamp for batch in found), default=-1)
 
-    def _check_retention(self, kept: Kept, log: Log, removed: list[int], before: _BeforeRetention) -> None:
+    def _check_retention(self, kept: KeptLog, log: Log, removed: list[int], before: _BeforeRetention) -> None:
         """Only what was due goes, from the oldest on, never what readers may not have seen (L10)."""
         name, config, bases, start = kept.partition, kept.config, sorted(before.sizes), before.log_start
         require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
@@ -686,7 +463,7 @@ class LogWorld:
             left -= before.sizes[base]
         require(log.log_start_offset >= start, "log-start", f"{name}: the start went back to {log.log_start_offset} from {start}")
 
-    def _delete_records(self, kept: Kept, log: Log) -> None:
+    def _delete_records(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
         offset = self.rng.randint(max(0, model.log_start - 2), model.log_end + 1)
         high_watermark = log.high_watermark
@@ -707,7 +484,7 @@ class LogWorld:
         for path in log.take_deleted(self.now_ms):
             view.remove(path)
 
-    def _truncate(self, kept: Kept, log: Log) -> None:
+    def _truncate(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
         if model.log_end == 0:
             return
@@ -726,14 +503,14 @@ class LogWorld:
         # What the method asks of its callers, and what a follower does before it fetches on.
         self._write_checkpoints()
 
-    def _delete_and_create(self, kept: Kept, log: Log) -> None:
+    def _delete_and_create(self, kept: KeptLog, log: Log) -> None:
         assert self.data_dir is not None
         self.plans = [(owner, plan) for owner, plan in self.plans if owner is not kept]
         view = self.disk.view(self.process)
         self.trace.add(f"{kept.partition} delete and create again")
         kept.log = None
         view.remove_tree(self.data_dir.delete_log(kept.partition))
-        self._forget(kept)
+        kept.forget()
         kept.topic_id = self.random.bytes(16)
         kept.log = self.data_dir.create_log(kept.partition, kept.topic_id, kept.config, self.now_ms)
         kept.log.high_watermark = 0
@@ -742,21 +519,6 @@ class LogWorld:
         for kept in self.kept:
             assert kept.log is not None
             check_contents(self.disk, kept.directory, kept.model)
-            check_indexes(self.disk, kept.directory, self.damaged, kept.model.log_start)
-            self._check_epochs(kept, kept.log, after_start=False)
-            self._check_marks(kept)
-
-
-def checkpoint_entries(disk: SimDisk, path: str) -> dict[tuple[str, int], int]:
-    """A checkpoint file, read by the letter of its format."""
-    if disk.find(path) is None:
-        return {}
-    text = disk.contents(path).decode(errors="replace")
-    lines = text.split("\n")
-    whole = len(lines) >= 3 and lines[0] == "0" and lines[1].isdecimal() and lines[-1] == "" and len(lines) == int(lines[1]) + 3
-    require(whole, "checkpoint-whole", f"{path} is {text!r}")
-    entries = {}
-    for line in lines[2:-1]:
-        topic, partition, offset = line.split(" ")
-        entries[topic, int(partition)] = int(offset)
-    return entries
+            check_indexes(self.disk, kept.directory, self.damage.damaged, kept.model.log_start)
+            kept.check_epochs(kept.log, after_start=False)
+            kept.check_marks()
