@@ -313,8 +313,8 @@ def test_what_is_lost_at_a_start_is_told(ground: Ground, clean: bool, caplog: py
         await broker.stop()
         told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert told == [
-            f"{last}: from its beginning on 500 bytes are no whole records and were cut off",
-            f"{data}/t-0 ends before offset 4 and has had records before 5 on the disk: files of it are missing or damaged",
+            f"Recovery of {last}: truncated 500 bytes of invalid batches at offset 4",
+            f"Log {data}/t-0 lost flushed records: it ends at offset 4, its recovery point was 5. Files are missing or corrupt",
         ]
 
     ground.play(main)

@@ -464,7 +464,7 @@ def test_f6_a_partition_in_two_directories_stops_the_start_with_one_sentence(pla
         (ground.path / "two" / "t-0").mkdir()
         for file in (ground.path / "one" / "t-0").iterdir():
             (ground.path / "two" / "t-0" / file.name).write_bytes(file.read_bytes())
-        with pytest.raises(StartupError, match=r"t-0 lies in .*one/t-0 and in .*two/t-0, and both hold records; remove one"):
+        with pytest.raises(StartupError, match=r"t-0 exists in .*one/t-0 and in .*two/t-0, and both hold records; remove"):
             await ground.start()
         ground.client = ground.broker = None
 

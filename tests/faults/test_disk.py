@@ -97,7 +97,7 @@ def test_l06_one_of_two_disks_is_full(volume: Callable[[str, int], Path], tmp_pa
                 for _ in range(20):
                     assert writer.write(connection) == 0
                 writer.check(connection)
-        assert len(re.findall(rf"ERROR .*data directory {small} is offline", broker.log)) == 1, broker.log
+        assert len(re.findall(rf"ERROR .*Data directory {small} is offline", broker.log)) == 1, broker.log
         assert "Traceback" not in broker.log
 
         broker.restart()  # still full: it starts, and the other directory serves

@@ -1,8 +1,7 @@
-"""Small text files that must be whole or not there: checkpoints, partition.metadata, meta.properties, the clean-shutdown mark.
+"""Small text files that are replaced atomically: checkpoints, partition.metadata, meta.properties, .kafka_cleanshutdown.
 
-Owns: their text, and the one way they are replaced (temporary file, flush, rename, flush of the directory), so that a crash at
-any step leaves the old file or the new one. Reading raises `CorruptCheckpoint` for a file that is not what it should be; what
-follows from that (mostly: assume nothing, recover everything) is decided by the caller.
+Owns their format, and how they are replaced: temporary file, flush, rename, flush of the directory. A crash at any step leaves
+the old file or the new one. Reading an invalid file raises `CorruptCheckpoint`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from ottla.types import TopicPartition
 
 
 class CorruptCheckpoint(Exception):
-    """A checkpoint file that cannot be believed."""
+    """The content of a checkpoint file is invalid."""
 
 
 def read_text(disk: Disk, path: str) -> str | None:
-    """The content, or None where there is no such file."""
+    """The content; None if the file does not exist."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
@@ -36,9 +35,9 @@ def read_text(disk: Disk, path: str) -> str | None:
 
 
 def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp", *, flush: bool = True) -> None:
-    """Write the file so that a crash at any moment leaves the old content or the new.
+    """Replace the file so that a crash at any moment leaves the old content or the new.
 
-    Without `flush` that holds for the death of the process only; the machine's may leave neither.
+    Without `flush` that holds for a crash of the process; a crash of the machine may leave neither.
     """
     temporary = path + temporary_suffix
     write_temporary(disk, temporary, text, flush=flush)
@@ -48,7 +47,7 @@ def replace_text(disk: Disk, path: str, text: str, temporary_suffix: str = ".tmp
 
 
 def write_temporary(disk: Disk, path: str, text: str, *, flush: bool) -> None:
-    """The first half of `replace_text`. Unflushed, it must be flushed before it is given the name of another file."""
+    """The first half of `replace_text`. Without `flush`, flush the file before it is renamed."""
     file = disk.open(path, create=True)
     try:
         file.truncate(0)
@@ -77,13 +76,13 @@ def _entries_text(entries: Iterable[str]) -> str:
 
 
 def _read_entries(disk: Disk, path: str, fields: int) -> list[list[str]]:
-    """The lines of a version 0 checkpoint, split; empty where the file is missing or empty, as Kafka takes it."""
+    """The split lines of a version 0 checkpoint; none if the file is missing or empty, as in Kafka."""
     text = read_text(disk, path)
     if not text:
         return []
     lines = text.splitlines()
     if lines[0].strip() != "0":
-        raise CorruptCheckpoint(f"{path} has version {lines[0]!r}, 0 is known")
+        raise CorruptCheckpoint(f"{path} has version {lines[0]!r}, only 0 is supported")
     if len(lines) == 1:
         return []
     entries = [line.split() for line in lines[2:]]
@@ -99,7 +98,7 @@ def _number(text: str, path: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise CorruptCheckpoint(f"{path} has {text!r} where a number should be") from None
+        raise CorruptCheckpoint(f"{path} has {text!r} instead of a number") from None
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -107,7 +106,7 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 
 
 def drop_offsets(disk: Disk, path: str, gone: Collection[TopicPartition]) -> None:
-    """Take partitions out of a checkpoint. Under a temporary name of its own: a worker may be writing the same checkpoint."""
+    """Remove partitions from a checkpoint. The temporary name is its own: a worker may be writing the same checkpoint."""
     try:
         offsets = read_offsets(disk, path)
     except CorruptCheckpoint:
@@ -126,7 +125,7 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def epochs_text(epochs: Iterable[tuple[int, int]]) -> str:
-    """(leader epoch, its first offset), ascending."""
+    """`epochs`: (leader epoch, start offset), ascending."""
     return _entries_text(f"{epoch} {offset}" for epoch, offset in epochs)
 
 
@@ -139,37 +138,37 @@ def read_epochs(disk: Disk, path: str) -> list[tuple[int, int]]:
 
 
 def write_partition_metadata(disk: Disk, path: str, topic_id: bytes) -> None:
-    """Not flushed: the log does that with the first records it flushes (`Log.metadata_written`)."""
+    """Not flushed: the log's next flush does that (`Log.metadata_written`)."""
     replace_text(disk, path, f"version: 0\ntopic_id: {uuid_text(topic_id)}", flush=False)
 
 
 def write_swap_mark(disk: Disk, path: str, log_start_offset: int) -> None:
-    """Durable: see `replica_copy`."""
+    """Mark a moved log, durably: see `replica_copy`."""
     replace_text(disk, path, f"version: 0\nlog_start_offset: {log_start_offset}")
 
 
 def read_swap_mark(disk: Disk, path: str) -> int | None:
-    """The log start at the time of the swap; None where there was none."""
+    """The log start offset at the time of the move; None: the log was not moved."""
     text = read_text(disk, path)
     return None if text is None else _number(_fields(text, ":").get("log_start_offset", "0"), path)
 
 
 def read_partition_metadata(disk: Disk, path: str) -> bytes | None:
-    """The topic id, or None where the file is missing."""
+    """The topic id; None if the file does not exist."""
     text = read_text(disk, path)
     if text is None:
         return None
     fields = _fields(text, ":")
     try:
         if fields["version"] != "0":
-            raise CorruptCheckpoint(f"{path} has version {fields['version']!r}, 0 is known")
+            raise CorruptCheckpoint(f"{path} has version {fields['version']!r}, only 0 is supported")
         return parse_uuid(fields["topic_id"])
     except (KeyError, ValueError):
-        raise CorruptCheckpoint(f"{path} names no topic id") from None
+        raise CorruptCheckpoint(f"{path} has no topic id") from None
 
 
 def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> None:
-    """A Java properties file. Kafka puts the date in a comment; there is no clock here, and nobody reads it."""
+    """Write a Java properties file. Kafka's has the date in a comment; this one has an empty comment."""
     lines = ["#", *(f"{key}={value}" for key, value in properties.items())]
     replace_text(disk, path, "".join(f"{line}\n" for line in lines))
 

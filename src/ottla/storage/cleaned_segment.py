@@ -1,8 +1,4 @@
-"""The segment that compaction writes: its files, named `.cleaned` until they are complete.
-
-Owns: these files. Never sees what is left out; gets whole batches and accounts for them as an append would. A worker's: nobody
-else knows of it before `finish`.
-"""
+"""The segment that compaction writes. Its files are named `.cleaned` until they are complete. Used by one worker."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ class CleanedSegment:
     __slots__ = ("_built", "_disk", "_file", "segment")
 
     def __init__(self, disk: Disk, first: Segment, last: Segment, index_interval_bytes: int) -> None:
-        """In the place of the segments from `first` to `last`."""
+        """Replaces the segments from `first` to `last`."""
         self._disk = disk
         self.segment = first.replacement(created_ms=last.created_ms)
         self.segment.index_interval_bytes = index_interval_bytes
@@ -30,7 +26,7 @@ class CleanedSegment:
         self._file.truncate(0)
 
     def append(self, parts: Sequence[Buffer], batches: Sequence[BatchInfo]) -> int:
-        """Batches, and the bytes they consist of. Returns how many bytes."""
+        """Append batches, whose bytes are `parts`. Returns the number of bytes."""
         if not batches:
             return 0
         segment, built = self.segment, self._built
@@ -42,7 +38,7 @@ class CleanedSegment:
         return segment.size - before
 
     def finish(self, aborted: Sequence[AbortedTxn] = ()) -> None:
-        """All is written: indexes too, and everything is on the disk. `aborted`: the transactions whose markers are in it."""
+        """Write the indexes and flush all files. `aborted`: the transactions whose abort markers are in the segment."""
         built = self._built
         built.time_index.append(built.max_timestamp, built.offset_of_max)
         files = [(OFFSET_INDEX, built.index.pending_bytes()), (TIME_INDEX, built.time_index.pending_bytes())]
@@ -60,7 +56,7 @@ class CleanedSegment:
         self._file.close()
 
     def remove(self) -> None:
-        """Throw it away. What cannot be reached any more is gone with its directory."""
+        """Remove the files. They may be gone with the directory of a deleted log."""
         self._file.close()
         for suffix in SEGMENT_SUFFIXES:
             try:

@@ -1,16 +1,14 @@
-"""Compaction of one log: the newest record of each key stays, at its offset (F13, L07).
+"""Compaction of one log: keeps the newest record of each key, at its offset (F13, L07).
 
-Owns: one pass over one log, from its segments to their replacements. First the keys of the dirty part go into a table of bounded
-size, then every segment before the end of what was indexed is written again without the records that a later one replaced.
-Small neighbours become one. A pass is work for a worker, cut into slices: `advance` does some of it and comes back. Only the
-exchange of segments touches the log, and belongs to the loop (`swap`).
+One pass puts the keys of the dirty part into a table of bounded size, and then rewrites every segment up to the end of what was
+indexed, without the records that a later one replaces. Small neighbouring segments are merged. A worker runs the pass in slices
+(`advance`); replaced segments are swapped on the event loop (`swap`).
 
-Invariants
-1. Until `swap` the log does not know of the pass: it may be abandoned at any moment, and leaves at most `.cleaned` files, which
-   the next start removes.
-2. A replacement is flushed before `swap` sees it; the names change in an order that recovery can finish (L04).
-3. The checkpoint moves only when all replacements are in place and their names durable.
-4. Memory: the table, one chunk of a file, one batch unpacked.
+1. Before `swap` the log is unchanged: a pass may be abandoned at any moment, and leaves at most `.cleaned` files, which the next
+   start removes.
+2. A replacement is flushed before `swap`, and renamed in an order that recovery can complete (L04).
+3. The checkpoint advances when all replacements are in place and their names durable.
+4. Memory: the table, one chunk of a file, one decompressed batch.
 """
 
 from __future__ import annotations
@@ -35,18 +33,18 @@ DAY_MS = 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a pass may take."""
+    """Resource limits of a pass."""
 
     dedupe_bytes: int = 128 << 20
     dedupe_load_factor: float = 0.9
     io_bytes: int = 256 << 10
-    """Read at once; a larger batch is read whole."""
+    """Bytes to read at once; a larger batch is read whole."""
     producer_expiration_ms: int = DAY_MS
 
 
 @dataclass(slots=True)
 class Account:
-    """What a pass did, for the log file and the counters."""
+    """Statistics of a pass, for the log and the metrics."""
 
     bytes_indexed: int = 0
     bytes_read: int = 0
@@ -62,7 +60,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One cleaned segment, flushed, and those it replaces."""
+    """A cleaned segment, flushed, and the segments it replaces."""
 
     former: tuple[Segment, ...]
     cleaned: Segment
@@ -71,18 +69,18 @@ class Replacement:
 @dataclass(frozen=True, slots=True)
 class Progress:
     io_bytes: int
-    """Read and written since the last time."""
+    """Bytes read and written since the last step."""
     replacement: Replacement | None = None
-    """To be swapped in before the pass can go on."""
+    """To be swapped in before the pass continues."""
     done: bool = False
 
 
 class Abandoned(Exception):
-    """The log changed under the pass in a way that makes its work worthless. Nothing is wrong; the next pass sees it anew."""
+    """The log changed so that the pass is void: it was truncated, deleted, or lost segments to retention."""
 
 
 class Compaction:
-    """One pass. Make it on the loop; run `advance` in a worker, again and again; `swap` on the loop what it hands out."""
+    """One pass. Create it on the loop, run `advance` repeatedly in a worker, and `swap` its replacements on the loop."""
 
     def __init__(self, disk: Disk, dirt: LogToClean, limits: Limits, now_ms: int) -> None:
         self._disk = disk
@@ -96,20 +94,20 @@ class Compaction:
         self._truncations = log.truncations
         self._segments = [segment for segment in log.segments if segment.base_offset < dirt.end_offset]
         self._aborted = log.aborted(log.first_base_offset, dirt.end_offset)
-        """Aborted transactions with records in what is cleaned."""
+        """Aborted transactions with records in the segments to clean."""
         self._awaited = set(self._segments)
-        """Segments of the log that the pass still has to read."""
+        """Segments that the pass has not replaced yet."""
         self._writing: CleanedSegment | None = None
         self.cleaned_offset = dirt.first_dirty_offset
-        """Where the log is clean up to, once the pass is done."""
+        """The first dirty offset after the pass."""
         self.account = Account(segments_before=len(self._segments))
         self._slice_bytes = 1 << 17
         self._steps = self._run()
 
-    # --- outside
+    # --- steps
 
     def advance(self, slice_bytes: int) -> Progress:
-        """Work on about so many bytes of records. OSError if the disk fails, Uncleanable if the log does."""
+        """Process about so many bytes of records. OSError if the disk fails, Uncleanable if the log is corrupt."""
         self._slice_bytes = slice_bytes
         try:
             return next(self._steps)
@@ -119,23 +117,23 @@ class Compaction:
             raise Uncleanable(str(error)) from error
 
     def check(self) -> None:
-        """On the loop: that the log still is what the pass is about."""
+        """On the loop: raise Abandoned if the log has changed so that the pass is void."""
         log = self.log
         if log.closed or log.truncations != self._truncations:
-            raise Abandoned(f"{log.topic_partition} was cut or deleted")
+            raise Abandoned(f"{log.topic_partition} was truncated or deleted")
         if not log.config.compacted:
-            raise Abandoned(f"{log.topic_partition} is not compacted any more")
+            raise Abandoned(f"cleanup.policy of {log.topic_partition} is no longer compact")
         if not self._awaited.issubset(log.segments):
-            raise Abandoned(f"retention removed segments of {log.topic_partition}")
+            raise Abandoned(f"retention deleted segments of {log.topic_partition}")
 
     def swap(self, replacement: Replacement) -> None:
-        """On the loop: put the cleaned segment in the place of the others, unless some of those are gone."""
+        """On the loop: replace segments of the log with the cleaned one."""
         self.check()
         self._awaited.difference_update(replacement.former)
         self.log.replace_segments(replacement.former, replacement.cleaned)
 
     def abandon(self) -> None:
-        """Give up: what is half written goes, if it still can be reached."""
+        """End the pass and remove incomplete files."""
         self._steps.close()
         if self._writing is not None:
             self._writing.remove()
@@ -163,7 +161,7 @@ class Compaction:
             self._disk.flush_dir(self._dir)
 
     def _new_table(self) -> KeyMap:
-        """May grow as the limit allows, and be filled no further than the load factor says."""
+        """A table that may grow to `dedupe_bytes` and be filled up to the load factor."""
         limits = self._limits
         slots = SLOTS_MIN
         while slots * 2 * SLOT_BYTES <= limits.dedupe_bytes:
@@ -179,7 +177,7 @@ class Compaction:
             return 0
 
     def _index(self, keys: KeyMap, last_batches: LastBatches) -> Iterator[Progress]:
-        """The keys of the dirty part into the table, until it is full; the last batches of producers from all of the log."""
+        """Put the keys of the dirty part into the table until it is full, and find the last batches of all producers."""
         indexing = Indexing(keys, self._dirt.first_dirty_offset, TransactionSieve(self._aborted))
         for segment in self._segments:
             dirty = segment.end_offset > self._dirt.first_dirty_offset
@@ -192,11 +190,11 @@ class Compaction:
                         yield Progress(0)
                 yield Progress(end)
             if dirty and not indexing.full:
-                keys.latest_offset = segment.end_offset - 1  # over a gap that former passes left
+                keys.latest_offset = segment.end_offset - 1  # over a gap that earlier passes left
         self.account.table_full = indexing.full
 
     def _clean(self, group: list[Segment], cleaning: Cleaning, transactions: TransactionSieve) -> Iterator[Progress]:
-        """Write what stays of some segments into a new one."""
+        """Write the retained records of some segments into a new one."""
         account = self.account
         cleaning.changed = False
         cleaned = self._writing = CleanedSegment(self._disk, group[0], group[-1], self._config.index_interval_bytes)
@@ -216,7 +214,7 @@ class Compaction:
         account.records_retained += cleaning.records_retained - retained_before
         account.keyless = cleaning.keyless
         if len(group) == 1 and not cleaning.changed:
-            cleaned.remove()  # all of it stays as it was
+            cleaned.remove()  # nothing to remove
             self._writing = None
             return
         cleaned.finish([AbortedTxn(*entry) for entry in transactions.kept])
@@ -225,9 +223,9 @@ class Compaction:
         self._writing = None
 
     def _chunks(self, segment: Segment) -> Iterator[tuple[bytes, int, list[BatchInfo]]]:
-        """The file of a segment in pieces, where the whole batches of a piece end, and these batches.
+        """Chunks of a segment's file: the bytes, the end of the whole batches in them, and these batches.
 
-        By a handle of its own: the log's are the loop's.
+        Opens the file itself: the segment's descriptor belongs to the loop.
         """
         if segment.size == 0:
             return
@@ -249,7 +247,7 @@ class Compaction:
 
 
 def _read_one_batch(file: File, position: int, size: int) -> bytes:
-    """A batch larger than what is read at once."""
+    """A batch larger than `io_bytes`."""
     head = file.read(position, min(LOG_OVERHEAD, size - position))
     batch_bytes = LOG_OVERHEAD + int.from_bytes(head[8:12], "big", signed=True)
     if len(head) < LOG_OVERHEAD or not LOG_OVERHEAD < batch_bytes <= size - position:

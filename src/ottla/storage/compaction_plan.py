@@ -1,12 +1,8 @@
-"""Which log to compact next, how far, and which of its segments become one.
+"""Which log to compact next, up to which offset, and which segments to merge. The rules are Kafka's.
 
-Owns: the rules of choice, Kafka's: how dirty a log is, what of it may be cleaned at all, when it must be. Reads logs on the loop
-and changes nothing.
-
-A log is clean up to `Log.cleaned_offset` (each key has one record there, tombstones and later duplicates aside), dirty behind.
-Never cleaned is: the active segment, a segment that reaches beyond the last stable offset, one with a record younger than
-`min.compaction.lag.ms`, and all behind such a segment. Nor one that is not flushed yet: it would take the older record of a key
-with it into a crash, though that one was on the disk. A sealed segment is flushed within a second or so.
+A log is clean up to `Log.cleaned_offset`, dirty behind it. Not cleaned are the active segment, segments beyond the last stable
+offset, a segment with a record younger than `min.compaction.lag.ms` and all behind it, and segments that are not flushed: the
+record that replaces an older one must be on the disk before the older one is removed.
 """
 
 from __future__ import annotations
@@ -22,16 +18,16 @@ from ottla.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """What of a log could be cleaned now."""
+    """The part of a log that can be cleaned now."""
 
     log: Log
     first_dirty_offset: int
     end_offset: int
-    """Where cleaning has to stop: the base of a segment."""
+    """The base offset of the first segment that cannot be cleaned."""
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """For how long records have been waiting beyond `max.compaction.lag.ms`."""
+    """How much longer than `max.compaction.lag.ms` records wait for compaction."""
 
     @property
     def ratio(self) -> float:
@@ -49,7 +45,7 @@ def find_log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToCl
     segments = log.segments
     first_dirty_offset = log.cleaned_offset
     if first_dirty_offset is None or not log.log_start_offset <= first_dirty_offset <= log.log_end_offset:
-        # Never cleaned; or retention went past it, or the log lost its end: then all of it counts as dirty.
+        # Never cleaned, or retention or a truncation passed the checkpoint: all of the log is dirty.
         first_dirty_offset = log.log_start_offset
     first_dirty = _slot_of(segments, first_dirty_offset)
     end = _first_uncleanable(log, segments, first_dirty, min(last_stable_offset, log.recovery_point), now_ms)
@@ -64,17 +60,14 @@ def find_log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> LogToCl
 
 
 def dirtiest(found: Iterable[LogToClean]) -> LogToClean | None:
-    """The log with the largest dirty share, of those that are due."""
+    """The log with the largest dirty ratio, of those that are due."""
     return max((dirt for dirt in found if dirt.is_due), key=lambda dirt: dirt.ratio, default=None)
 
 
 def group_segments(
     segments: Sequence[tuple[Segment, int]], segment_bytes: int, index_bytes_max: int, end_offset: int
 ) -> list[list[Segment]]:
-    """Neighbours that together fit into one segment: compaction makes segments smaller, and many small ones cost.
-
-    Each segment comes with the bytes of its larger index.
-    """
+    """Group neighbouring segments that fit into one. Each segment comes with the size of its larger index."""
     groups: list[list[Segment]] = []
     size = index_size = 0
     for slot, (segment, index_bytes) in enumerate(segments):
@@ -99,7 +92,7 @@ def _slot_of(segments: Sequence[Segment], offset: int) -> int:
 
 
 def _first_uncleanable(log: Log, segments: Sequence[Segment], first_dirty: int, limit_offset: int, now_ms: int) -> int:
-    """The slot of the first segment that stays as it is."""
+    """The index of the first segment that cannot be cleaned."""
     end = len(segments) - 1
     while end > first_dirty and segments[end].base_offset > limit_offset:
         end -= 1

@@ -1,4 +1,4 @@
-"""The settings of one log, typed. The values come from `cluster.settings`; the defaults are Kafka's."""
+"""The settings of one log. The values come from `cluster.settings`; the defaults are Kafka's."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LogConfig:
     index_bytes_max: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 168 * HOUR_MS
-    """-1: for ever."""
+    """-1: unlimited."""
     retention_bytes: int = -1
-    """-1: any size."""
+    """-1: unlimited."""
     flush_messages: int = INT64_MAX
     flush_ms: int = INT64_MAX
     file_delete_delay_ms: int = 60_000
@@ -33,13 +33,14 @@ class LogConfig:
 
     @property
     def segment_ms_max(self) -> int:
-        """A compacted log's segment is sealed in time for `max.compaction.lag.ms`: the active one is never cleaned."""
+        """The age at which a segment is rolled. A compacted log rolls in time for `max.compaction.lag.ms`, because the active
+        segment is never cleaned."""
         if self.compacted and 0 < self.max_compaction_lag_ms < self.segment_ms:
             return self.max_compaction_lag_ms
         return self.segment_ms
 
     def draw_jitter_ms(self, random: Random) -> int:
-        """How much earlier than that a segment is sealed, so that not all are at once."""
+        """A random amount by which a segment is rolled earlier, so that not all roll at once."""
         limit = min(self.segment_jitter_ms, self.segment_ms_max)
         return random.below(limit) if limit > 0 else 0
 

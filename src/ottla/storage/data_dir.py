@@ -1,12 +1,11 @@
-"""One of `log.dirs`: its lock, its identity, its checkpoints, and the logs in it.
+"""One of `log.dirs`: its lock, meta.properties, checkpoints, and logs.
 
-Owns: the files that stand directly in the directory. The directory is either online, or it failed once and stays offline until
-the broker starts again: after a failed write or flush nobody can say what the disk holds. Other directories go on.
+A directory is online until a write or flush fails. It then stays offline until the broker restarts, because the content of the
+disk is unknown; other directories are not affected.
 
-Invariants
 1. Only one process has a directory open (`.lock`).
-2. `.kafka_cleanshutdown` exists only while the files are as `close` left them: it goes before anything is changed.
-3. A recovery point in the checkpoint never exceeds what was flushed, and no checkpoint speaks of a former log of the same name.
+2. `.kafka_cleanshutdown` exists only while the files are as `close` left them: it is removed before anything changes.
+3. A recovery point in the checkpoint never exceeds what was flushed, and no checkpoint has entries of a deleted log.
 """
 
 from __future__ import annotations
@@ -62,11 +61,11 @@ OFFSETS_OF: dict[str, Callable[[Iterable[Log]], dict[TopicPartition, int]]] = {
     HIGH_WATERMARKS: lambda logs: {log.topic_partition: log.high_watermark for log in logs},
     CLEANED_OFFSETS: lambda logs: {log.topic_partition: log.cleaned_offset for log in logs if log.cleaned_offset is not None},
 }
-"""What each checkpoint of a directory says of its logs."""
+"""The entries of each checkpoint file."""
 
 
 class DataDirRefused(Exception):
-    """A directory that belongs to another broker or cluster, or that cannot be understood. The sentence is for the user."""
+    """The directory belongs to another broker or cluster, or its files are invalid. The message is for the user."""
 
 
 _CACHE_OF_A_THREAD = 16
@@ -84,19 +83,19 @@ class Checkpoints:
 
 
 Opener = Callable[[SegmentCache, list[str]], Log]
-"""Opens one log; adds to a list what was repaired."""
+"""Opens one log, and adds a message to the list for each repair."""
 
 
 class Loading:
-    """The logs of a directory, to be opened. Several threads may `work` at once: each takes the next that is left."""
+    """The logs of a directory that are being opened. Several threads may run `work` concurrently."""
 
     def __init__(self, checkpoints: Checkpoints, found: list[tuple[TopicPartition, bool, Opener]]) -> None:
         self.checkpoints = checkpoints
         self.given_up = False
-        """Set it, and the workers stop after the log they have."""
+        """Set to stop the workers after their current log."""
         self.opened: list[tuple[TopicPartition, bool, Log]] = []
         self.notices: list[str] = []
-        """What was repaired or is missing, a sentence each."""
+        """Messages about repairs and missing files, for the operator."""
         self._count = len(found)
         self._left = iter(found)
 
@@ -132,19 +131,19 @@ class DataDir:
         self.cluster_id = cluster_id
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
-        """Logs on their way into this directory from another one."""
+        """Logs that are being moved into this directory (AlterReplicaLogDirs)."""
         self.swapped: set[TopicPartition] = set()
-        """Logs that came here, while the copy they came from may still have its name."""
+        """Logs that were moved into this directory, and whose source may still exist under the same name."""
         self.error: OSError | None = None
         """Why the directory is offline."""
         self._gone: set[TopicPartition] = set()
-        """Partitions that are no more but may still stand in the checkpoints."""
+        """Deleted partitions that may have entries in the checkpoints."""
         self.deleted: list[TopicPartition] = []
-        """Logs taken out, in that order: who writes a checkpoint in a worker sees by it what of it is of yesterday."""
+        """Deleted logs, in order: a worker that writes a checkpoint finds out what was deleted meanwhile."""
         self.was_clean = False
-        """Whether the broker before us stopped cleanly; known after `load`."""
+        """Whether the last shutdown was clean; set by `load`."""
         self.is_new = False
-        """Nobody has used the directory before: it has no meta.properties."""
+        """The directory is new: it has no meta.properties."""
 
     @classmethod
     def open(
@@ -156,9 +155,9 @@ class DataDir:
         random: Random,
         cache: SegmentCache | None = None,
     ) -> DataDir:
-        """Make the directory if need be, lock it, and see whose it is. What is not known yet is taken from what stands there.
+        """Create the directory if necessary, lock it, and check or adopt the broker and cluster id of meta.properties.
 
-        BlockingIOError: another process has it. DataDirRefused: it is another broker's or cluster's.
+        BlockingIOError: another process uses it. DataDirRefused: it belongs to another broker or cluster.
         """
         make_durable_dir(disk, path)
         lock = disk.lock(f"{path}/{LOCK}")
@@ -180,7 +179,7 @@ class DataDir:
             raise
 
     def write_identity(self) -> None:
-        """Write meta.properties once broker and cluster are known; a no-op before, and where they stand there already."""
+        """Write meta.properties, if broker and cluster id are known and not in it already."""
         if self.broker_id is None or self.cluster_id is None:
             return
         path = f"{self.path}/{META_PROPERTIES}"
@@ -194,13 +193,13 @@ class DataDir:
     # --- logs
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> list[Log]:
-        """Open every partition found. `config_of` gives the settings of a topic."""
+        """Open all logs. `config_of` gives the settings of a topic."""
         loading = self.start_loading(config_of, now_ms)
         loading.work()
         return self.loaded(loading)
 
     def start_loading(self, config_of: Callable[[str], LogConfig], now_ms: int) -> Loading:
-        """Look what is here. Then let one thread or several `work`, and end with `loaded`."""
+        """List the logs. Then run `work` in one or more threads, and call `loaded`."""
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.was_clean = self._disk.exists(marker)
         if self.was_clean:
@@ -238,7 +237,7 @@ class DataDir:
         notices: list[str],
     ) -> Log:
         if future:
-            # No checkpoint speaks of it: unless the stop was clean it is read through from its first record.
+            # It has no checkpoints: after an unclean shutdown it is recovered from its first record.
             found = LogCheckpoints(self.was_clean)
             return open_log(self._disk, self._random, path, partition, config, found, cache, now_ms, notices)
         log_start = checkpoints.log_starts.get(partition, 0)
@@ -257,47 +256,45 @@ class DataDir:
         return log
 
     def loaded(self, loading: Loading) -> list[Log]:
-        """All of it has been opened."""
+        """All logs are open."""
         for partition, future, log in loading.opened:
             if future and partition in self.futures:
-                self._disk.remove_tree(log.dir)  # of a move that was begun again elsewhere in this directory
+                self._disk.remove_tree(log.dir)  # left from a move that was restarted
                 continue
             if not future:
                 log.local.use_cache(self._cache)
             if not self.was_clean:
-                log.metadata_written()  # perhaps, and a crash of the machine may still take it
+                log.metadata_written()  # it may not be flushed
             (self.futures if future else self.logs)[partition] = log
         checkpoints = loading.checkpoints
         self._gone = checkpoints.partitions() - self.logs.keys()
         vouched = checkpoints.recovery_points
         lacking = [log for key, log in self.logs.items() if log.recovery_point < vouched.get(key, 0)]
         loading.notices += [
-            f"{log.dir} ends before offset {log.log_end_offset} and has had records before {vouched[log.topic_partition]} "
-            "on the disk: files of it are missing or damaged"
+            f"Log {log.dir} lost flushed records: it ends at offset {log.log_end_offset}, its recovery point was "
+            f"{vouched[log.topic_partition]}. Files are missing or corrupt"
             for log in lacking
         ]
         if lacking:
-            # A log lost records that the checkpoint vouches for. New ones in their place are not flushed yet.
+            # New records at these offsets are not flushed, so the checkpoint must not cover them.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._write_checkpoint(name, self.logs.values())
         return list(self.logs.values())
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint that cannot be believed counts as empty: then everything is recovered, from the first segment on."""
+        """A corrupt checkpoint counts as empty: all logs are recovered from their first segment."""
         try:
             return read_offsets(self._disk, f"{self.path}/{name}")
         except CorruptCheckpoint:
             return {}
 
     def create_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """A new, empty log; or the one that is here already, if its topic id is not another."""
+        """Create an empty log, or return the existing one of the same topic id."""
         self.check_online()
         log = self.logs.get(topic_partition)
         if log is not None and not log.closed:
             if ZERO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
-                raise KafkaError(
-                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is here already, of another topic of that name"
-                )
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} exists with another topic id")
             return log
         self.forget_deleted(topic_partition)
         log = self.make_log(topic_partition, topic_id, config, now_ms)
@@ -305,29 +302,28 @@ class DataDir:
         return log
 
     def add_log(self, log: Log) -> None:
-        """Of `make_log`."""
+        """Add a log that `make_log` created."""
         log.local.use_cache(self._cache)
         self.logs[log.topic_partition] = log
 
     def forget_deleted(self, topic_partition: TopicPartition) -> None:
-        """The checkpoints may speak of a log that was deleted. Believed after a crash, its recovery point would vouch for the new
-        one, its log start would cut the new one off."""
+        """Remove the entries of deleted logs from the checkpoints, before a log of the same name is created: after a crash its
+        recovery point and log start offset would be applied to the new log."""
         if topic_partition in self._gone:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED_OFFSETS):
                 drop_offsets(self._disk, f"{self.path}/{name}", self._gone)
             self._gone.clear()
 
     def make_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The files of a new log that nobody knows yet: a worker may do that. `forget_deleted` comes before.
+        """Create the files of a new log, without adding it to `logs`: safe in a worker. Call `forget_deleted` before.
 
-        Nothing is flushed, the first flush of records does it all. A crash of the machine may take the directory, empty as it is:
-        it is made again.
+        Nothing is flushed before the first records are. If a crash removes the empty directory, it is created again.
         """
         path = f"{self.path}/{partition_dir(topic_partition)}"
         return self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
 
     def make_future_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
-        """The log to which one of another directory is copied. One thread at a time uses it, hence a cache of its own."""
+        """Create the log to which a log of another directory is copied. It has its own cache, as a worker uses it."""
         self.check_online()
         self.forget_deleted(topic_partition)
         path = f"{self.path}/{future_dir(topic_partition, self._random.bytes(16))}"
@@ -338,16 +334,16 @@ class DataDir:
     def _make_log(
         self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, cache: SegmentCache
     ) -> Log:
-        if self._disk.exists(path):  # what is left of an attempt that failed
+        if self._disk.exists(path):  # left from a failed attempt
             log = open_log(self._disk, self._random, path, topic_partition, config, LogCheckpoints(clean=True), cache, now_ms)
         else:
             log = new_log(self._disk, self._random, path, topic_partition, config, cache, now_ms)
         if topic_id != ZERO_UUID:
-            self.assign_topic_id(log, topic_id)  # before any record: data must never be taken for another topic's
+            self.assign_topic_id(log, topic_id)  # before any record: records must not be attributed to another topic
         return log
 
     def promote(self, topic_partition: TopicPartition) -> Log:
-        """The future log becomes the log: under its name, durably, marked as the whole one (`replica_copy` settled it)."""
+        """Rename the future log to its final name, durably. `ReplicaCopy.flush_and_mark` comes before."""
         log = self.futures[topic_partition]
         log.rename_dir(f"{self.path}/{partition_dir(topic_partition)}")
         self._disk.flush_dir(self.path)
@@ -358,22 +354,22 @@ class DataDir:
         return log
 
     def drop_future(self, topic_partition: TopicPartition) -> str:
-        """Give up a move. Returns the renamed directory, for `remove_tree`."""
+        """Cancel a move. Returns the renamed directory, for `remove_tree`."""
         self._gone.add(topic_partition)
         return self.futures.pop(topic_partition).delete()
 
     def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
-        """Give its topic's id to a log that was found without one."""
+        """Write the topic id of a log that has none."""
         write_partition_metadata(self._disk, f"{log.dir}/{PARTITION_METADATA}", topic_id)
         log.metadata_written()
         log.topic_id = topic_id
 
     def delete_log(self, topic_partition: TopicPartition) -> str:
-        """Take a log out of service. Returns the renamed directory, for `remove_tree` after `file.delete.delay.ms`."""
+        """Close a log and rename its directory. Returns the new path, for `remove_tree` after `file.delete.delay.ms`."""
         return self._retire(topic_partition, DELETE_DIR)
 
     def set_aside(self, topic_partition: TopicPartition) -> str:
-        """Take a log that belongs to no topic out of service, and keep it. Returns the renamed directory."""
+        """Close a log that belongs to no topic and rename its directory to `-stray`. Returns the new path."""
         return self._retire(topic_partition, STRAY_DIR)
 
     def _retire(self, topic_partition: TopicPartition, suffix: str) -> str:
@@ -385,16 +381,13 @@ class DataDir:
     # --- checkpoints
 
     def write_checkpoints(self, logs: Iterable[Log] | None = None) -> None:
-        """Recovery points, log starts, high watermarks and how far logs are clean, of all logs of this directory.
-
-        (`logs` names them; None: all known.)
-        """
+        """Write the recovery points, log start offsets, high watermarks and first dirty offsets. `logs`: None for all."""
         self.check_online()
         alive = [log for log in (self.logs.values() if logs is None else logs) if not log.closed]
         for log in alive:
             log.epochs.write(log.log_end_offset)
         if any(log.cleaned_offset is not None for log in alive):
-            # After a truncation it must not reach beyond the cut: gaps before it are taken for compaction's.
+            # Written after a truncation too: recovery attributes gaps before the first dirty offset to compaction.
             self._write_checkpoint(CLEANED_OFFSETS, alive)
         for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
             self._write_checkpoint(name, alive)
@@ -402,23 +395,23 @@ class DataDir:
     def _write_checkpoint(self, name: str, logs: Iterable[Log]) -> None:
         write_offsets(self._disk, f"{self.path}/{name}", OFFSETS_OF[name](logs))
 
-    # --- failing and ending
+    # --- failure and shutdown
 
     @property
     def online(self) -> bool:
         return self.error is None
 
     def mark_offline(self, error: OSError) -> None:
-        """A call to the disk failed. From now on this directory is not written; its logs are out of service."""
+        """A disk operation failed: nothing is written to this directory from now on."""
         if self.error is None:
             self.error = error
 
     def check_online(self) -> None:
         if self.error is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the directory {self.path} is offline: {self.error}")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory {self.path} is offline: {self.error}")
 
     def close(self, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Flush and close all logs, write the checkpoints and the mark of a clean stop; unless unclean or offline."""
+        """Flush and close all logs, write the checkpoints and `.kafka_cleanshutdown`; unless unclean or offline."""
         try:
             if clean and self.error is None:
                 logs = [log for log in self.logs.values() if not log.closed]
@@ -435,8 +428,7 @@ class DataDir:
             self._lock.close()
 
     def _flush_last(self, logs: list[Log]) -> None:
-        """Flush all logs. Together, step by step, each directory once: one after the other, a thousand partitions would take
-        thousands of turns of the disk."""
+        """Flush all logs concurrently, step by step, each directory once: a disk merges concurrent flushes."""
         staged = [log.epochs for log in logs if log.stage_epochs()]
         self._disk.at_once([epochs.flush_staged for epochs in staged])
         for epochs in staged:
@@ -452,7 +444,7 @@ class DataDir:
 
 
 def least_used(dirs: Iterable[DataDir]) -> DataDir:
-    """The directory for the next partition: of those online, the one with the fewest."""
+    """The online directory with the fewest logs, for a new partition."""
     online = [data_dir for data_dir in dirs if data_dir.online]
     if not online:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
@@ -460,9 +452,9 @@ def least_used(dirs: Iterable[DataDir]) -> DataDir:
 
 
 def find_leftover_copies(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
-    """A partition in two directories: the copies that a finished move left behind. They are for `delete_log`.
+    """Partitions that exist in two directories after a move: returns the source copies, for `delete_log`.
 
-    DataDirRefused where nothing says which of two is the right one. One that is empty, or of another topic of the name, is.
+    DataDirRefused if both hold records and neither is marked as moved. Empty logs and other topic ids are ignored.
     """
     leftovers: list[tuple[DataDir, Log]] = []
     first: dict[TopicPartition, tuple[DataDir, Log]] = {}
@@ -477,8 +469,8 @@ def find_leftover_copies(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
                 continue
             if (partition in data_dir.swapped) == (partition in other_dir.swapped):
                 raise DataDirRefused(
-                    f"{partition} lies in {other.dir} and in {log.dir}, and both hold records; "
-                    f"remove one of the two directories, the one on the disk that failed last, and start again"
+                    f"{partition} exists in {other.dir} and in {log.dir}, and both hold records; "
+                    f"remove the one on the disk that failed last, and restart"
                 )
             leftovers.append((other_dir, other) if partition in data_dir.swapped else (data_dir, log))
             if partition in data_dir.swapped:
@@ -487,7 +479,7 @@ def find_leftover_copies(dirs: Sequence[DataDir]) -> list[tuple[DataDir, Log]]:
 
 
 def make_durable_dir(disk: Disk, path: str) -> None:
-    """Make a directory, and its name durable in the one above: without that a crash takes all that is in it."""
+    """Create a directory and its parents, and make their names durable."""
     made: list[str] = []
     while path and not disk.exists(path):
         made.append(path)
@@ -507,8 +499,8 @@ def _read_identity(disk: Disk, path: str) -> tuple[int | None, str | None]:
         return None, None
     version = properties.get("version")
     if version not in ("0", "1"):
-        raise DataDirRefused(f"{path}/{META_PROPERTIES} has version {version!r}; 0 and 1 are known")
+        raise DataDirRefused(f"{path}/{META_PROPERTIES} has version {version!r}; 0 and 1 are supported")
     number = properties.get("broker.id" if version == "0" else "node.id")
     if number is not None and not number.lstrip("-").isdecimal():
-        raise DataDirRefused(f"{path}/{META_PROPERTIES} names the broker {number!r}, which is no number")
+        raise DataDirRefused(f"{path}/{META_PROPERTIES} has the broker id {number!r}, which is not a number")
     return (int(number) if number is not None else None), properties.get("cluster.id")

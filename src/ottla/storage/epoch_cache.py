@@ -1,9 +1,8 @@
-"""Where each leader epoch began in one log (KIP-101): the memory that tells diverging logs apart.
+"""The leader epoch cache of one log (KIP-101): where each leader epoch starts. Diverging logs are detected with it.
 
-Invariants
-1. Epochs and their start offsets both grow strictly from entry to entry.
-2. No entry starts at or beyond the log end, except the one of the current leader before its first append.
-3. The file names every epoch of the data below the recovery point. Later ones it may miss: recovery finds them in the batches.
+1. Epochs and start offsets both increase strictly.
+2. No entry starts at or behind the log end offset, except that of the current leader before its first append.
+3. The file has every epoch of records below the recovery point. Recovery finds later ones in the batches.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class EpochCache:
         self._starts: list[int] = []
         self.latest = NO_LEADER_EPOCH
         self._stored: list[tuple[int, int]] | None = []
-        """What the file says; None: it cannot be believed."""
+        """The entries in the file; None: the file is corrupt."""
 
     @classmethod
     def load(cls, disk: Disk, path: str) -> EpochCache:
-        """What the file says. A file that cannot be believed counts as empty: recovery and later appends fill it again."""
+        """Read the file. A corrupt file counts as empty: recovery and appends fill it again."""
         cache = cls(disk, path)
         try:
             cache._stored = read_epochs(disk, path)
@@ -46,7 +45,7 @@ class EpochCache:
         return cache
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """An epoch begins here. Entries it contradicts (an epoch or an offset not below) are of a former history, and go."""
+        """An epoch starts at an offset. Entries with an equal or higher epoch or offset are removed."""
         assert epoch >= 0
         assert start_offset >= 0
         if self.latest == epoch and start_offset >= self._starts[-1]:
@@ -59,9 +58,9 @@ class EpochCache:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> OffsetAndEpoch:
-        """The largest epoch not above `epoch`, and where it ended (KIP-279): how far a follower's history may agree.
+        """The largest epoch that is not above `epoch`, and its end offset (KIP-279): up to there a follower's log may agree.
 
-        An epoch older than all we know is answered with itself and the start of our first: what it wrote is gone here.
+        For an epoch older than all entries: that epoch and the start of the first entry.
         """
         if epoch == NO_LEADER_EPOCH:
             return UNDEFINED
@@ -78,12 +77,12 @@ class EpochCache:
         return self._epochs[slot] if slot >= 0 else NO_LEADER_EPOCH
 
     def start_of(self, epoch: int, otherwise: int) -> int:
-        """Where an epoch began, `otherwise` if it is not known."""
+        """The start offset of an epoch, `otherwise` if it is unknown."""
         slot = bisect_right(self._epochs, epoch) - 1
         return self._starts[slot] if slot >= 0 and self._epochs[slot] == epoch else otherwise
 
     def truncate_end(self, end_offset: int) -> None:
-        """The log ends here now: epochs that began at or beyond it never were."""
+        """The log was truncated at its end: remove the epochs that start at or behind it."""
         if self._starts and self._starts[-1] >= end_offset:
             while self._starts and self._starts[-1] >= end_offset:
                 self._epochs.pop()
@@ -91,7 +90,7 @@ class EpochCache:
             self._changed()
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log starts here now: the epoch in force moves up to it, those before are forgotten."""
+        """The log start offset advanced: the epoch at that offset starts there, earlier ones are removed."""
         slot = bisect_right(self._starts, start_offset) - 1
         if slot < 0 or (slot == 0 and self._starts[0] == start_offset):
             return
@@ -109,22 +108,22 @@ class EpochCache:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def restore(self, entries: list[tuple[int, int]]) -> None:
-        """Back to what `entries` gave, after an append that failed."""
+        """Replace all entries, for example after a failed append."""
         self._epochs = [epoch for epoch, _ in entries]
         self._starts = [start for _, start in entries]
         self._changed()
 
     def write(self, log_end_offset: int) -> None:
-        """Bring the file up to date. An epoch without data yet is left out, as it would be dropped at the next start anyway:
-        so to begin an epoch on a thousand partitions costs no write."""
+        """Write the file if it is out of date. An epoch without records is left out, as the next start would remove it: so a new
+        epoch on a thousand partitions costs no write."""
         entries = self._with_data(log_end_offset)
         if entries != self._stored:
             write_epochs(self._disk, self.path, entries)
             self._stored = entries
 
     def stage(self, log_end_offset: int) -> bool:
-        """The steps of `write` one by one, for who writes many: this, `flush_staged`, `put_staged`, and then the directory is
-        to be flushed. False: the file is up to date."""
+        """The steps of `write`, to write many files together: `stage`, `flush_staged`, `put_staged`, then flush the directory.
+        False: the file is up to date."""
         entries = self._with_data(log_end_offset)
         if entries == self._stored:
             return False

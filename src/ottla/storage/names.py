@@ -1,4 +1,4 @@
-"""What files and directories are called, and back: Kafka's names, to the letter."""
+"""The names of files and directories, which are Kafka's, and their parsing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIME_INDEX: Final = ".timeindex"
 TXN_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
-"""The files that come and go with a segment. A producer `.snapshot` also carries an offset, but it is one of the log."""
+"""The files of a segment. A `.snapshot` is also named after an offset, but belongs to the log."""
 
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
@@ -28,7 +28,7 @@ METADATA_DIR: Final = "__cluster_metadata-0"
 EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 REPLICA_SWAP: Final = "replica-swap"
-"""Ottla's own, in a partition's directory: this copy is the whole one, another under the same name is left from a move."""
+"""Ottla's own: marks the directory of a log that was moved here. Another one of the same name is the source of the move."""
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
@@ -59,7 +59,7 @@ def partition_dir(partition: TopicPartition) -> str:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition a directory holds; None for a directory that is no living partition."""
+    """The partition of a directory; None for other directories, also deleted, future and stray ones."""
     if name.endswith((DELETE_DIR, FUTURE_DIR, STRAY_DIR)):
         return None
     match = _PARTITION_DIR.fullmatch(name)
@@ -67,21 +67,21 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def retired_dir(partition: TopicPartition, unique: bytes, suffix: str) -> str:
-    """The name of a log out of service (`-delete`, `-stray`); the topic is shortened where the file system needs it."""
+    """The name of a deleted or stray log's directory. The topic is shortened to the file system's limit."""
     tail = f"-{partition.partition}.{unique.hex()}{suffix}"
     return partition.topic[: _NAME_LENGTH_MAX - len(tail)] + tail
 
 
 def is_deleted_dir(name: str) -> bool:
-    """Whether a log was taken out of service under this name, to be removed."""
+    """Whether a directory belongs to a deleted log."""
     return _DELETED_DIR.fullmatch(name) is not None
 
 
 def future_dir(partition: TopicPartition, unique: bytes) -> str:
-    """The name of a log that is being moved here. ValueError where the topic's name leaves no room for it."""
+    """The directory of a log that is being moved. ValueError if the name of the topic is too long for it."""
     name = f"{partition_dir(partition)}.{unique.hex()}{FUTURE_DIR}"
     if len(name) > _NAME_LENGTH_MAX:
-        raise ValueError(f"the name of {partition.topic} is too long to be moved")
+        raise ValueError(f"topic {partition.topic} cannot be moved: its name is too long")
     return name
 
 
@@ -91,12 +91,12 @@ def parse_future_dir(name: str) -> TopicPartition | None:
 
 
 def uuid_text(uuid: bytes) -> str:
-    """A uuid as Kafka prints it: 22 characters of URL-safe base64."""
+    """A uuid in Kafka's form: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
 
 
 def parse_uuid(text: str) -> bytes:
-    """ValueError if it is none."""
+    """ValueError if the text is not a uuid."""
     uuid = base64.urlsafe_b64decode(text.encode() + b"==")
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not a uuid")

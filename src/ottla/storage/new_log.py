@@ -1,8 +1,4 @@
-"""A log that did not exist before, in a directory that is made for it.
-
-Owns: the fewest calls to the disk that do it; a topic may have thousands of partitions. Nothing is looked for, as `recovery` does
-in a directory that was there.
-"""
+"""Creates a new log with as few disk operations as possible: a topic may have thousands of partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ def new_log(
     cache: SegmentCache,
     now_ms: int,
 ) -> Log:
-    """The directory must not exist. What is made is not flushed: see `Log.flush_plan`."""
+    """Create a log in a directory that does not exist. Nothing is flushed: see `Log.flush_plan`."""
     disk.make_dirs(dir)
     segment = Segment.create(
         disk,

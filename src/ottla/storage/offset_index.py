@@ -1,11 +1,10 @@
-"""The sparse index of one segment from offset to position in the `.log` file.
+"""The offset index of a segment (`.index`): from offset to position in the .log file, sparse.
 
-Owns: the 8-byte entries of an `.index` file (offset relative to the segment's base, position; both int32, big-endian) as two
-arrays in memory. Entry (o, p) says: at position p begins a batch, and o is the last offset of what was appended there.
+An entry has 8 bytes: the offset relative to the base offset and the position, both int32, big-endian. Entry (o, p) means that a
+batch with the last offset o starts at position p.
 
-Invariants
-1. Relative offsets and positions both grow strictly.
-2. The first `persisted` entries are in the file; `pending_bytes` gives the others to whoever writes them.
+1. Offsets and positions both increase strictly.
+2. The first `persisted` entries are in the file; `pending_bytes` returns the others.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INT32_MAX: Final = (1 << 31) - 1
 
 
 class CorruptIndex(Exception):
-    """An index file that cannot be the index of its segment. It can be built again from the log."""
+    """An index file does not fit its segment. It can be rebuilt from the .log file."""
 
 
 class OffsetIndex:
@@ -34,7 +33,7 @@ class OffsetIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes, log_size: int, check: bool = True) -> OffsetIndex:
-        """The entries of a file. Zeros at its end are space that Kafka allocated and did not use before it died."""
+        """The entries of a file. Zeros at its end are entries that Kafka allocated and did not use before a crash."""
         if len(data) % ENTRY_BYTES:
             raise CorruptIndex(f"offset index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
         both = array("i", data)
@@ -58,20 +57,20 @@ class OffsetIndex:
         return len(self._offsets)
 
     def append(self, offset: int, position: int) -> None:
-        """Entries at or below the last are skipped: they say nothing new."""
+        """Add an entry, unless it is at or below the last one."""
         relative = offset - self.base_offset
         if not self._offsets or relative > self._offsets[-1]:
             self._offsets.append(relative)
             self._positions.append(position)
 
     def position_of(self, offset: int) -> int:
-        """From where to scan for an offset: no batch before this position can hold it."""
+        """The position from which to scan for an offset."""
         slot = bisect_right(self._offsets, self._relative(offset))
         return self._positions[slot - 1] if slot else 0
 
     def around(self, offset: int) -> tuple[int, int]:
-        """The batch of an offset begins behind the first of these positions and at the second, or before. Where no entry precedes
-        the first is 0, and may be it; where none follows the second is -1."""
+        """Two positions: the batch of an offset starts behind the first one, and at or before the second one. Without an earlier
+        entry the first is 0, where the batch may start too; without a later entry the second is -1."""
         slot = bisect_left(self._offsets, self._relative(offset))
         positions = self._positions
         return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else -1
@@ -81,7 +80,7 @@ class OffsetIndex:
         return relative if relative <= INT32_MAX else INT32_MAX
 
     def around_position(self, position: int) -> tuple[int, int]:
-        """The last known beginning of a batch at or before a position, and the next known one; -1: there is none."""
+        """The last indexed batch that starts at or before a position, and the next indexed one; -1: there is none."""
         positions = self._positions
         slot = bisect_right(positions, position)
         return positions[slot - 1] if slot else 0, positions[slot] if slot < len(positions) else -1
@@ -90,7 +89,7 @@ class OffsetIndex:
         return self._positions[-1] if self._positions else 0
 
     def truncate(self, offset: int) -> None:
-        """Forget entries at and beyond an offset."""
+        """Remove the entries at and behind an offset."""
         keep = bisect_left(self._offsets, offset - self.base_offset) if offset - self.base_offset <= INT32_MAX else len(self)
         del self._offsets[keep:]
         del self._positions[keep:]
@@ -101,7 +100,7 @@ class OffsetIndex:
         return [(self.base_offset + offset, position) for offset, position in zip(self._offsets, self._positions, strict=True)]
 
     def pending_bytes(self) -> bytes:
-        """The entries behind the first `persisted`, as they stand in the file."""
+        """The entries that are not persisted, in the format of the file."""
         start = self.persisted
         both = array("i", bytes(ENTRY_BYTES * (len(self) - start)))
         both[0::2] = self._offsets[start:]

@@ -1,10 +1,9 @@
-"""From the records of a log to what it knows of its producers, and to the index of aborted transactions.
+"""Rebuilds the producer state and the index of aborted transactions from the log.
 
-Owns: the way back. A snapshot, if there is one that can be believed, and the headers of all batches behind it give the state that
-the log had when it was written (L05, I05). Nothing is judged here: what is in the log is in the log.
+The state is that of the newest valid snapshot plus the headers of all batches behind it (L05, I05).
 
-A snapshot has only the last batch of each producer. The four before it are looked for in the log, not far back: a producer that
-had five in flight when the broker stopped sends all of them again, and Kafka would know one.
+A snapshot has only the last batch of each producer. The four before it are searched in the last megabyte of the log: a producer
+with five batches in flight sends all of them again after a restart. (Kafka knows only one of them then.)
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ RECALL_BYTES: Final = 1 << 20
 
 
 def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> AbortedTxn | None:
-    """A batch of a producer. `read` gives its bytes, for a marker; an aborted transaction is returned for the index."""
+    """Replay a batch with a producer id. `read` returns its bytes, if it is a marker. Returns a transaction it aborts."""
     if not info.is_control:
         states.wrote(info)
         return None
     if info.record_count == 0:
-        return None  # compaction: the transaction is gone with all its records
+        return None  # emptied by compaction: the transaction has no records left
     data = read()
     try:
         record = read_records(data, read_batch_header(data, 0))[0]
@@ -41,12 +40,12 @@ def feed(states: ProducerStates, info: BatchInfo, read: Callable[[], bytes]) -> 
             return None
         coordinator_epoch = coordinator_epoch_of(record)
     except MalformedInput:
-        return None  # it is broken: what it ended goes on, as if it had been lost
+        return None  # corrupt: the transaction stays open, as if the marker were lost
     return feed_marker(states, info, kind == COMMIT, coordinator_epoch)
 
 
 def feed_marker(states: ProducerStates, info: BatchInfo, commit: bool, coordinator_epoch: int) -> AbortedTxn | None:
-    """A marker, of which all is known."""
+    """Replay a marker whose content is known."""
     completed = states.wrote_marker(
         info.producer_id, info.producer_epoch, coordinator_epoch, info.base_offset, info.max_timestamp, aborted=not commit
     )
@@ -56,7 +55,7 @@ def feed_marker(states: ProducerStates, info: BatchInfo, commit: bool, coordinat
 
 
 def replay(states: ProducerStates, segment: Segment, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """The batches of a segment from one offset to another. Returns the transactions that were aborted in it."""
+    """Replay the batches of a segment between two offsets. Returns the transactions aborted in it."""
     aborted: list[AbortedTxn] = []
     file = segment.file
 
@@ -74,7 +73,7 @@ def replay(states: ProducerStates, segment: Segment, start_offset: int, end_offs
 def rebuild(
     states: ProducerStates, snapshots: Snapshots, segments: Sequence[Segment], log_start_offset: int, end_offset: int
 ) -> None:
-    """Give `states` what was known when the log ended at `end_offset`."""
+    """Set `states` to the producer state at `end_offset`."""
     found = snapshots.load(end_offset)
     if found is None:
         start_offset = log_start_offset
@@ -89,7 +88,7 @@ def rebuild(
 
 
 def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) -> None:
-    """Find earlier batches of the producers in a snapshot, in the log before it."""
+    """Find earlier batches of the producers of a snapshot, in the log before it."""
     lacking = {producer.producer_id for producer in states if 0 < len(producer.batches) < BATCHES_KEPT}
     left = RECALL_BYTES
     for segment in reversed(segments):
@@ -102,7 +101,7 @@ def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) ->
             start = segment.index.around_position(max(end - left, 0))[0]
             batches, _ = scan_batches(segment.file.read(start, min(end - start, 2 * RECALL_BYTES)))
         except (KafkaError, MalformedInput):
-            break  # whoever reads that place will hear of it
+            break  # corrupt: a read of that place reports it
         left -= end - start
         for info in reversed(batches):
             producer = states.get(info.producer_id) if info.producer_id in lacking and not info.is_control else None
@@ -113,6 +112,6 @@ def _recall(states: ProducerStates, segments: Sequence[Segment], offset: int) ->
 def mend_txn_index(
     segment: Segment, states: ProducerStates, snapshots: Snapshots, segments: Sequence[Segment], log_start_offset: int
 ) -> None:
-    """Make a segment's index of aborted transactions anew. `states` is scratch."""
+    """Rebuild the .txnindex of a segment. `states` is overwritten."""
     rebuild(states, snapshots, segments, log_start_offset, segment.base_offset)
     segment.indexes.replace_txn(replay(states, segment, segment.base_offset, INT64_MAX))

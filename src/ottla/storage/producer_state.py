@@ -1,16 +1,15 @@
-"""What one partition remembers of its producers, so that a batch sent twice is stored once and an open transaction is not read.
+"""The producer state of one partition: detects duplicates and gaps, and knows the open transactions.
 
-Owns: epochs, the last five batches of each producer, and which transactions are open. Decides whether a batch may follow the ones
-before it (KIP-98, KIP-360), by Kafka's rules. Never touches a file: `snapshot` and `txn_index` do.
+Owns the epoch and the last five batches of each producer, and decides by Kafka's rules whether a batch may be appended (KIP-98,
+KIP-360). Never touches a file: `snapshot` and `txn_index` do.
 
-Invariants
 1. `check` and `check_marker` change nothing. The state changes in `wrote` and `wrote_marker`, after the write: it is always the
-   state of the records that are in the log, and replaying the log gives it again.
-2. A batch is called a duplicate only if it is known to be in the log.
-3. The first unstable offset is that of the first transaction that is open, or whose marker is not below the high watermark.
-4. The number of producers is bounded: beyond the limit those go first whose last batch is the oldest, as if they had expired.
-5. Of a transaction's first write here that came to nothing, what stays is where it began: what a producer sends behind it is not
-   taken before it, though a producer that is not known may begin anywhere.
+   state of the records in the log, and replaying the log gives the same.
+2. A batch is a duplicate only if it is known to be in the log.
+3. The first unstable offset is the start of the first transaction that is open or whose marker is not below the high watermark.
+4. The number of producers is bounded. Beyond the limit those with the oldest last batch expire first.
+5. If the first write of a transaction to this partition fails, its sequence is remembered: later sequences of that producer are
+   refused until it is written, although an unknown producer may otherwise start with any sequence.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ NO_COORDINATOR_EPOCH: Final = -1
 
 
 class Written(NamedTuple):
-    """A batch of a producer, and where it is in the log."""
+    """Sequences and offsets of a batch in the log."""
 
     first_sequence: int
     last_sequence: int
     first_offset: int
     last_offset: int
     timestamp: int
-    """The largest of its records: under LogAppendTime the time of the append."""
+    """The max timestamp of the batch: with LogAppendTime the time of the append."""
 
 
 def written(batch: BatchInfo) -> Written:
@@ -46,12 +45,12 @@ def written(batch: BatchInfo) -> Written:
     delta = batch.last_offset_delta
     first = batch.base_sequence
     last = (first + delta) & SEQUENCE_MAX if first >= 0 else NO_SEQUENCE
-    # Not by its name: that costs more than the whole rest of an append's account (it is one for every batch).
+    # `Written(...)` would cost more than the rest of the bookkeeping of an append.
     return tuple.__new__(Written, (first, last, offset, offset + delta, batch.max_timestamp))
 
 
 class Attempt(NamedTuple):
-    """The first write of a transaction to this partition, until it is in the log."""
+    """The first write of a transaction to this partition, while it is not in the log."""
 
     epoch: int
     lowest_sequence: int
@@ -76,12 +75,12 @@ class Producer:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp = NO_TIMESTAMP
         self.txn_first_offset = NO_OFFSET
-        """Of the open transaction; NO_OFFSET: there is none."""
+        """The first offset of the open transaction; NO_OFFSET: none is open."""
         self.batches: deque[Written] = deque(maxlen=BATCHES_KEPT)
-        """The last ones of this epoch, oldest first."""
+        """The last batches of this epoch, oldest first."""
         self.next_sequence = 0
         self.known_sequences = 0
-        """How many sequences before the next are known to be in the log, without a gap."""
+        """How many sequences directly before `next_sequence` are known to be in the log."""
 
     @property
     def last_sequence(self) -> int:
@@ -108,11 +107,11 @@ class Producer:
         self.next_sequence = (last_sequence + 1) & SEQUENCE_MAX
 
     def recall(self, epoch: int, earlier: Written) -> bool:
-        """A batch that stands in the log at or before the first that is known. False: none before it will be of use."""
+        """Add a batch found in the log before the known ones. False: earlier batches are not needed."""
         first = self.batches[0]
         if earlier.last_offset >= first.first_offset:
             if earlier.last_offset == first.last_offset:
-                self.batches[0] = earlier  # a snapshot has not its time, but the producer's last
+                self.batches[0] = earlier  # a snapshot has the last timestamp of the producer, not of the batch
             return True
         if epoch != self.epoch or len(self.batches) == BATCHES_KEPT or earlier.first_sequence < 0:
             return False
@@ -123,7 +122,7 @@ class Producer:
         return True
 
     def facts(self) -> tuple[object, ...]:
-        """All that counts, for comparing."""
+        """The state as a tuple, for comparison."""
         return (
             self.producer_id,
             self.epoch,
@@ -139,15 +138,15 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class CompletedTxn:
-    """A transaction with records in this partition, and its end."""
+    """A transaction with records in this partition that has ended."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of its marker."""
+    """The offset of the marker."""
     aborted: bool
     last_stable_offset: int
-    """Up to where everything was decided once this was, replication aside."""
+    """The last stable offset after this transaction, ignoring replication."""
 
 
 class ProducerStates:
@@ -165,15 +164,15 @@ class ProducerStates:
         self._topic_partition = topic_partition
         self._producers: dict[int, Producer] = {}
         self._ongoing: dict[int, int] = {}
-        """First offset of each open transaction, ascending: the producer."""
+        """Producer id by first offset of its open transaction, ascending."""
         self._unreplicated: list[tuple[int, int]] = []
-        """(first offset, offset of the marker) of transactions that are decided, but not yet below the high watermark."""
+        """(first offset, marker offset) of transactions that have ended, with the marker not yet below the high watermark."""
         self._attempts: dict[int, Attempt] = {}
-        """By producer. Not of the log, and bounded."""
+        """By producer id. Bounded; not derived from the log."""
         self.first_unstable_offset = INT64_MAX
         self.producers_max = producers_max
 
-    # --- looking
+    # --- query
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -189,13 +188,13 @@ class ProducerStates:
         return not self._producers and not self._unreplicated
 
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
-        """One of this epoch: with transaction version 2 the next transaction has the next, and may come before the marker of the
-        former does (T11)."""
+        """Whether the producer has an open transaction in this epoch. With transaction version 2 the next one has the next epoch,
+        and may start before the marker of the previous one is written (T11)."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
     def facts(self) -> tuple[object, ...]:
-        """The whole state, for comparing."""
+        """The whole state, for comparison."""
         return (
             sorted(producer.facts() for producer in self._producers.values()),
             list(self._ongoing.items()),
@@ -205,10 +204,10 @@ class ProducerStates:
     # --- before a write
 
     def attempt(self, producer_id: int, epoch: int, sequence: int, *, bumps_epochs: bool = False) -> None:
-        """A producer wants to begin a transaction here, and its coordinator is about to be asked whether it may."""
+        """A producer starts a transaction in this partition; the transaction coordinator is about to verify it."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
-            return  # of a former instance, which will be refused: it must not be in the way of the present one
+            return  # a fenced instance, which will be refused
         earlier = self._attempts.get(producer_id)
         if earlier is None:
             if len(self._attempts) >= self.producers_max:
@@ -220,10 +219,10 @@ class ProducerStates:
         self._attempts[producer_id] = Attempt(epoch, sequence, bumps_epochs)
 
     def check(self, batch: BatchInfo, *, verified: bool = False, bumps_epochs: bool = False) -> Written | None:
-        """Whether a client's batch may be appended. What is returned is the batch as it is in the log already.
+        """Raise KafkaError if a client's batch may not be appended. Returns the batch in the log if it is a duplicate.
 
-        `verified`: its transaction is known to include this partition; needed for the first batch of a transaction here.
-        `bumps_epochs`: of transaction version 2, where every transaction has an epoch of its own and begins at sequence 0.
+        `verified`: the coordinator confirmed that the transaction includes this partition, which its first batch requires.
+        `bumps_epochs`: transaction version 2, where every transaction has its own epoch and starts with sequence 0.
         """
         producer = self._producers.get(batch.producer_id)
         if (
@@ -246,20 +245,20 @@ class ProducerStates:
         ongoing = producer is not None and producer.txn_first_offset >= 0
         if batch.is_transactional and not ongoing and not verified:
             raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE, f"{self._topic_partition} is in no transaction of producer {batch.producer_id}"
+                ErrorCode.INVALID_TXN_STATE, f"producer {batch.producer_id} has no open transaction in {self._topic_partition}"
             )
         if producer is not None and producer.epoch != NO_PRODUCER_EPOCH:
             self._check_epoch(producer, batch.producer_epoch)
         attempt = self._attempts.get(batch.producer_id)
         if first != 0 and (producer is None or not producer.batches):
-            # Who began so goes on so, whatever it speaks now.
+            # A transaction that started with version 2 continues with it.
             began = attempt is not None and attempt.bumps_epochs
             if began or (bumps_epochs and batch.is_transactional):
                 raise self._out_of_order(batch, 0)
         if attempt is not None and first > attempt.lowest_sequence:
             raise self._out_of_order(batch, attempt.lowest_sequence)
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
-            return None  # never seen or forgotten: any sequence may be the first (KIP-360)
+            return None  # unknown or expired: it may start with any sequence (KIP-360)
         if batch.producer_epoch > producer.epoch:
             if first != 0:
                 raise self._out_of_order(batch, 0)
@@ -275,46 +274,46 @@ class ProducerStates:
         if ongoing and not batch.is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"producer {batch.producer_id} has a transaction open in {self._topic_partition}, and this batch is not of it",
+                f"a batch of producer {batch.producer_id} is outside of its open transaction in {self._topic_partition}",
             )
         return None
 
     def _kept_sequences(self, producer: Producer) -> int:
-        """How many its last batches have: of those a duplicate is known exactly."""
+        """The number of sequences in the last batches, for which a duplicate is known exactly."""
         return (producer.next_sequence - producer.batches[0].first_sequence) & SEQUENCE_MAX if producer.batches else 0
 
     def check_coordinator(self, batch: BatchInfo) -> None:
-        """Of a coordinator's own records, written in a client's name: they have no sequence."""
+        """As `check`, for offset commits that a group coordinator writes with a client's producer id, without sequences."""
         producer = self._producers.get(batch.producer_id)
         if producer is not None:
             self._check_epoch(producer, batch.producer_epoch)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
-        """Whether a coordinator may end the transaction of a producer, also one that has no records here."""
+        """Raise KafkaError if a coordinator may not end a producer's transaction. The producer need not be known."""
         producer = self._producers.get(producer_id)
         if producer is None:
             return
         if transaction_version >= 2 and epoch == producer.epoch:
-            # The transaction's own epoch is one less (KIP-890): this is a late marker of an earlier one, or a repeated one.
+            # The epoch of the transaction is one less (KIP-890): this is a delayed or repeated marker.
             if producer.txn_first_offset >= 0 and epoch != EPOCH_MAX:
                 raise KafkaError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"producer {producer_id} is in a later transaction, of the same epoch {epoch}",
+                    f"epoch {epoch} of producer {producer_id} belongs to a later transaction",
                 )
         else:
             self._check_epoch(producer, epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"coordinator epoch {coordinator_epoch} of producer {producer_id} in {self._topic_partition} is over, "
-                f"it is {producer.coordinator_epoch} now",
+                f"coordinator epoch {coordinator_epoch} of producer {producer_id} in {self._topic_partition} is fenced "
+                f"by {producer.coordinator_epoch}",
             )
 
     def _check_epoch(self, producer: Producer, epoch: int) -> None:
         if epoch < producer.epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer.producer_id} is in epoch {producer.epoch} in {self._topic_partition}, not {epoch} any more",
+                f"epoch {epoch} of producer {producer.producer_id} in {self._topic_partition} is fenced by {producer.epoch}",
             )
 
     def _out_of_order(self, batch: BatchInfo, expected: int) -> KafkaError:
@@ -327,7 +326,7 @@ class ProducerStates:
     # --- after a write
 
     def wrote(self, batch: BatchInfo) -> None:
-        """A batch of a producer is in the log. Markers go to `wrote_marker`; other control batches are nobody's."""
+        """A data batch was written. Markers go to `wrote_marker`; other control batches have no producer."""
         assert not batch.attributes & CONTROL_BIT
         producer = self._producers.get(batch.producer_id)
         if producer is None:
@@ -347,7 +346,7 @@ class ProducerStates:
     def wrote_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, *, aborted: bool
     ) -> CompletedTxn | None:
-        """A marker is in the log. None where it ended nothing: the producer had no records here."""
+        """A marker was written. None: the producer had no open transaction in this partition."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._new(producer_id)
@@ -358,7 +357,7 @@ class ProducerStates:
         producer.txn_first_offset = NO_OFFSET
         attempt = self._attempts.get(producer_id)
         if attempt is not None and not (attempt.bumps_epochs and attempt.epoch == epoch):
-            # Otherwise it is of the next transaction, whose producer did not wait for this marker.
+            # Otherwise the attempt belongs to the next transaction, whose producer did not wait for this marker.
             del self._attempts[producer_id]
         if first_offset < 0:
             return None
@@ -381,7 +380,7 @@ class ProducerStates:
             del self._producers[producer.producer_id]
 
     def replicated(self, high_watermark: int) -> None:
-        """Markers below the high watermark are there to stay."""
+        """The high watermark advanced: markers below it are committed."""
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
             self._find_first_unstable()
@@ -393,10 +392,10 @@ class ProducerStates:
                 first = txn[0]
         self.first_unstable_offset = first
 
-    # --- forgetting
+    # --- expiry and restore
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that wrote nothing for so long and have no transaction open. Returns how many."""
+        """Remove producers that wrote nothing for `expiration_ms` and have no open transaction. Returns how many."""
         gone = [
             producer.producer_id
             for producer in self._producers.values()
@@ -414,7 +413,7 @@ class ProducerStates:
         self.first_unstable_offset = INT64_MAX
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """In place of all that was known: what a snapshot says."""
+        """Replace the state with that of a snapshot."""
         self.clear()
         for producer in producers:
             self._producers[producer.producer_id] = producer

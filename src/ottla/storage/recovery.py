@@ -1,8 +1,9 @@
-"""Opening a partition's directory: which files count, and how much of them can be believed.
+"""Recovery: opens the log in a partition's directory.
 
-Owns: the order of things at load. Remains of interrupted work are finished or thrown away; after a clean stop the segments are
-taken as they are, otherwise every segment from the recovery point on is read through and the log ends before the first batch
-that is wrong; indexes that are missing or cannot be right are built again; the epoch cache is cut to what is left.
+1. Interrupted compaction swaps are completed or rolled back.
+2. After a clean shutdown the segments are trusted. Otherwise every segment from the recovery point on is scanned, and the log is
+   truncated before the first invalid batch.
+3. Missing or corrupt indexes are rebuilt; leader epochs and producer state are truncated or replayed to match the log.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ _TAIL_BYTES: Final = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class LogCheckpoints:
-    """What was known of a log before it was opened."""
+    """What the checkpoints of the data directory say about a log."""
 
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int | None = None
     has_checkpoints: bool = False
-    """It was in service here: if it had been compacted, `cleaned_offset` would be known."""
+    """The log has a recovery point: if it had been compacted, it would have a `cleaned_offset` too."""
 
 
 def open_log(
@@ -68,12 +69,11 @@ def open_log(
     now_ms: int,
     notices: list[str] | None = None,
 ) -> Log:
-    """The log in a directory. OSError if the disk fails; damage is repaired, at the price of what was damaged: `notices` gets a
-    sentence for whoever keeps the data."""
+    """Open the log in a directory. OSError if the disk fails. Truncations are reported to the operator in `notices`."""
     _finish_swaps(disk, dir)
     new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
     damaged: list[Segment] = []
-    """Those of whose indexes one is missing or cannot be right."""
+    """Segments with a missing or corrupt index."""
     segments = _find_segments(disk, dir, new_segment, damaged)
     epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
     producers = ProducerStates(topic_partition)
@@ -84,20 +84,20 @@ def open_log(
     if not found.clean:
         cleaned_offset = found.cleaned_offset
         if cleaned_offset is None and not found.has_checkpoints:
-            # Who knows where it comes from. (Internal topics are compacted.)
+            # The log comes from elsewhere and may be compacted, as internal topics are.
             cleaned_offset = INT64_MAX if config.compacted or topic_partition.topic.startswith("__") else None
         states = _States(producers, snapshots, found.log_start_offset)
         notices = [] if notices is None else notices
         segments = _recover(segments, found.recovery_point, epochs, disk, cleaned_offset, states, damaged, notices)
         if segments and found.recovery_point >= segments[-1].end_offset:
-            # The next segment may begin at the recovery point, and then nobody looks here again: what was cut off just now, or by
-            # a recovery that was killed, must not come back.
+            # The next segment may start at the recovery point, and then this one is not checked again: what this recovery, or one
+            # that was killed, truncated must not come back.
             segments[-1].flush_files()
-    elif snapshots.offsets or damaged or _lacks_snapshot(segments):  # otherwise there was nothing to be remembered
+    elif snapshots.offsets or damaged or _lacks_snapshot(segments):  # otherwise there is no producer state
         rebuild(producers, snapshots, segments, found.log_start_offset, segments[-1].end_offset if segments else 0)
 
     if segments and segments[-1].end_offset < found.log_start_offset:
-        # all that is left lies before the start of the log: somebody took files away
+        # only segments before the log start offset are left: files were removed
         _remove_segments(disk, segments)
         segments = []
         epochs.clear()
@@ -110,7 +110,7 @@ def open_log(
     log_start_offset = max(found.log_start_offset, segments[0].base_offset)
     _write_snapshot(producers, snapshots, segments, log_start_offset)
     for segment in segments:
-        # Who took away one index may have taken this one too, and that there was one nobody could tell.
+        # If an index is missing, the .txnindex may be missing too, which does not show.
         if segment in damaged or not segment.indexes.is_txn_plausible():
             mend_txn_index(segment, ProducerStates(topic_partition), snapshots, segments, log_start_offset)
     epochs.truncate_end(active.end_offset)
@@ -137,26 +137,26 @@ def open_log(
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """What is known of producers, as recovery goes from segment to segment."""
+    """The producer state while recovery goes from segment to segment."""
 
     producers: ProducerStates
     snapshots: Snapshots
     log_start_offset: int
 
     def at(self, segments: list[Segment], slot: int) -> None:
-        """Everything before the first segment to be checked. Later snapshots may have outlived their records: they go."""
+        """Load the state before the first segment to check. Later snapshots may be of lost records, and are removed."""
         base_offset = segments[slot].base_offset
         self.snapshots.remove_behind(base_offset)
         rebuild(self.producers, self.snapshots, segments[:slot], self.log_start_offset, base_offset)
 
     def begin(self, segment: Segment) -> None:
-        """All before the segment is known."""
+        """The state is complete up to this segment: write a snapshot."""
         if segment.base_offset > max(self.snapshots.latest_offset, self.log_start_offset):
             self.snapshots.write(segment.base_offset, self.producers)
 
 
 def _write_snapshot(producers: ProducerStates, snapshots: Snapshots, segments: list[Segment], log_start_offset: int) -> None:
-    """Of the files those stay that the log may need, and what is known now is written down: the next start goes on from there."""
+    """Remove snapshots that the log does not need, and write one of the current state for the next start."""
     end_offset = segments[-1].end_offset
     snapshots.remove_behind(end_offset)
     snapshots.remove_strays(log_start_offset, [segment.base_offset for segment in segments])
@@ -199,9 +199,9 @@ class _SegmentMaker:
 
 
 def _finish_swaps(disk: Disk, dir: str) -> None:
-    """Remains of work that replaces segments (compaction): `.cleaned` was not ready, `.swap` was and only lacked its name.
+    """Finish interrupted compaction: `.cleaned` files are incomplete and are removed, `.swap` files only need renaming.
 
-    A `.swap` at or behind the first `.cleaned` belongs to a replacement of which parts are missing: it goes too.
+    A `.swap` at or behind the first `.cleaned` belongs to an incomplete replacement and is removed too.
     """
     cleaned: list[tuple[int, str]] = []
     swaps: list[tuple[int, str]] = []
@@ -221,7 +221,7 @@ def _finish_swaps(disk: Disk, dir: str) -> None:
     swaps = [swap for swap in swaps if swap[0] < first_cleaned]
     if not swaps:
         return
-    # The replaced segments lie between the first offset and the end of what replaces them.
+    # The replaced segments are within the offsets of their replacement.
     replacing = [(offset, name) for offset, name in swaps if name.endswith(LOG + SWAP)]
     if replacing:
         start = min(offset for offset, _ in replacing)
@@ -251,7 +251,7 @@ def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
 
 
 def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segment]) -> list[Segment]:
-    """The segments by their `.log` files, ascending; indexes without a log go. End offsets are set, except of the last."""
+    """The segments, ascending, by their .log files. Indexes without a .log file are removed. The last end offset is not set."""
     bases: list[int] = []
     sidecars: list[tuple[int, str]] = []
     for name in disk.list(dir):
@@ -273,7 +273,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
     for segment in segments:
         size = with_aborted.get(segment.base_offset)
         segment.indexes.has_aborted = bool(size)
-        if size == 0 or (size and not segment.size):  # without an entry there would be no file, and no entry without a record
+        if size == 0 or (size and not segment.size):  # an empty .txnindex, or one of an empty segment, is never written
             damaged.append(segment)
     for segment, follower in pairwise(segments):
         segment.end_offset = follower.base_offset
@@ -281,7 +281,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
 
 
 def _mend_indexes(segments: list[Segment], damaged: list[Segment]) -> None:
-    """See that indexes are there."""
+    """Rebuild missing indexes."""
     for segment in segments:
         if not segment.indexes.are_plausible():
             segment.rebuild_indexes()
@@ -289,8 +289,8 @@ def _mend_indexes(segments: list[Segment], damaged: list[Segment]) -> None:
 
 
 def _lacks_snapshot(segments: list[Segment]) -> bool:
-    """After a clean stop that has left no snapshot: whether it must have. With each segment but the first there is one; with the
-    first too where producers are known, and then one of the last batches is likely theirs."""
+    """Whether a clean shutdown must have left a snapshot, but did not: every segment but the first has one, and the first too if
+    one of its last batches has a producer id."""
     if len(segments) != 1 or not segments[0].size:
         return bool(segments[1:])
     (segment,) = segments
@@ -302,7 +302,7 @@ def _lacks_snapshot(segments: list[Segment]) -> bool:
 
 
 def _ends_whole(segments: list[Segment], damaged: list[Segment]) -> bool:
-    """After a clean stop: note the log end, and see that indexes are there. False if the stop cannot have been clean."""
+    """After a clean shutdown: find the log end offset and rebuild missing indexes. False: the shutdown was not clean."""
     _mend_indexes(segments, damaged)
     if segments:
         last = segments[-1]
@@ -329,18 +329,18 @@ def _recover(
 ) -> list[Segment]:
     """Check every batch from the segment of the recovery point on. Returns the segments that are left.
 
-    A crash may take whole batches off the end of a segment and leave the next one. The log then ends there: what follows was
-    not flushed either, and readers must not skip records unawares. Compaction by Kafka makes such gaps too (ours leaves the last
-    batch of a segment): they lie before `cleaned_offset`. Where that is not known, a segment that lacks records inside may lack
-    them at its end.
+    A crash may lose whole batches at the end of a segment and keep the next segment. The log is truncated at such a gap: what
+    follows was not flushed either, and consumers must not skip records. Kafka's compaction leaves such gaps too (Ottla's keeps
+    the last batch of a segment), before `cleaned_offset`. If that is unknown, a segment that lacks records inside may lack them
+    at its end.
     """
     first = max((slot for slot, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
     _mend_indexes(segments[:first], damaged)
     if first:
         segments[first - 1].file.release()  # space reserved by a process that was killed
-        segments[first - 1].verify_indexes()  # it may have been sealed at the recovery point, and its indexes never flushed
+        segments[first - 1].verify_indexes()  # sealed at the recovery point, its indexes may not be flushed
     if segments:
-        epochs.truncate_end(segments[first].base_offset)  # from here on the batches themselves tell their epochs
+        epochs.truncate_end(segments[first].base_offset)  # from here on the epochs are read from the batches
         states.at(segments, first)
     for slot in range(first, len(segments)):
         segment = segments[slot]
@@ -359,16 +359,15 @@ def _recover(
 
 
 def _cut_notice(segment: Segment, cut_bytes: int, behind: list[Segment]) -> str:
-    where = f"behind offset {segment.end_offset - 1}" if segment.size else "from its beginning on"
-    what = f"{cut_bytes} bytes are no whole records and were cut off" if cut_bytes else "records are missing"
-    removed = f"; so {len(behind)} segments from offset {behind[0].base_offset} on were removed" if behind else ""
-    return f"{segment.path(LOG)}: {where} {what}{removed}"
+    what = f"truncated {cut_bytes} bytes of invalid batches" if cut_bytes else "records are missing"
+    removed = f", removed {len(behind)} segments from offset {behind[0].base_offset} on" if behind else ""
+    return f"Recovery of {segment.path(LOG)}: {what} at offset {segment.end_offset}{removed}"
 
 
 def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, producers: ProducerStates) -> tuple[int, int, bool]:
-    """Read through one segment, cut it before the first wrong batch. Its producers and aborted transactions are noted.
+    """Scan a segment and truncate it before the first invalid batch; replay its producers and aborted transactions.
 
-    Returns its end offset, the bytes cut off, and whether every offset from its base to its end has its record.
+    Returns the end offset, the bytes truncated, and whether every offset has a record.
     """
     end_offset = segment.base_offset
     dense = True
@@ -398,7 +397,7 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, pr
 
 
 def _refuse_legacy(segment: Segment, position: int) -> None:
-    """Message formats v0 and v1 are data, not damage: rather fail to open a log than cut them off."""
+    """Refuse to open a log with message format v0 or v1, rather than truncate valid data."""
     head = segment.file.read(position, 17)
     if len(head) == 17 and head[16] in (0, 1):
         length = int.from_bytes(head[8:12], "big", signed=True)
@@ -406,13 +405,13 @@ def _refuse_legacy(segment: Segment, position: int) -> None:
             message = segment.file.read(position + 12, length)
             if zlib.crc32(message[4:]) == int.from_bytes(message[:4], "big"):
                 raise OSError(
-                    f"{segment.path(LOG)} holds messages of format v{head[16]}, which are not supported: "
-                    f"move {segment.files.dir} away, or have Apache Kafka copy the topic"
+                    f"{segment.path(LOG)} has messages of format v{head[16]}, which is not supported: "
+                    f"move {segment.files.dir} away, or copy the topic with Apache Kafka"
                 )
 
 
 def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
-    """Durably: come back after a crash, they would continue a log that has had other records at their offsets since."""
+    """Remove segments durably: after a crash they would reappear behind records that are written at their offsets."""
     for segment in segments:
         segment.close()
         for suffix in SEGMENT_SUFFIXES:
@@ -423,7 +422,7 @@ def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
 
 
 def _topic_id(disk: Disk, dir: str) -> bytes:
-    """Unknown where the file is missing or damaged: the metadata know it too."""
+    """The topic id of partition.metadata; ZERO_UUID if it is missing or corrupt."""
     try:
         return read_partition_metadata(disk, f"{dir}/{PARTITION_METADATA}") or ZERO_UUID
     except CorruptCheckpoint:

@@ -1,19 +1,16 @@
-"""Copying one log into another directory, while it is being written (F6).
+"""Copies a log into another data directory while it is written (AlterReplicaLogDirs, F6).
 
-Owns: what has to be copied next, and when the copy is whole. Never decides when it takes the log's place: the shell does that, on
-the loop, where no append can come in between (`DataDir.promote`).
+Decides what to copy next and when the copy is complete. The broker replaces the log on the event loop, where no append can come
+in between (`DataDir.promote`). A crash may happen in any state:
 
-The steps of a move, of which a crash may fall into any:
+    copying    the copy grows in `<topic>-<partition>.<uuid>-future`, and continues after a restart
+    marked     the copy is flushed, and has a `replica-swap` file: under the partition's name it is the current log
+    swapped    the copy has the partition's name, durably; the source is deleted now or at the next start
+    done       `replica-swap` is removed, after the source is deleted and the checkpoints have the new log
 
-    filling     the copy grows in `<topic>-<partition>.<uuid>-future`; after a restart it goes on where it was
-    settled     it is flushed, and `replica-swap` in it says that under the partition's own name it is the whole one
-    swapped     it has that name, durably; the former log is renamed to be deleted, or is at the next start
-    forgotten   `replica-swap` goes, once the former is gone and the checkpoints know of the new one
-
-Invariants
-1. `plan` runs on the loop and only reads the source; `perform` and `settle` touch the copy alone: a worker may run them.
-2. What was flushed of the source is flushed of the copy before it takes over.
-3. If the source is cut at its end or compacted, the copy begins anew: a mixture of both might have records that neither has.
+1. `plan` runs on the loop and only reads the source. `perform` and `flush_and_mark` only touch the copy: a worker may run them.
+2. What is flushed of the source is flushed of the copy before the swap.
+3. If the source is truncated or compacted, the copy restarts: a mixture might have records that neither log has.
 """
 
 from __future__ import annotations
@@ -32,14 +29,14 @@ CHUNK_BYTES: Final = 1 << 20
 @dataclass(frozen=True, slots=True)
 class CopyStep:
     log_start_offset: int
-    """Of the source."""
+    """The log start offset of the source."""
     changes: tuple[int, int]
-    """`Log.changes` of the source at the time of the plan."""
+    """`Log.changes` of the source when the step was planned."""
     restart_at: int | None = None
-    """Forget what is in the copy, and begin at this offset."""
+    """Drop the content of the copy, and restart at this offset."""
     records: FileRange | None = None
     reaches_end: bool = True
-    """Behind it there is nothing left to copy, at the moment."""
+    """At the moment nothing is left to copy after this step."""
 
     @property
     def size(self) -> int:
@@ -47,7 +44,7 @@ class CopyStep:
 
 
 class SourceFailed(Exception):
-    """The log that is copied cannot be read: its directory is lost, not the one copied to."""
+    """The source cannot be read: its data directory failed, not the target."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(str(error))
@@ -61,11 +58,11 @@ class ReplicaCopy:
         self.copy = copy
         self._changes = source.changes
         self._perhaps_flushed = source.log_end_offset
-        """Recovery points lag behind: what a log had when it was opened is on the disk, whatever they say."""
+        """Records found at startup may be flushed although the recovery point is lower."""
         self._agree()
 
     def _agree(self) -> None:
-        """A copy found at the start may know more than its source, if a crash took the source's end."""
+        """A copy found at startup may be longer than its source, if a crash truncated the source."""
         source, copy = self.source, self.copy
         end = copy.log_end_offset
         if copy.latest_epoch >= 0:
@@ -76,7 +73,7 @@ class ReplicaCopy:
             copy.truncate_to(end)
 
     def plan(self, chunk_bytes: int = CHUNK_BYTES) -> CopyStep:
-        """On the loop: what comes next."""
+        """Plan the next step, on the loop."""
         source, copy = self.source, self.copy
         start = source.log_start_offset
         restart_at: int | None = None
@@ -102,41 +99,41 @@ class ReplicaCopy:
             except OSError as error:
                 raise SourceFailed(error) from error
             if len(data) < step.records.size:
-                return  # the source was cut meanwhile: the next plan begins anew
+                return  # the source was truncated meanwhile: the next plan restarts
             base_offset = int.from_bytes(data[:8], "big")
             if base_offset < copy.log_end_offset:
-                # The source starts in the middle of a batch. Only then: batches are copied whole.
+                # The log start offset of the source is inside a batch, and batches are copied whole.
                 copy.truncate_fully_and_start_at(base_offset, now_ms)
             if len(data) > copy.config.segment_bytes:
-                copy.config = replace(copy.config, segment_bytes=len(data))  # written when the limit was higher
+                copy.config = replace(copy.config, segment_bytes=len(data))  # written when segment.bytes was larger
             copy.append_as_follower(data, now_ms)
         copy.high_watermark = copy.log_end_offset
         if step.log_start_offset > copy.log_start_offset:
             copy.advance_log_start(min(step.log_start_offset, copy.log_end_offset))
 
     def flush_and_mark(self) -> None:
-        """After a step that reached the end: flush all, and mark the copy as the one that counts once it has its name."""
+        """After a step that reached the end: flush the copy and write `replica-swap`."""
         self.copy.flush()
         write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
 
     @property
     def flushed_enough(self) -> bool:
-        """All that is flushed of the source is flushed of the copy."""
+        """Everything that is flushed of the source is flushed of the copy."""
         flushed = max(self.source.recovery_point, self._perhaps_flushed)
         return self.copy.recovery_point >= min(flushed, self.source.log_end_offset, self.copy.log_end_offset)
 
     def take_over(self) -> None:
-        """On the loop, everything copied: the copy takes what the source knows beyond its records."""
+        """When everything is copied, on the loop: take over the state that is not in the records."""
         self.copy.inherit(self.source)
 
     @property
     def lag(self) -> int:
-        """In offsets."""
+        """The number of offsets left to copy."""
         return max(self.source.log_end_offset - self.copy.log_end_offset, 0)
 
 
 def forget_swap(disk: Disk, log: Log) -> None:
-    """The former copy is gone for good: nothing is left to be told apart."""
+    """Remove `replica-swap`: the source of the move is deleted."""
     try:
         disk.remove(f"{log.dir}/{REPLICA_SWAP}")
     except FileNotFoundError:

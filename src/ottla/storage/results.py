@@ -1,4 +1,4 @@
-"""What the operations of a log return, each under its own name."""
+"""Results and exceptions of the operations of a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.ports import FileRange
 
 
 class UnexpectedOffset(Exception):
-    """Records from a leader that do not continue this log."""
+    """The leader sent records that do not continue this log."""
 
     def __init__(self, detail: str, first_offset: int, last_offset: int) -> None:
         super().__init__(detail)
@@ -22,15 +22,15 @@ class AppendInfo:
     first_offset: int
     last_offset: int
     log_append_time_ms: int
-    """NO_TIMESTAMP where the producer's own timestamps are kept."""
+    """NO_TIMESTAMP with CreateTime."""
     log_start_offset: int
     size_bytes: int
     rolled: bool = False
-    """The former active segment is sealed now, and waits for a flush."""
+    """A segment was sealed and needs a flush."""
     duplicate: bool = False
-    """Nothing was written: the batch is in the log already, at these offsets."""
+    """Nothing was written: the batch is in the log at these offsets."""
 
-    # Written out: the one that `dataclass` makes is not compiled, and every append makes one.
+    # Written out: mypyc does not compile the one that `dataclass` generates, and every append creates one.
     def __init__(
         self,
         first_offset: int,
@@ -56,9 +56,9 @@ class ReadInfo:
     """At most one range, of whole batches, in one segment."""
     size: int
     records_end_offset: int
-    """Behind the last record of the ranges; of an empty answer: the offset asked for."""
+    """The offset behind the last record; the requested offset if there is none."""
     first_batch_too_large: bool = False
-    """Empty because the first batch alone exceeds the bytes allowed."""
+    """Empty because the first batch exceeds `max_bytes`."""
 
     def __init__(self, ranges: list[FileRange], size: int, records_end_offset: int, first_batch_too_large: bool = False) -> None:
         self.ranges = ranges

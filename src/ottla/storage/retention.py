@@ -1,7 +1,6 @@
-"""Which segments at the start of a log are due to go: below its start, by size, by time (F11).
+"""The retention rules: which segments at the start of a log are deleted, by log start offset, size or age (F11).
 
-Owns: the three rules. Each is asked of one segment after the other, oldest first, until it says no; what then happens to the
-files is the log's business.
+A rule is applied to one segment after the other, oldest first, until it says no.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from collections.abc import Callable
 from ottla.storage.segment import Segment
 
 Rule = Callable[[Segment, int | None], bool]
-"""Of a segment and the base offset of the next one (None: it is the active one)."""
+"""Whether to delete a segment, given the base offset of the next one (None: it is the active segment)."""
 
 
 def below(log_start_offset: int) -> Rule:
-    """All of its records lie before the start of the log."""
+    """All records are below the log start offset."""
     return lambda segment, follower: follower is not None and follower <= log_start_offset
 
 
 def beyond_size(size_bytes: int, retention_bytes: int) -> Rule:
-    """The log would still have `retention_bytes` without it."""
+    """Without the segment the log still has `retention_bytes`."""
     excess = size_bytes - retention_bytes
 
     def due(segment: Segment, follower: int | None) -> bool:
@@ -34,7 +33,7 @@ def beyond_size(size_bytes: int, retention_bytes: int) -> Rule:
 
 
 def older_than(retention_ms: int, now_ms: int) -> Rule:
-    """Its newest record is too old; where no record has a timestamp, its creation counts."""
+    """The newest record is too old. Without timestamps, the creation of the segment counts."""
 
     def due(segment: Segment, follower: int | None) -> bool:
         newest_ms = segment.max_timestamp

@@ -1,9 +1,8 @@
-"""Going over the batches of a segment file, believing nothing.
+"""Scans the batches of a .log file.
 
-Owns: the judgement which prefix of a `.log` file is whole (`scan_file`: recovery has every CRC checked; where only an index is
-lost the headers are followed, `index_file`), and the steps from an index entry to the batch that a reader wants (`seek`).
-`IndexBuilder` says which batches an index names, for both.
-Compiled by mypyc: one loop sees all batches of a broker that died, one those of a segment while clients wait, one runs per fetch.
+`scan_file` finds the valid prefix of a file, for recovery; `index_file` does so by the headers alone, to rebuild an index; `seek`
+goes from an index entry to the batch that a reader wants. `IndexBuilder` decides which batches get an index entry. Compiled by
+mypyc: `seek` runs for every fetch, the others over whole segments.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 4 << 20
 LARGE_BYTES: Final = 1 << 13
-"""After a batch of that size only the header of the next is read."""
+"""After a batch of this size, only the header of the next one is read."""
 SEEK_BYTES: Final = 8192
-"""Read at once while looking for a batch: a bit more than what usually lies between two index entries."""
+"""Read at once to find a batch: a bit more than usually is between two index entries."""
 
 
 def scan_file(
     file: File, size: int, base_offset: int, offset_limit: int, check_crc: bool, on_batch: Callable[[BatchInfo], None]
 ) -> int:
-    """Hand over batch after batch of the file's first `size` bytes, up to the first that is wrong. Returns where that is.
+    """Call `on_batch` for each valid batch in the first `size` bytes of a file. Returns the position of the first invalid one.
 
-    Wrong is: cut off, not of format v2, a CRC that does not fit, offsets that do not grow, leave the segment's range of 2^31 or
-    reach `offset_limit`. The base offset is not covered by the CRC: where two neighbours contradict each other, the earlier one
-    is wrong if it left a gap behind its own predecessor, otherwise the later. For that, each batch is held back until the next
-    is seen.
+    Invalid is a batch that is incomplete or not of format v2, has a wrong CRC, or has offsets that do not increase, exceed the
+    segment's range of 2^31 or reach `offset_limit`. The CRC does not cover the base offset: if the offsets of two neighbours
+    overlap, the earlier one is invalid if there is a gap before it, otherwise the later one. For that, each batch is held until
+    the next one is read.
     """
     offset_limit = min(offset_limit, base_offset + INT32_MAX + 1)
     held: BatchInfo | None = None
-    next_offset = base_offset  # behind all that were handed over
-    good = 0  # bytes handed over
+    next_offset = base_offset  # behind the batches passed to on_batch
+    good = 0  # bytes of these batches
     position = 0
     while size - position >= RECORDS_AT:
         count = min(CHUNK_BYTES, size - position)
@@ -93,7 +92,7 @@ def scan_file(
 
 
 class IndexBuilder:
-    """The two indexes of a segment, made anew as its batches go by."""
+    """Builds the offset and time index of a segment, batch by batch."""
 
     __slots__ = ("_interval_bytes", "entry_at", "index", "max_timestamp", "offset_of_max", "position", "time_index")
 
@@ -103,13 +102,13 @@ class IndexBuilder:
         self.max_timestamp: i64 = NO_TIMESTAMP
         self.offset_of_max: i64 = base_offset
         self.position: i64 = 0
-        """Behind the batches that were added."""
+        """The position behind the last batch."""
         self.entry_at: i64 = 0
-        """Where the last entry points to."""
+        """The position of the last index entry."""
         self._interval_bytes: i64 = interval_bytes
 
     def add(self, size: i64, last_offset: i64, timestamp: i64) -> None:
-        """The next batch; NO_TIMESTAMP of one without records, which compaction left."""
+        """Add a batch; NO_TIMESTAMP for one that compaction emptied."""
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.offset_of_max = last_offset
@@ -122,13 +121,11 @@ class IndexBuilder:
 
 
 def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> i64:
-    """Build indexes from the file's first `size` bytes. What is right and wrong, and returned, is as in `scan_file` without CRC.
-
-    A segment may have millions of batches, and readers wait: of each only a few numbers are looked at.
-    """
+    """Build the indexes of the first `size` bytes of a file. As `scan_file` without CRC checks, but faster: a segment may have
+    millions of batches, and only a few header fields are read."""
     offset_limit: i64 = base_offset + INT32_MAX + 1
     next_offset: i64 = base_offset
-    held_bytes: i64 = 0  # of the batch that is held back; none yet
+    held_bytes: i64 = 0  # of the held batch; 0: none
     held_base: i64 = 0
     held_last: i64 = 0
     held_timestamp: i64 = NO_TIMESTAMP
@@ -141,7 +138,7 @@ def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> 
         have: i64 = len(chunk)
         at: i64 = 0
         while have - at >= RECORDS_AT:
-            # A sign bit in one of the three is wrong in any case, and would leave the range of int64 here.
+            # A sign bit in one of the three is invalid, and would leave the range of int64.
             if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
                 broken = True
                 break
@@ -166,7 +163,7 @@ def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> 
                 built.add(held_bytes, held_last, held_timestamp)
                 next_offset = held_last + 1
             held_bytes, held_base, held_last, held_timestamp = batch_bytes, base, last, NO_TIMESTAMP
-            if chunk[at + 35] <= 127 and _int32(chunk, at + 57):  # without records it was left by compaction
+            if chunk[at + 35] <= 127 and _int32(chunk, at + 57):  # emptied by compaction
                 held_timestamp = _int32(chunk, at + 35) << 32 | _int32(chunk, at + 39)
             at += batch_bytes
         if at == 0:
@@ -180,12 +177,12 @@ def index_file(file: File, size: i64, base_offset: i64, built: IndexBuilder) -> 
 def seek(
     file: File, size: i64, position: i64, offset_min: i64, offset: i64, limit: i64, first_bytes: i64 = SEEK_BYTES
 ) -> tuple[i64, i64, i64, i64]:
-    """Step over batch headers, from one at `position` on, to the first batch that ends at or behind `offset` or beyond `limit`.
+    """Find the first batch from `position` on that ends at or behind `offset`, or beyond the position `limit`.
 
-    The first read has `first_bytes`: who knows where the next batch begins need not read (and have the processor load) more.
+    The first read is of `first_bytes`: fewer, if the distance to the batch is known.
 
-    Returns its position, base offset, last offset and end. Where there is none the position is `size`, and the rest is that of
-    the last batch. MalformedInput where bytes are no batch of the file's first `size`, or have an offset below `offset_min`.
+    Returns its position, base offset, last offset and end position. If there is none: `size`, and the other values of the last
+    batch. MalformedInput if the bytes are no valid batch header, or its offset is below `offset_min`.
     """
     base: i64 = -1
     last: i64 = offset_min - 1
@@ -197,7 +194,7 @@ def seek(
         have: i64 = len(chunk)
         at: i64 = 0
         while at + RECORDS_AT <= have:
-            # A sign bit in one of the three is as wrong as another magic, and would leave the range of int64 here.
+            # A sign bit in one of the three is invalid, and would leave the range of int64.
             if chunk[at] > 127 or chunk[at + 8] > 127 or chunk[at + 23] > 127 or chunk[at + 16] != 2:
                 raise MalformedInput(f"no record batch at position {position + at} of {file.path}")
             base = _int32(chunk, at) << 32 | _int32(chunk, at + 4)

@@ -1,8 +1,7 @@
-"""The `.snapshot` files of a log: what it knew of its producers at an offset, in Kafka's format (version 1).
+"""The producer snapshots of a log, in Kafka's format (version 1): `<offset>.snapshot` has the state before that offset.
 
-Owns: their bytes, their names, and when one is needed. A snapshot `<offset>.snapshot` holds the state of all records before the
-offset. It is written without ceremony, as Kafka does it: the CRC tells a torn one, and an older one and the log do as well. The
-file has of each producer only the last batch.
+A snapshot is not replaced atomically: its CRC detects a torn one, and an older one plus the log give the same state. It has only
+the last batch of each producer.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from ottla.types import NO_OFFSET
 VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hIi")
 _CRC_END: Final = 6
-"""The CRC covers what stands behind it: the number of entries too."""
+"""The CRC covers the bytes behind it, including the number of entries."""
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(Exception):
-    """A file that cannot be believed."""
+    """The content of a snapshot is invalid."""
 
 
 def encode(producers: Iterable[Producer]) -> bytes:
@@ -52,10 +51,10 @@ def encode(producers: Iterable[Producer]) -> bytes:
 
 def decode(data: bytes) -> list[Producer]:
     if len(data) < _HEAD.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are no snapshot")
+        raise CorruptSnapshot(f"{len(data)} bytes are too few for a snapshot")
     version, crc, count = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise CorruptSnapshot(f"version {version}, {VERSION} is known")
+        raise CorruptSnapshot(f"version {version} is not supported, only {VERSION} is")
     if crc32c(data[_CRC_END:]) != crc:
         raise CorruptSnapshot("the CRC is wrong")
     if len(data) - _HEAD.size != count * _ENTRY.size:
@@ -81,7 +80,7 @@ class Snapshots:
     __slots__ = ("_disk", "dir", "offsets", "unflushed")
 
     def __init__(self, disk: Disk, dir: str, offsets: list[int] | None = None) -> None:
-        """`offsets`: those that are there; None: look."""
+        """`offsets`: of the existing files; None: list the directory."""
         self._disk = disk
         self.dir = dir
         if offsets is None:
@@ -89,14 +88,14 @@ class Snapshots:
             offsets = sorted(parsed[0] for parsed in found if parsed is not None and parsed[1] == SNAPSHOT)
         self.offsets = offsets
         self.unflushed: list[int] = []
-        """Written, and perhaps not on the disk."""
+        """Paths of files that may not be flushed."""
 
     def path(self, offset: int) -> str:
         return f"{self.dir}/{offset_file(offset, SNAPSHOT)}"
 
     @property
     def latest_offset(self) -> int:
-        """NO_OFFSET where there is none."""
+        """NO_OFFSET: there is no snapshot."""
         return self.offsets[-1] if self.offsets else NO_OFFSET
 
     def write(self, offset: int, producers: Iterable[Producer]) -> None:
@@ -111,7 +110,7 @@ class Snapshots:
         self.unflushed.append(offset)
 
     def load(self, limit: int) -> tuple[int, list[Producer]] | None:
-        """The newest of those up to an offset that can be believed; the others among them go."""
+        """The newest valid snapshot up to an offset. Corrupt ones are removed."""
         while self.offsets:
             slot = bisect_right(self.offsets, limit) - 1
             if slot < 0:
@@ -132,18 +131,20 @@ class Snapshots:
         try:
             self._disk.remove(self.path(offset))
         except FileNotFoundError:
-            pass  # retention was here before
+            pass  # removed by retention
 
     def remove_behind(self, offset: int) -> bool:
-        """Those of records that are gone. True if there were any."""
+        """Remove snapshots behind an offset. True: there were some."""
         gone = self.offsets[bisect_right(self.offsets, offset) :]
         for each in gone:
             self.remove(each)
         return bool(gone)
 
     def remove_strays(self, log_start_offset: int, bases: Iterable[int]) -> None:
-        """Those that no segment begins with, but for the last; and those before the start of the log. (Kafka takes the one at the
-        start with them, and forgets who wrote what retention removed.)"""
+        """Remove snapshots that are at no segment's base offset, except the last, and those before the log start offset.
+
+        (Kafka removes the one at the log start offset too, and forgets the producers of records that retention removed.)
+        """
         known = set(bases)
         for each in self.offsets[: bisect_left(self.offsets, log_start_offset)]:
             self.remove(each)
@@ -152,7 +153,7 @@ class Snapshots:
                 self.remove(each)
 
     def mark_deleted(self, offset: int) -> str | None:
-        """The segment that begins there goes. Returns the renamed file, to be removed later."""
+        """The segment with this base offset was removed: rename its snapshot. Returns the new path."""
         slot = bisect_left(self.offsets, offset)
         if slot == len(self.offsets) or self.offsets[slot] != offset:
             return None

@@ -1,11 +1,10 @@
-"""The sparse index of one segment from timestamp to offset.
+"""The time index of a segment (`.timeindex`): from timestamp to offset, sparse.
 
-Owns: the 12-byte entries of a `.timeindex` file (timestamp int64, offset relative to the base int32; big-endian) as two arrays.
-Entry (t, o) says: no batch up to the one that ends in offset o has a timestamp above t, and that one has t.
+An entry has 12 bytes: a timestamp (int64) and an offset relative to the base offset (int32), big-endian. Entry (t, o) means that
+the batch with the last offset o has the timestamp t, and no batch before it has a larger one.
 
-Invariants
-1. Timestamps grow strictly, relative offsets do not shrink.
-2. The last entry of a sealed segment holds the segment's largest timestamp.
+1. Timestamps increase strictly, offsets do not decrease.
+2. The last entry of a sealed segment has the largest timestamp of the segment.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class TimeIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """The entries of a file. Zeros at its end are space that was allocated and never used, or never reached the disk."""
+        """The entries of a file. Zeros at its end are unused entries, or entries that did not reach the disk."""
         if len(data) % ENTRY_BYTES:
             raise CorruptIndex(f"time index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
         index = cls(base_offset)
         used = -(-len(data.rstrip(b"\0")) // ENTRY_BYTES) * ENTRY_BYTES
-        # All first bytes of timestamps in one go, then all second ones, and so on: a large file has 250,000 entries.
+        # Byte by byte for all entries at once: a large file has 250,000 entries.
         index._timestamps = _column("q", data[:used], 0)
         index._offsets = _column("i", data[:used], 8)
         _check_growth(index._timestamps, NO_TIMESTAMP + 1, 1, "timestamps")
@@ -51,13 +50,13 @@ class TimeIndex:
         return len(self._offsets)
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Only a timestamp above all before says something new."""
+        """Add an entry, unless its timestamp is at or below the last one."""
         if timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self.base_offset)
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """From which offset on to look for a timestamp: no batch before holds one as large."""
+        """The offset from which to search for a timestamp."""
         slot = bisect_left(self._timestamps, timestamp_ms)
         return self.base_offset + (self._offsets[slot - 1] if slot else 0)
 
@@ -67,7 +66,7 @@ class TimeIndex:
         return TimestampAndOffset(self._timestamps[-1], self.base_offset + self._offsets[-1])
 
     def truncate(self, offset: int) -> None:
-        """Forget entries at and beyond an offset."""
+        """Remove the entries at and behind an offset."""
         relative = offset - self.base_offset
         keep = bisect_right(self._offsets, relative - 1) if relative <= INT32_MAX else len(self)
         del self._timestamps[keep:]
@@ -79,13 +78,13 @@ class TimeIndex:
         return [(timestamp, self.base_offset + offset) for timestamp, offset in zip(self._timestamps, self._offsets, strict=True)]
 
     def pending_bytes(self) -> bytes:
-        """The entries behind the first `persisted`, as they stand in the file."""
+        """The entries that are not persisted, in the format of the file."""
         start = self.persisted
         return b"".join(map(_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
 
 
 def _column(typecode: str, data: bytes, at: int) -> array[int]:
-    """The numbers at one place of all entries."""
+    """One field of all entries."""
     column = array(typecode)
     size = column.itemsize
     packed = bytearray(len(data) // ENTRY_BYTES * size)
@@ -100,5 +99,5 @@ def _column(typecode: str, data: bytes, at: int) -> array[int]:
 def _check_growth(values: array[int], least: int, step: int, name: str) -> None:
     for value in values:
         if value < least:
-            raise CorruptIndex(f"{name} in a time index go down to {value}, at least {least} was to come")
+            raise CorruptIndex(f"{name} in a time index decrease to {value}, at least {least} was expected")
         least = value + step

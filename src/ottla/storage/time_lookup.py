@@ -1,10 +1,9 @@
-"""Finding records of a log by their timestamps (W06).
+"""Finds records by timestamp (W06). Timestamps need not increase with offsets.
 
-Timestamps need not grow with offsets. A segment says by its largest one whether it can hold an answer, its time index from where
-on, the headers of batches which of them, and only that batch is read and unpacked.
+The largest timestamp of a segment tells whether it can have the record, the time index from which offset on, the batch headers in
+which batch; only that batch is decompressed.
 
-Others may wait for whoever looks: with `inline_bytes_max` nothing larger is read or unpacked, and not much more of a file is gone
-through. What is left to do is raised as `Unfinished`.
+`inline_bytes_max` bounds the work on the event loop: a search that has to read or decompress more raises `Unfinished`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from ottla.types import TimestampAndOffset
 LetOthersRun = Callable[[], None]
 Look = Callable[[LetOthersRun], OffsetByTime | None]
 Find = Callable[..., TimestampAndOffset | None]
-"""In the bytes of a batch, with its header: `offset_of_timestamp`, `offset_of_max_timestamp`."""
+"""Searches one batch: `offset_of_timestamp` or `offset_of_max_timestamp`."""
 
 
 class Unfinished(Exception):
-    """No answer yet. `look` has to look into a large batch: any thread may call it, for it touches a file and nothing else. What
-    it finds is the answer; if that is nothing, or there is no `look`, the search goes on at `next_offset`."""
+    """The search has no result yet. `look` searches a large batch; it only reads a file, so any thread may call it. If it finds
+    nothing, or is None, the search continues at `next_offset`."""
 
     def __init__(self, next_offset: int, look: Look | None) -> None:
-        super().__init__(f"the search by time goes on at offset {next_offset}")
+        super().__init__(f"the search by timestamp continues at offset {next_offset}")
         self.next_offset = next_offset
         self.look = look
 

@@ -1,7 +1,6 @@
-"""The `.txnindex` file of a segment: the aborted transactions whose markers stand in it, in Kafka's format (version 0).
+"""The transaction index of a segment (`.txnindex`, Kafka's format version 0): aborted transactions with a marker in the segment.
 
-Owns: the entries and finding those that overlap a range of offsets. Entries come in the order of the markers. The file exists
-only where there is an entry; without it a reader of committed data pays nothing.
+Entries are in the order of the markers. The file exists only if there are entries.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class AbortedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """Up to where everything was decided when the marker was written."""
+    """The last stable offset when the marker was written."""
 
 
 class TxnIndex:
@@ -39,9 +38,9 @@ class TxnIndex:
 
     @classmethod
     def parse(cls, base_offset: int, data: bytes) -> TxnIndex:
-        """CorruptIndex where it cannot be the index of the segment."""
+        """CorruptIndex if the data cannot be the index of the segment."""
         if len(data) % ENTRY_BYTES:
-            raise CorruptIndex(f"{len(data)} bytes are no transaction index")
+            raise CorruptIndex(f"transaction index of {len(data)} bytes is no multiple of {ENTRY_BYTES}")
         index = cls()
         before = base_offset - 1
         for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
@@ -63,11 +62,11 @@ class TxnIndex:
         self._last_offsets.append(entry.last_offset)
 
     def to_bytes(self, first: int = 0) -> bytes:
-        """The entries from one on."""
+        """The entries from the given one on."""
         return bytes(self._data[first * ENTRY_BYTES :])
 
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTxn]) -> bool:
-        """Add those that overlap a range. True: no later index has more of them."""
+        """Add the transactions that overlap a range of offsets. True: later segments have no more of them."""
         for slot in range(bisect_left(self._last_offsets, start_offset), len(self._last_offsets)):
             entry = AbortedTxn(*_ENTRY.unpack_from(self._data, slot * ENTRY_BYTES)[1:])
             if entry.first_offset < end_offset:
