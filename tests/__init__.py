@@ -1,1 +1,1 @@
-"""The tests. Workload helpers are in `tests.kit`."""
+"""The tests. Shared helpers are in `tests.kit`."""

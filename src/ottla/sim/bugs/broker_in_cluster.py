@@ -18,8 +18,8 @@ from ottla.types import TopicPartition
 # --- the controller's requests
 
 
-@bug("the last of the roles in an order is not taken", world="cluster", seeds_max=20)
-def orders_lost() -> list[Patch]:
+@bug("the last partition of a LeaderAndIsr request is ignored", world="cluster", seeds_max=20)
+def request_partly_ignored() -> list[Patch]:
     original = ControlRequests._take
 
     async def take(self: ControlRequests, roles: Any, errors: Any, *, is_new: bool) -> None:
@@ -28,8 +28,8 @@ def orders_lost() -> list[Patch]:
     return [(ControlRequests, "_take", take)]
 
 
-@bug("an order for an epoch that is over is obeyed", world="cluster", seeds_max=40)
-def order_epoch_not_looked_at() -> list[Patch]:
+@bug("a LeaderAndIsr request with an old leader epoch is obeyed", world="cluster", seeds_max=40)
+def stale_leader_epoch_obeyed() -> list[Patch]:
     original = ControlRequests._refusal
 
     def refusal(self: ControlRequests, key: Any, state: Any, topic_id: bytes) -> ErrorCode:
@@ -40,8 +40,8 @@ def order_epoch_not_looked_at() -> list[Patch]:
     return [(ControlRequests, "_refusal", refusal), (ControlRequests, "_check_connection", lambda *_: None)]
 
 
-@bug("an order of a controller that was replaced is obeyed", world="late", seeds_max=40)
-def former_controller_obeyed() -> list[Patch]:
+@bug("a request of a replaced controller is obeyed", world="late", seeds_max=40)
+def replaced_controller_obeyed() -> list[Patch]:
     original = ControlRequests._check
 
     def check(self: ControlRequests, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
@@ -50,8 +50,8 @@ def former_controller_obeyed() -> list[Patch]:
     return [(ControlRequests, "_check", check)]
 
 
-@bug("an order for a former life of a broker is obeyed", world="late", seeds_max=40)
-def former_life_obeyed() -> list[Patch]:
+@bug("a request for a previous registration of the broker is obeyed", world="late", seeds_max=40)
+def stale_broker_epoch_obeyed() -> list[Patch]:
     original = ControlRequests._check
 
     def check(self: ControlRequests, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
@@ -61,8 +61,8 @@ def former_life_obeyed() -> list[Patch]:
     return [(ControlRequests, "_check", check), (ControlRequests, "_check_connection", lambda *_: None)]
 
 
-@bug("an order that was told again on another connection is obeyed when it comes at last", world="late", seeds_max=40)
-def former_connection_obeyed() -> list[Patch]:
+@bug("a request that was sent again on another connection is obeyed when it arrives late", world="late", seeds_max=40)
+def resent_request_obeyed() -> list[Patch]:
     return [(ControlRequests, "_check_connection", lambda *_: None)]
 
 
@@ -74,7 +74,7 @@ def coordinators_stay() -> list[Patch]:
     return [(Broker, "roles_changed", lambda self: None)]
 
 
-@bug("a coordinator loads what it knows to be committed, not all that its log has", world="stories", first=60, seeds_max=190)
+@bug("a coordinator loads its partition up to the high watermark, not to the log end", world="stories", first=60, seeds_max=190)
 def loads_to_high_watermark() -> list[Patch]:
     async def read(self: ShardLoader[Any], hosted: Any) -> Any:
         partition = self._partitions.get(hosted.topic_partition)
@@ -93,8 +93,8 @@ def loads_to_high_watermark() -> list[Patch]:
     return [(ShardLoader, "_read", read)]
 
 
-@bug("a coordinator that leads again goes on with what it knew", world="cluster", seeds_max=40)
-def coordinator_goes_on() -> list[Patch]:
+@bug("a coordinator that leads again reuses its old state", world="cluster", seeds_max=40)
+def coordinator_reuses_state() -> list[Patch]:
     load, unload = ShardHost._load, ShardHost._unload
     left: dict[tuple[int, TopicPartition], Any] = {}
 
@@ -114,7 +114,7 @@ def coordinator_goes_on() -> list[Patch]:
     return [(ShardHost, "_unload", remember), (ShardHost, "_load", recall)]
 
 
-@bug("a coordinator answers before its replicas have what it wrote", world="cluster", seeds_max=40)
+@bug("a coordinator answers before its records are committed", world="cluster", seeds_max=40)
 def coordinator_does_not_wait() -> list[Patch]:
     def wait(self: ShardWriter[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
         self._release(hosted, decision)

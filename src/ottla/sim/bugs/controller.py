@@ -72,13 +72,13 @@ def preferred_out_of_sync() -> list[Patch]:
     return [(balance, "elect_preferred", prefer), (partition_requests, "elect_preferred", prefer)]
 
 
-@bug("leaders do not go back to where they belong", world="stories", first=12, seeds_max=60)
+@bug("preferred leaders are not elected again", world="stories", first=12, seeds_max=60)
 def never_balanced() -> list[Patch]:
     return [(leader_balancer, "unbalanced", lambda *arguments: [])]
 
 
-@bug("a broker that stops is not relieved of what it leads", world="stories", seeds_max=60)
-def not_relieved() -> list[Patch]:
+@bug("controlled shutdown does not move leaderships", world="stories", seeds_max=60)
+def leaderships_not_moved() -> list[Patch]:
     async def relieve(self: BrokerRequests, broker_id: int, broker_epoch: int) -> list[Any]:
         return []
 
@@ -88,7 +88,7 @@ def not_relieved() -> list[Patch]:
 # --- changes of the ISR
 
 
-@bug("the controller takes a broker into the ISR that is not alive", world="cluster", seeds_max=60)
+@bug("the controller keeps dead brokers in the ISR", world="cluster", seeds_max=60)
 def dead_in_isr() -> list[Patch]:
     original = elections.elect_leader
 
@@ -99,35 +99,37 @@ def dead_in_isr() -> list[Patch]:
     return [(broker_changes, "elect_leader", elect_leader)]
 
 
-@bug("a replica that was restarted since is taken into the ISR", world="stories", first=36, seeds_max=60)
-def former_life_in_isr() -> list[Patch]:
+@bug("a replica that has restarted since is added to the ISR", world="stories", first=36, seeds_max=60)
+def restarted_replica_in_isr() -> list[Patch]:
     original = alter_partition.alter_partition
 
-    def grant(image: Any, partition: Any, wish: Any) -> Any:
-        return original(image, partition, replace(wish, isr=[(broker, alter_partition.UNKNOWN_EPOCH) for broker, _ in wish.isr]))
+    def grant(image: Any, partition: Any, change: Any) -> Any:
+        return original(
+            image, partition, replace(change, isr=[(broker, alter_partition.UNKNOWN_EPOCH) for broker, _ in change.isr])
+        )
 
     return [(broker_requests, "alter_partition", grant)]
 
 
-@bug("a change of the ISR whose answer was lost is not known again", world="stories", first=56, seeds_max=80)
-def lost_answer_not_known() -> list[Patch]:
+@bug("an ISR change whose answer was lost is not recognised", world="stories", first=56, seeds_max=80)
+def lost_answer_not_recognised() -> list[Patch]:
     original = alter_partition.alter_partition
 
-    def grant(image: Any, partition: Any, wish: Any) -> Any:
-        if wish.partition_epoch < partition.partition_epoch:
+    def grant(image: Any, partition: Any, change: Any) -> Any:
+        if change.partition_epoch < partition.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
-        return original(image, partition, wish)
+        return original(image, partition, change)
 
     return [(broker_requests, "alter_partition", grant)]
 
 
-@bug("a wish for in-sync replicas is granted although the partition has changed since", world="late", seeds_max=20)
-def former_wish_granted() -> list[Patch]:
+@bug("an ISR change for an old partition epoch is accepted", world="late", seeds_max=20)
+def stale_isr_change_accepted() -> list[Patch]:
     original = alter_partition.alter_partition
 
-    def grant(image: Any, partition: Any, wish: Any) -> Any:
-        renewed = replace(wish, partition_epoch=partition.partition_epoch)
-        return original(image, partition, renewed if wish.partition_epoch < partition.partition_epoch else wish)
+    def grant(image: Any, partition: Any, change: Any) -> Any:
+        renewed = replace(change, partition_epoch=partition.partition_epoch)
+        return original(image, partition, renewed if change.partition_epoch < partition.partition_epoch else change)
 
     return [(broker_requests, "alter_partition", grant)]
 
@@ -135,7 +137,7 @@ def former_wish_granted() -> list[Patch]:
 # --- reassignments
 
 
-@bug("a move is over when one of the new replicas is in sync", world="stories", first=44, seeds_max=60)
+@bug("a reassignment ends when one of the new replicas is in sync", world="stories", first=44, seeds_max=60)
 def moved_too_early() -> list[Patch]:
     def finished(partition: Any, may_lead: Any) -> Any:
         arrived = reassignment.target(partition)
@@ -148,8 +150,8 @@ def moved_too_early() -> list[Patch]:
     return [(broker_changes, "finished", finished)]
 
 
-@bug("a new controller forgets moves that are under way", world="stories", first=44, seeds_max=60)
-def moves_forgotten() -> list[Patch]:
+@bug("a new controller forgets reassignments that are under way", world="stories", first=44, seeds_max=60)
+def reassignments_forgotten() -> list[Patch]:
     original: Any = vars(tree)["_partition"]
 
     def partition(*arguments: Any) -> Any:
@@ -158,8 +160,8 @@ def moves_forgotten() -> list[Patch]:
     return [(tree, "_partition", partition)]
 
 
-@bug("former replicas are not told that they are none any more", world="stories", first=44, seeds_max=60)
-def former_replicas_not_told() -> list[Patch]:
+@bug("removed replicas get no StopReplica request", world="stories", first=44, seeds_max=60)
+def removed_replicas_not_stopped() -> list[Patch]:
     original: Any = vars(control_requests)["_add_changes"]
 
     def add_changes(former: Any, topic: Any, after: Any, told: Any, *rest: Any, **options: Any) -> Any:
@@ -174,7 +176,7 @@ def former_replicas_not_told() -> list[Patch]:
 # --- sessions and terms
 
 
-@bug("a controller does not see that brokers have gone or come", world="cluster", seeds_max=20)
+@bug("the controller does not notice brokers that come and go", world="cluster", seeds_max=20)
 def brokers_not_watched() -> list[Patch]:
     async def read(self: BrokerRegistrations) -> None:
         return None
@@ -230,24 +232,24 @@ def deletions_forgotten() -> list[Patch]:
 # --- settings and failed directories
 
 
-@bug("the controller is not told of a directory that failed", world="stories", first=20, seeds_max=60)
-def failed_directory_not_told() -> list[Patch]:
+@bug("a failed directory is not reported to the controller", world="stories", first=20, seeds_max=60)
+def failed_directory_not_reported() -> list[Patch]:
     async def report(self: ClusterController) -> None:
         return None
 
     return [(ClusterController, "report_log_dir_failure", report)]
 
 
-@bug("changed settings hold only where they were asked for", world="stories", first=16, seeds_max=60)
-def settings_not_spread() -> list[Patch]:
+@bug("changed configs take effect only on the broker that was asked", world="stories", first=16, seeds_max=60)
+def configs_not_spread() -> list[Patch]:
     async def read(self: DynamicConfigs) -> None:
         return None
 
     return [(DynamicConfigs, "_read_notified", read)]
 
 
-@bug("settings that changed while a broker was out of touch are not read", world="stories", first=16, seeds_max=80)
-def missed_settings_not_read() -> list[Patch]:
+@bug("configs that changed while a broker was disconnected are not read", world="stories", first=16, seeds_max=80)
+def missed_configs_not_read() -> list[Patch]:
     async def read(self: DynamicConfigs) -> None:
         await self._notifications.skip()
 

@@ -34,13 +34,13 @@ def commit_not_appended() -> list[Patch]:
     return [(GroupShard, "offset_commit", offset_commit), (offset_commit_handler, "quick", lambda *arguments: None)]
 
 
-@bug("a commit of a former generation is taken", world="broker", seeds_max=400)
-def former_generation_commits() -> list[Patch]:
+@bug("a commit of an old generation is accepted", world="broker", seeds_max=400)
+def stale_generation_commits() -> list[Patch]:
     return [(ClassicGroup, "check_commit", lambda self, *arguments, **options: None)]
 
 
-@bug("long metadata of a commit is cut", world="broker", seeds_max=60)
-def metadata_cut() -> list[Patch]:
+@bug("long commit metadata is truncated", world="broker", seeds_max=60)
+def metadata_truncated() -> list[Patch]:
     original: Any = vars(offset_store)["offset_commit_value"]
 
     def offset_commit_value(offset: int, leader_epoch: int, metadata: str, *rest: Any) -> bytes:
@@ -50,7 +50,7 @@ def metadata_cut() -> list[Patch]:
     return [(offset_store, "offset_commit_value", offset_commit_value)]
 
 
-@bug("tombstones of offsets are passed over in replay", world="broker", seeds_max=120)
+@bug("tombstones of offsets are ignored in replay", world="broker", seeds_max=120)
 def tombstones_not_replayed() -> list[Patch]:
     original = OffsetStore.replay
 
@@ -91,7 +91,7 @@ def generation_not_raised() -> list[Patch]:
     return [(ClassicGroup, "next_generation", next_generation)]
 
 
-@bug("a member that was not heard of stays", world="broker", seeds_max=60)
+@bug("a member without heartbeats is not evicted", world="broker", seeds_max=60)
 def session_never_over() -> list[Patch]:
     return [
         (ClassicGroupProtocol, "_session_timer", lambda self, *arguments: None),
@@ -99,8 +99,8 @@ def session_never_over() -> list[Patch]:
     ]
 
 
-@bug("all members are given the leader's part", world="broker", seeds_max=60)
-def leaders_part_for_all() -> list[Patch]:
+@bug("all members get the leader's assignment", world="broker", seeds_max=60)
+def leaders_assignment_for_all() -> list[Patch]:
     original = ClassicGroupProtocol._take_assignment
 
     def take_assignment(self: ClassicGroupProtocol, decision: Decision, group: ClassicGroup, request: Any, now: Now) -> None:
@@ -113,7 +113,7 @@ def leaders_part_for_all() -> list[Patch]:
     return [(ClassicGroupProtocol, "_take_assignment", take_assignment)]
 
 
-@bug("an assignment is answered and not written down", world="broker", seeds_max=60)
+@bug("an assignment is answered and not written", world="broker", seeds_max=60)
 def assignment_not_written() -> list[Patch]:
     original = ClassicGroupProtocol._take_assignment
 
@@ -134,7 +134,7 @@ def assignment_not_written() -> list[Patch]:
 # --- the consumer protocol
 
 
-@bug("a partition is given away before its owner gave it up", world="broker", seeds_max=60)
+@bug("a partition is assigned before its owner has revoked it", world="broker", seeds_max=60)
 def revocation_not_awaited() -> list[Patch]:
     original = Reconciliation._towards_target
 
@@ -145,7 +145,7 @@ def revocation_not_awaited() -> list[Patch]:
     return [(Reconciliation, "_towards_target", towards_target)]
 
 
-@bug("the epoch of a group is forgotten when it is loaded", world="broker", seeds_max=120)
+@bug("a group epoch is lost when the group is loaded", world="broker", seeds_max=120)
 def epoch_forgotten() -> list[Patch]:
     original = ConsumerGroup._epoch_record
 

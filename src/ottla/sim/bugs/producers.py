@@ -45,8 +45,8 @@ def duplicate_elsewhere() -> list[Patch]:
     return [(Log, "append", append)]
 
 
-@bug("a gap in the sequence of a producer is let through", world="transactions", seeds_max=40)
-def gap_let_through() -> list[Patch]:
+@bug("a gap in a producer's sequence is accepted", world="transactions", seeds_max=40)
+def gap_accepted() -> list[Patch]:
     original = ProducerStates.check
 
     def check(self: ProducerStates, *arguments: Any, **options: Any) -> Any:
@@ -60,31 +60,31 @@ def gap_let_through() -> list[Patch]:
     return [(ProducerStates, "check", check)]
 
 
-@bug("a producer of a former epoch may write", world="transactions", seeds_max=40)
-def former_epoch_writes() -> list[Patch]:
+@bug("a producer with an old epoch may write", world="transactions", seeds_max=40)
+def stale_epoch_writes() -> list[Patch]:
     return [(ProducerStates, "_check_epoch", lambda self, producer, epoch: None)]
 
 
 # --- restarts and truncation
 
 
-@bug("the state of producers is not rebuilt at a start", world="transactions", seeds_max=40)
+@bug("producer state is not rebuilt at a start", world="transactions", seeds_max=40)
 def producers_not_rebuilt() -> list[Patch]:
     return [(recovery, "rebuild", lambda states, *rest: states.clear()), (recovery, "feed", lambda *arguments: None)]
 
 
-@bug("snapshots of producers survive a truncation", world="log", seeds_max=1000)
+@bug("producer snapshots survive a truncation", world="log", seeds_max=1000)
 def snapshots_not_truncated() -> list[Patch]:
     return [(Snapshots, "remove_behind", lambda self, offset: False)]
 
 
-@bug("a truncation does not bring the state of producers back", world="log", seeds_max=40)
+@bug("truncation does not take producer state back", world="log", seeds_max=40)
 def producers_not_truncated() -> list[Patch]:
     return [(log_module, "rebuild", lambda *arguments: None)]
 
 
-@bug("a damaged snapshot of producers is believed", world="log", seeds_max=100)
-def snapshot_believed() -> list[Patch]:
+@bug("a damaged producer snapshot is accepted", world="log", seeds_max=100)
+def damaged_snapshot_accepted() -> list[Patch]:
     def decode(data: bytes) -> list[Any]:
         entries = data[snapshot._HEAD.size :]
         whole = len(entries) // snapshot._ENTRY.size * snapshot._ENTRY.size
@@ -93,12 +93,12 @@ def snapshot_believed() -> list[Patch]:
     return [(snapshot, "decode", decode)]
 
 
-@bug("a cut does not bring the state of producers back", world="cluster", seeds_max=40)
-def producers_not_cut() -> list[Patch]:
+@bug("truncation of a follower does not take producer state back", world="cluster", seeds_max=40)
+def follower_producers_not_truncated() -> list[Patch]:
     return [(log_module, "rebuild", lambda *arguments: None)]
 
 
-@bug("followers take no note of producers", world="cluster", seeds_max=20)
+@bug("followers do not update producer state", world="cluster", seeds_max=20)
 def followers_forget_producers() -> list[Patch]:
     return [(Log, "_note_producers", lambda self, data, batches: None)]
 
@@ -106,7 +106,7 @@ def followers_forget_producers() -> list[Patch]:
 # --- producer ids
 
 
-@bug("producer ids begin anew with every life of the broker", world="transactions", seeds_max=40)
+@bug("producer ids start again with each start of the broker", world="transactions", seeds_max=40)
 def producer_ids_repeated() -> list[Patch]:
     async def allocate(self: ProducerIds) -> range:
         return range(1000)
@@ -114,7 +114,7 @@ def producer_ids_repeated() -> list[Patch]:
     return [(ProducerIds, "next_block", allocate)]
 
 
-@bug("brokers give out producer ids without asking the controller", world="cluster", seeds_max=20)
+@bug("brokers allocate producer ids without asking the controller", world="cluster", seeds_max=20)
 def producer_ids_shared() -> list[Patch]:
     async def allocate(self: ProducerIds) -> range:
         return range(1000)

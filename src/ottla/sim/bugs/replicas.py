@@ -32,7 +32,7 @@ def isr_instead_of_maximal() -> list[Patch]:
     return [(Leadership, "high_watermark", high_watermark)]
 
 
-@bug("a smaller ISR counts before the controller has agreed to it", world="cluster", seeds_max=40)
+@bug("a smaller ISR counts before the controller has accepted it", world="cluster", seeds_max=40)
 def shrunk_before_agreed() -> list[Patch]:
     original = Leadership._propose
 
@@ -47,12 +47,12 @@ def shrunk_before_agreed() -> list[Patch]:
     return [(Leadership, "_propose", propose), (Leadership, "high_watermark", high_watermark)]
 
 
-@bug("what the leader has is committed", world="cluster", seeds_max=20)
+@bug("the high watermark is the leader's log end", world="cluster", seeds_max=20)
 def leader_alone_commits() -> list[Patch]:
     return [(Leadership, "high_watermark", lambda self, log_end_offset, now_ms: log_end_offset)]
 
 
-@bug("what was sent to a follower counts as being there", world="cluster", seeds_max=20)
+@bug("records sent to a follower count as stored there", world="cluster", seeds_max=20)
 def sent_counts_as_stored() -> list[Patch]:
     original = Leadership.follower_fetched
 
@@ -62,7 +62,7 @@ def sent_counts_as_stored() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("a new leader takes all in-sync replicas to be where it is", world="cluster", seeds_max=40)
+@bug("a new leader assumes that the ISR has reached its log end", world="cluster", seeds_max=40)
 def positions_assumed() -> list[Patch]:
     original = Leadership._assign
 
@@ -75,7 +75,7 @@ def positions_assumed() -> list[Patch]:
     return [(Leadership, "_assign", assign)]
 
 
-@bug("the high watermark advances with fewer in sync than are asked for", world="stories", first=4, seeds_max=60)
+@bug("the high watermark advances below min.insync.replicas", world="stories", first=4, seeds_max=60)
 def under_min_advances() -> list[Patch]:
     original = Leadership.high_watermark
 
@@ -89,8 +89,8 @@ def under_min_advances() -> list[Patch]:
     return [(Leadership, "high_watermark", high_watermark)]
 
 
-@bug("acks=all does not ask how many are in sync", world="stories", first=4, seeds_max=60)
-def min_isr_not_asked() -> list[Patch]:
+@bug("acks=all ignores min.insync.replicas", world="stories", first=4, seeds_max=60)
+def min_isr_ignored() -> list[Patch]:
     return [(owner, "is_under_min_isr", property(lambda self: False)) for owner in (Leadership, Partition)]
 
 
@@ -104,7 +104,7 @@ def all_means_one() -> list[Patch]:
     return [(CommitWait, "try_complete", try_complete)]
 
 
-@bug("who waits for replicas is told success when the leader is deposed", world="cluster", seeds_max=40)
+@bug("a produce request that waits succeeds when its leader is deposed", world="cluster", seeds_max=40)
 def deposed_says_success() -> list[Patch]:
     original = CommitWait.try_complete
 
@@ -116,12 +116,12 @@ def deposed_says_success() -> list[Patch]:
     return [(CommitWait, "try_complete", try_complete)]
 
 
-@bug("a new leader tells the end of its log before it knows what is committed", world="stories", first=28, seeds_max=60)
-def end_told_early() -> list[Patch]:
+@bug("a new leader answers the latest offset before it knows the high watermark", world="stories", first=28, seeds_max=60)
+def latest_offset_too_early() -> list[Patch]:
     return [(Partition, "epoch_start_offset", property(lambda self: 0))]
 
 
-@bug("a reader is sent to a replica that is near and not in sync", world="stories", first=24, seeds_max=60)
+@bug("a consumer is sent to a close replica that is not in sync", world="stories", first=24, seeds_max=60)
 def closest_out_of_sync() -> list[Patch]:
     def closest(leadership: Leadership, rack: str, offset: int, rack_of: Any) -> int | None:
         near = [replica for replica in leadership.followers if rack_of(replica) == rack]
@@ -130,8 +130,8 @@ def closest_out_of_sync() -> list[Patch]:
     return [(fetch_read, "closest_replica", closest)]
 
 
-@bug("a fetch for an epoch that is over is believed, whatever the history of its last record", world="late", seeds_max=30)
-def former_fetch_believed() -> list[Patch]:
+@bug("a fetch with an old leader epoch counts, whatever the epoch of its last record", world="late", seeds_max=30)
+def stale_fetch_counts() -> list[Patch]:
     """Two fences at once: either of them is enough."""
     original, divergence = Partition._check_epoch, Partition.divergence
     former: set[int] = set()
@@ -177,7 +177,7 @@ def joins_below_epoch_start() -> list[Patch]:
     return [(Leadership, "follower_fetched", follower_fetched)]
 
 
-@bug("who does not fetch any more stays in sync", world="stories", first=4, seeds_max=60)
+@bug("a follower that stops fetching stays in the ISR", world="stories", first=4, seeds_max=60)
 def never_shrinks() -> list[Patch]:
     return [(Leadership, "shrink", lambda self, *arguments: None)]
 
@@ -185,7 +185,7 @@ def never_shrinks() -> list[Patch]:
 # --- followers
 
 
-@bug("a follower cuts its log to its high watermark", world="cluster", seeds_max=20)
+@bug("a follower truncates to its high watermark", world="cluster", seeds_max=20)
 def truncates_to_high_watermark() -> list[Patch]:
     original = replica_fetcher.ReplicaFetchers.follow
 
@@ -196,13 +196,13 @@ def truncates_to_high_watermark() -> list[Patch]:
     return [(replica_fetcher.ReplicaFetchers, "follow", follow)]
 
 
-@bug("a leader does not notice that a follower has another history", world="cluster", seeds_max=40)
+@bug("a leader does not notice that a follower's log diverges", world="cluster", seeds_max=40)
 def divergence_unnoticed() -> list[Patch]:
     return [(Partition, "divergence", lambda self, *arguments: None)]
 
 
-@bug("a log with another history is cut one batch too late", world="cluster", first=5, seeds_max=20)
-def cut_too_late() -> list[Patch]:
+@bug("a diverging log is truncated one batch too late", world="cluster", first=5, seeds_max=20)
+def truncated_too_late() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
     def truncation(log: Any, *rest: Any) -> Truncation:
@@ -212,8 +212,8 @@ def cut_too_late() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a log with another history is cut one record too far", world="cluster", seeds_max=40)
-def cut_too_far() -> list[Patch]:
+@bug("a diverging log is truncated too far", world="cluster", seeds_max=40)
+def truncated_too_far() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
     def truncation(log: Any, *rest: Any) -> Truncation:
@@ -223,8 +223,8 @@ def cut_too_far() -> list[Patch]:
     return [(replica_fetcher, "truncation", truncation)]
 
 
-@bug("a log is cut to where the leader's epoch ends, whether it has that epoch or not", world="stories", first=52, seeds_max=80)
-def own_epoch_not_looked_at() -> list[Patch]:
+@bug("a follower truncates to the leader's end of an epoch that it does not have", world="stories", first=52, seeds_max=80)
+def truncates_to_unknown_epoch() -> list[Patch]:
     original: Any = vars(replica_fetcher)["truncation"]
 
     def truncation(log: Any, leader_epoch: int, leader_end_offset: int) -> Truncation:
@@ -259,8 +259,8 @@ def high_watermark_ahead() -> list[Patch]:
 # --- replicas of deleted topics
 
 
-@bug("what another topic of the name left behind is gone on with", world="stories", first=48, seeds_max=60)
-def leftover_taken() -> list[Patch]:
+@bug("the log of a deleted topic is reused by a new topic of that name", world="stories", first=48, seeds_max=60)
+def deleted_log_reused() -> list[Patch]:
     original = Partitions._find_log
 
     def find_log(self: Partitions, key: Any, topic_id: bytes) -> Any:
@@ -273,6 +273,6 @@ def leftover_taken() -> list[Patch]:
     return [(Partitions, "_find_log", find_log)]
 
 
-@bug("who was away while a topic was deleted keeps its log", world="stories", first=48, seeds_max=60)
-def absent_one_keeps_log() -> list[Patch]:
+@bug("a broker that was away keeps the log of a deleted topic", world="stories", first=48, seeds_max=60)
+def absent_broker_keeps_log() -> list[Patch]:
     return [(Partitions, "retire_deleted_logs", lambda self, image: None)]

@@ -68,7 +68,7 @@ def deadline_forgotten() -> list[Patch]:
 # --- moves between data directories
 
 
-@bug("a copy takes over before it is flushed", world="broker", seeds_max=300)
+@bug("a moved replica takes over before it is flushed", world="broker", seeds_max=300)
 def move_not_flushed() -> list[Patch]:
     def flush_and_mark(self: ReplicaCopy) -> None:
         write_swap_mark(self._disk, f"{self.copy.dir}/{REPLICA_SWAP}", self.copy.log_start_offset)
@@ -76,7 +76,7 @@ def move_not_flushed() -> list[Patch]:
     return [(ReplicaCopy, "flush_and_mark", flush_and_mark), (ReplicaCopy, "flushed_enough", property(lambda self: True))]
 
 
-@bug("a move is begun and never goes on", world="broker", seeds_max=100)
+@bug("a move between directories starts and never proceeds", world="broker", seeds_max=100)
 def move_stands_still() -> list[Patch]:
     async def copy(self: ReplicaMoves, move: Any) -> None:
         return None
@@ -84,7 +84,7 @@ def move_stands_still() -> list[Patch]:
     return [(ReplicaMoves, "_copy", copy)]
 
 
-@bug("a copy takes over before it has caught up", world="broker", seeds_max=200)
+@bug("a moved replica takes over before it has caught up", world="broker", seeds_max=200)
 def move_before_caught_up() -> list[Patch]:
     async def copy(self: ReplicaMoves, move: Any) -> None:
         step = move.copy.plan(200)

@@ -32,13 +32,13 @@ def recovery_skips_crc() -> list[Patch]:
     return [(Segment, "rebuild_indexes", rebuild_indexes)]
 
 
-@bug("the torn tail of a log is found and not cut off", world="log", seeds_max=40)
+@bug("recovery finds a torn tail and does not truncate it", world="log", seeds_max=40)
 def torn_tail_kept() -> list[Patch]:
     return [(Segment, "truncate_file", lambda self, position: None)]
 
 
-@bug("segments behind a cut are kept", world="log", seeds_max=40)
-def segments_behind_cut_kept() -> list[Patch]:
+@bug("segments behind a truncated one are kept", world="log", seeds_max=40)
+def segments_behind_truncation_kept() -> list[Patch]:
     return [(recovery, "_remove_segments", lambda disk, segments: None)]
 
 
@@ -56,11 +56,11 @@ def log_end_off_by_one() -> list[Patch]:
 
 
 @bug(
-    "the mark of a clean stop outlives the start",
+    "the clean shutdown marker survives the start",
     world="log",
     seeds_max=120,
 )
-def clean_mark_kept() -> list[Patch]:
+def clean_marker_kept() -> list[Patch]:
     original = DataDir.load
 
     def load(self: DataDir, *arguments: Any) -> list[Log]:
@@ -92,8 +92,8 @@ def rebuilt_index_off_by_one() -> list[Patch]:
     return [(Segment, "rebuild_indexes", rebuild_indexes), (OffsetIndex, "append", shifted)]
 
 
-@bug("the epoch cache is not cut to the log's end", world="log", seeds_max=120)
-def epochs_not_cut() -> list[Patch]:
+@bug("the epoch cache is not truncated to the log end", world="log", seeds_max=120)
+def epochs_not_truncated() -> list[Patch]:
     return [(EpochCache, "truncate_end", lambda self, end_offset: None)]
 
 
@@ -113,7 +113,7 @@ def recovery_point_early() -> list[Patch]:
     return [(Log, "flush_plan", flush_plan)]
 
 
-@bug("names of new segments are not made durable", world="log", seeds_max=20)
+@bug("the directory of new segments is not flushed", world="log", seeds_max=20)
 def directory_not_flushed() -> list[Patch]:
     original = Log.flush_plan
 
@@ -162,7 +162,7 @@ def log_start_forgotten() -> list[Patch]:
     return [(data_dir, "write_offsets", write_offsets)]
 
 
-@bug("a failed flush is taken for one that succeeded", world="log", seeds_max=60)
+@bug("a failed flush counts as successful", world="log", seeds_max=60)
 def failed_flush_swallowed() -> list[Patch]:
     original = FlushPlan.run
 
@@ -178,7 +178,7 @@ def failed_flush_swallowed() -> list[Patch]:
 # --- appending
 
 
-@bug("a full disk goes unnoticed", world="log", seeds_max=120)
+@bug("a failed write to a full disk is ignored", world="log", seeds_max=120)
 def full_disk_swallowed() -> list[Patch]:
     original = Log._write
 

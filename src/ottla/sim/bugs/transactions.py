@@ -40,7 +40,7 @@ def aborted_list_short() -> list[Patch]:
     return [(Log, "aborted", aborted)]
 
 
-@bug("aborted transactions are not found again at a recovery", world="transactions", seeds_max=60)
+@bug("aborted transactions are lost at recovery", world="transactions", seeds_max=60)
 def aborted_lost_at_recovery() -> list[Patch]:
     original = SegmentIndexes.replace_txn
 
@@ -73,7 +73,7 @@ def aborted_replace() -> list[Patch]:
 # --- the coordinator
 
 
-@bug("a new instance is given the epoch of the one before it", world="transactions", seeds_max=40)
+@bug("a new instance gets the epoch of the previous one", world="transactions", seeds_max=40)
 def epoch_not_raised() -> list[Patch]:
     original = TransactionMetadata.initialised
 
@@ -94,13 +94,13 @@ def epoch_not_raised_by_end() -> list[Patch]:
     return [(TransactionMetadata, "ended", ended)]
 
 
-@bug("a coordinator that takes over forgets the markers its predecessor owed", world="transactions", seeds_max=60)
+@bug("a new coordinator forgets the markers that are still to be written", world="transactions", seeds_max=60)
 def prepare_forgotten() -> list[Patch]:
     return [(TransactionShard, "on_loaded", lambda self, now_ms: Decision())]
 
 
-@bug("a marker of a former coordinator is taken", world="transactions", seeds_max=60)
-def former_coordinator_believed() -> list[Patch]:
+@bug("a marker of an old coordinator epoch is accepted", world="transactions", seeds_max=60)
+def stale_marker_accepted() -> list[Patch]:
     original = Log.append_marker
 
     def append_marker(self: Log, producer_id: int, *rest: Any, coordinator_epoch: int, **options: Any) -> AppendInfo:
@@ -150,7 +150,7 @@ def commit_torn() -> list[Patch]:
     return [(Log, "append_marker", append_marker)]
 
 
-@bug("whether a partition belongs to the transaction is not asked", world="transactions", seeds_max=200)
+@bug("a leader does not verify that a partition is part of the transaction", world="transactions", seeds_max=200)
 def not_verified() -> list[Patch]:
     return [(TransactionVerifier, "verify", lambda self, *arguments: {})]
 
@@ -183,11 +183,11 @@ def aborted_offsets_count() -> list[Patch]:
     return [(OffsetStore, "end_transaction", end_transaction)]
 
 
-@bug("offsets that were pending are forgotten when a group is loaded", world="transactions", seeds_max=60)
+@bug("pending offsets are lost when a group is loaded", world="transactions", seeds_max=60)
 def pending_forgotten_at_load() -> list[Patch]:
     return [(ShardLoader, "_replay_markers", lambda self, shard, data, batch: None)]
 
 
-@bug("a marker does not settle pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
-def pending_not_settled() -> list[Patch]:
+@bug("a marker does not complete pending offsets after the coordinator has moved", world="cluster", seeds_max=20)
+def pending_not_completed() -> list[Patch]:
     return [(ShardLoader, "_replay_markers", lambda self, shard, data, batch: None)]
