@@ -7,7 +7,15 @@ Looks apart, each a command: `compaction_load`, `inside`, `inside_groups`, `star
 The method, and how to read the result, is in docs/bench.md.
 """
 
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "bench" / "out"
+
+
+def answer_help(text: str | None) -> None:
+    """Print a module's docstring and exit if the command line asks for help."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print((text or "").strip())
+        sys.exit(0)

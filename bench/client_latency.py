@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bench import answer_help
+
 PER_S = 1_000
 _STAMP = struct.Struct(">d")
 
@@ -36,6 +38,7 @@ def consume(bootstrap: str, topic: str, total: int, pipe: Connection) -> None:
 
 
 def main() -> None:
+    answer_help(__doc__)
     bootstrap, topic, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
     total = int(PER_S * seconds)
     ours, theirs = multiprocessing.Pipe()

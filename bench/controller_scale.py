@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from bench import answer_help
 from ottla.cluster.broker_changes import with_brokers, with_consecutive_epochs, with_elections
 from ottla.cluster.control_requests import VERSIONS, ControlRequests, control_requests_between
 from ottla.cluster.endpoint import Endpoint
@@ -78,6 +79,7 @@ def measure(broker_count: int, partition_count: int) -> str:
 
 
 def main() -> None:
+    answer_help(__doc__)
     sizes = sys.argv[1:] or ["10:2000", "100:20000", "300:60000", "1000:200000"]
     print("| brokers | partitions | reelect, ms | states in writes | changes, ms ", end="")
     print("| requests | orders, ms | encode, ms | take-over, ms |")

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from bench import answer_help
 from bench.measure import PARTITIONS, lines_file, touch_memory
 from ottla.broker.network.request_memory import new_buffer
 from ottla.protocol.headers import decode_request_header, encode_response
@@ -115,6 +116,7 @@ def measure(lines: Path) -> tuple[float, float]:
 
 
 def main() -> None:
+    answer_help(__doc__)
     with tempfile.TemporaryDirectory() as directory:
         for size in (100, 1_000):
             lines = lines_file(Path(directory), size, LINES_BYTES // size)

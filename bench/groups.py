@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from bench import answer_help
 from bench import group_frames as frames
 from bench.load import ProduceConnection, Run, run_connections
 
@@ -226,6 +227,7 @@ async def rebalance848(
 
 
 def main() -> None:
+    answer_help(__doc__)
     kind, options = sys.argv[1], json.loads(sys.argv[2])
     uvloop.run({"steady": steady, "rebalance": rebalance, "rebalance848": rebalance848}[kind](**options))  # type: ignore[operator]
 

@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from bench import answer_help
 from ottla.broker.app import Broker
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.request_memory import HEAD_ROOM
@@ -222,4 +223,5 @@ async def main(wanted: str) -> None:
 
 
 if __name__ == "__main__":
+    answer_help(__doc__)
     run(main(sys.argv[1] if len(sys.argv) > 1 else ""))

@@ -13,6 +13,7 @@ import pstats
 import sys
 import time
 
+from bench import answer_help
 from bench import group_frames as frames
 from bench.inside import Inside, started
 from ottla.cli.serve import GC_THRESHOLDS
@@ -108,4 +109,5 @@ async def main(wanted: str) -> None:
 
 
 if __name__ == "__main__":
+    answer_help(__doc__)
     run(main(sys.argv[1] if len(sys.argv) > 1 else ""))

@@ -18,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from bench import answer_help
 from tests.kit.raw import batch, fetch_frame, produce_frame, read_fetched, read_records
 
 
@@ -296,6 +297,7 @@ async def latency(bootstrap: str, topic: str, *, per_s: int, seconds: float, rec
 
 
 def main() -> None:
+    answer_help(__doc__)
     kind, options = sys.argv[1], json.loads(sys.argv[2])
     print(json.dumps(uvloop.run({"produce": produce, "fetch": fetch, "latency": latency}[kind](**options))))  # type: ignore[operator]
 

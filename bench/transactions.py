@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import uvloop
 
+from bench import answer_help
 from bench import transaction_frames as frames
 from bench.groups import Connection, begin, done
 from bench.load import values
@@ -315,6 +316,7 @@ async def fetch(
 
 
 def main() -> None:
+    answer_help(__doc__)
     kind, options = sys.argv[1], json.loads(sys.argv[2])
     uvloop.run({"transactions": transactions, "fill": fill, "produce": produce, "fetch": fetch}[kind](**options))  # type: ignore[operator]
 
