@@ -1,13 +1,12 @@
-"""The async shell of a broker: sockets, tasks, and the order of things.
+"""The async shell of a broker: sockets, tasks, and the order of start and stop.
 
-`app` builds a broker and stops it in reverse. A request goes `connection` (frames in, replies in order) -> `dispatch` (header,
-decode, table) -> `handlers/<api>` (one function per API) -> `partitions`/`partition` (logs and leadership) or the controller.
-What cannot be answered yet waits in `purgatory`. `housekeeping` is everything that happens without a request; `cleaner` compacts,
-`replica_moves` moves logs between directories.
+`app` builds the parts, starts them in order and stops them in reverse; each part gets the collaborators it uses as constructor
+arguments. The packages, each importing only those below it:
 
-Groups and transactions: `coordinators` hosts the shards of `coordinator` and delivers transaction markers.
-
-Metadata: `controller` writes the cluster's metadata and tells the brokers of a cluster by control requests (`replicas` carries
-them out). `metadata` is what this broker knows of the cluster: the image, dynamic configs, ACLs. `cluster_member` holds what only
-a broker of a cluster has.
+- `app`: the Broker. `cluster_member`: the parts that only a broker of a cluster has.
+- `handlers`: one module per API.
+- `coordinators`: groups and transactions. `controller`: the controller of the cluster.
+- `replicas`: the logs of this broker, its leaders and followers, and the work on its data directories.
+- `metadata`: what this broker knows of the cluster, and the metadata store.
+- `network`: connections, dispatch, purgatory, requests to other brokers.
 """
