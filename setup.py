@@ -30,6 +30,8 @@ HOT_MODULES = [
     "src/ottla/broker/network/request_memory.py",
     "src/ottla/broker/network/socket_server.py",
     "src/ottla/coordinator/group/committed_offset.py",
+    "src/ottla/coordinator/group/offset_store.py",
+    "src/ottla/coordinator/group/pending_offsets.py",
     "src/ottla/metrics.py",
     "src/ottla/records/batch.py",
     "src/ottla/records/clean.py",

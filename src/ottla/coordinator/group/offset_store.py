@@ -1,13 +1,13 @@
-"""What groups have committed: how far they have read.
+"""The committed offsets of the groups of one shard.
 
-Owns the offsets of one shard, how they are written and read, and which of them have expired (G08, G09). Never asks who may
-commit: the group was asked before.
+Owns how offsets are written and read, and which of them have expired (G08, G09). Never checks who may commit: the group does.
+Compiled.
 
-1. Changed by `replay` and `put` only, with what stands in the log.
-2. A partition nobody committed is offset -1 without an error.
-3. What a transaction commits is pending until its marker settles it. Then the later of two commits counts, by their place in the
-   log, whichever of them was part of a transaction.
-4. An offset outlives its group's members, by `offsets.retention.minutes` counted as the kind of group says.
+1. Changed by `replay` and `put` only, with records of the log.
+2. A partition without a committed offset has offset -1, without an error.
+3. Offsets of a transaction are pending until its marker. Of two commits the later one in the log counts, whether or not it is
+   part of a transaction.
+4. An offset expires `offsets.retention.minutes` after a time that the kind of group determines.
 """
 
 from __future__ import annotations
@@ -57,9 +57,47 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.group import Group, Topics
 
 _SERVER_RETENTION: Final = -1
-_TAKEN_MAX: Final = 1024
-_TAKEN: Final = [OffsetCommitResponsePartition(partition_index=number) for number in range(_TAKEN_MAX)]
-"""The answers for partitions whose offset is taken, shared by all commits: nobody changes one."""
+_SHARED_RESULTS_MAX: Final = 1024
+_SHARED_RESULTS: Final = [OffsetCommitResponsePartition(partition_index=number) for number in range(_SHARED_RESULTS_MAX)]
+"""Results of partitions without an error, shared by all commits. Nothing changes them."""
+
+
+class _Commit:
+    """The records of one request, and the offsets in them."""
+
+    __slots__ = ("_group_id", "_metadata_bytes_max", "offsets", "records")
+
+    def __init__(self, group_id: str, metadata_bytes_max: int) -> None:
+        self._group_id = group_id
+        self._metadata_bytes_max = metadata_bytes_max
+        self.records: list[CoordinatorRecord] = []
+        self.offsets: list[tuple[str, int, CommittedOffset]] = []
+
+    def add(
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        commit_ms: int,
+        expire_ms: int,
+    ) -> bool:
+        """False: the metadata is too large, and nothing is added."""
+        if len(metadata) > self._metadata_bytes_max:
+            return False
+        if expire_ms == NO_TIMESTAMP:
+            value = offset_commit_value(offset, leader_epoch, metadata, commit_ms, topic_id)
+            committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, NO_TIMESTAMP, topic_id)
+        else:
+            # The record version with an expiry has no leader epoch and no topic id.
+            committed = CommittedOffset(offset, NO_LEADER_EPOCH, metadata, commit_ms, expire_ms)
+            expiring = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=commit_ms, expire_timestamp=expire_ms)
+            value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
+        self.records.append(CoordinatorRecord(offset_commit_key(self._group_id, topic, partition), value))
+        self.offsets.append((topic, partition, committed))
+        return True
 
 
 class OffsetStore:
@@ -70,7 +108,7 @@ class OffsetStore:
         self._order = 0
         self.pending = PendingOffsets()
 
-    # Reading
+    # Read
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         topics = self._by_group.get(group_id)
@@ -80,7 +118,7 @@ class OffsetStore:
         return None if partitions is None else partitions.get(partition)
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may yet change the offset."""
+        """Whether an open transaction has a pending commit of the partition."""
         return self.pending.has((group_id, topic, partition))
 
     def has_open_transaction(self, group_id: str) -> bool:
@@ -154,80 +192,53 @@ class OffsetStore:
             metadata=committed.metadata,
         )
 
-    # Deciding
+    # Decide
 
     def commit(
         self, request: OffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
     ) -> tuple[list[CoordinatorRecord], Commits, OffsetCommitResponse]:
-        records: list[CoordinatorRecord] = []
-        commits: list[tuple[str, int, CommittedOffset]] = []
-        answers: list[OffsetCommitResponseTopic] = []
-        group_id = request.group_id
+        written = _Commit(request.group_id, metadata_bytes_max)
+        results: list[OffsetCommitResponseTopic] = []
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else wall_ms + retention_ms
         for topic in request.topics:
-            name = topic.name
-            known = topics.topics.get(name)
-            topic_id = known.topic_id if known is not None else ZERO_UUID
+            name: str = topic.name
+            topic_id = _topic_id(topics, name)
             partitions: list[OffsetCommitResponsePartition] = []
             for partition in topic.partitions:
-                index = partition.partition_index
+                index: int = partition.partition_index
+                at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
                 metadata = partition.committed_metadata or ""
-                if len(metadata) > metadata_bytes_max:
+                offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
+                if not written.add(name, topic_id, index, offset, leader_epoch, metadata, at_ms, expire_ms):
                     partitions.append(
                         OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
                     )
-                    continue
-                partitions.append(
-                    _TAKEN[index] if 0 <= index < _TAKEN_MAX else OffsetCommitResponsePartition(partition_index=index)
-                )
-                offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-                at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
-                if expire_ms == NO_TIMESTAMP:
-                    value = offset_commit_value(offset, leader_epoch, metadata, at_ms, topic_id)
-                    committed = CommittedOffset(offset, leader_epoch, metadata, at_ms, NO_TIMESTAMP, topic_id)
+                elif 0 <= index < _SHARED_RESULTS_MAX:
+                    partitions.append(_SHARED_RESULTS[index])
                 else:
-                    # What the version of these records has no place for is not kept.
-                    committed = CommittedOffset(offset, NO_LEADER_EPOCH, metadata, at_ms, expire_ms)
-                    expiring = OffsetCommitValue(
-                        offset=offset, metadata=metadata, commit_timestamp=at_ms, expire_timestamp=expire_ms
-                    )
-                    value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
-                records.append(CoordinatorRecord(offset_commit_key(group_id, name, index), value))
-                commits.append((name, index, committed))
-            answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
-        return records, Commits(group_id, commits), OffsetCommitResponse(topics=answers)
+                    partitions.append(OffsetCommitResponsePartition(partition_index=index))
+            results.append(OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=partitions))
+        return written.records, Commits(request.group_id, written.offsets), OffsetCommitResponse(topics=results)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, topics: Topics, metadata_bytes_max: int, wall_ms: int
     ) -> tuple[list[CoordinatorRecord], Commits, TxnOffsetCommitResponse]:
-        records: list[CoordinatorRecord] = []
-        commits: list[tuple[str, int, CommittedOffset]] = []
-        answers: list[TxnOffsetCommitResponseTopic] = []
+        written = _Commit(request.group_id, metadata_bytes_max)
+        results: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
-            known = topics.topics.get(topic.name)
-            topic_id = known.topic_id if known is not None else ZERO_UUID
+            name: str = topic.name
+            topic_id = _topic_id(topics, name)
             partitions: list[TxnOffsetCommitResponsePartition] = []
             for partition in topic.partitions:
-                index = partition.partition_index
+                index: int = partition.partition_index
                 metadata = partition.committed_metadata or ""
-                if len(metadata) > metadata_bytes_max:
-                    partitions.append(
-                        TxnOffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
-                    )
-                    continue
-                partitions.append(TxnOffsetCommitResponsePartition(partition_index=index))
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-                committed = CommittedOffset(offset, leader_epoch, metadata, wall_ms, NO_TIMESTAMP, topic_id)
-                records.append(
-                    CoordinatorRecord(
-                        offset_commit_key(request.group_id, topic.name, index),
-                        offset_commit_value(offset, leader_epoch, metadata, wall_ms, topic_id),
-                    )
-                )
-                commits.append((topic.name, index, committed))
-            answers.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
-        return records, Commits(request.group_id, commits), TxnOffsetCommitResponse(topics=answers)
+                fits = written.add(name, topic_id, index, offset, leader_epoch, metadata, wall_ms, NO_TIMESTAMP)
+                error = ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
+                partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+            results.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
+        return written.records, Commits(request.group_id, written.offsets), TxnOffsetCommitResponse(topics=results)
 
     def delete(self, request: OffsetDeleteRequest, group: Group) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
         records: list[CoordinatorRecord] = []
@@ -247,13 +258,13 @@ class OffsetStore:
         return records, OffsetDeleteResponse(topics=answers)
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """What makes all offsets of a group forgotten."""
+        """Delete all offsets of a group, pending ones included."""
         places = {(group_id, topic, partition): None for topic, partition, _ in self.of_group(group_id)}
         places.update(dict.fromkeys(self.pending.of_group(group_id)))
         return [tombstone(*place) for place in places]
 
     def tombstones_of_topics(self, names: frozenset[str]) -> list[CoordinatorRecord]:
-        """What makes the offsets of deleted topics forgotten."""
+        """Delete the offsets of deleted topics."""
         return [
             tombstone(group_id, topic, partition)
             for group_id, topics in self._by_group.items()
@@ -262,7 +273,7 @@ class OffsetStore:
         ]
 
     def expire(self, group: Group, wall_ms: int, retention_ms: int) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of the group's expired offsets, and whether no others are left."""
+        """Tombstones of the group's expired offsets, and whether the group has no others."""
         records: list[CoordinatorRecord] = []
         none_left = True
         group_id = group.group_id
@@ -309,7 +320,7 @@ class OffsetStore:
                 del self._by_group[key.group]
 
     def put(self, commits: Commits, producer_id: int) -> None:
-        """The records of it are in the log."""
+        """Take in offsets whose records are in the log."""
         group_id, offsets = commits
         order = self._order
         self._order += len(offsets)
@@ -331,11 +342,11 @@ class OffsetStore:
             partitions[partition] = committed
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a producer's transaction is in the log."""
-        committed_in_it = self.pending.take(producer_id)
+        """The marker of a producer's transaction is in the log: its pending offsets are committed, or dropped."""
+        ended = self.pending.take(producer_id)
         if not commit:
             return
-        for (group_id, topic, partition), committed in committed_in_it.items():
+        for (group_id, topic, partition), committed in ended.items():
             present = self.get(group_id, topic, partition)
             if present is None or committed.order > present.order:
                 self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = committed
@@ -345,8 +356,13 @@ def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     return CoordinatorRecord(offset_commit_key(group_id, topic, partition), None)
 
 
+def _topic_id(topics: Topics, name: str) -> bytes:
+    known = topics.topics.get(name)
+    return known.topic_id if known is not None else ZERO_UUID
+
+
 def _same_topic(topics: Topics, name: str) -> Callable[[CommittedOffset], bool]:
-    """Whether an offset belongs to the topic that has the name now, and not to a deleted one that had it before."""
+    """Whether an offset belongs to the current topic of the name, not to a deleted one."""
     known = topics.topics.get(name)
     if known is None:
         return lambda committed: True
