@@ -528,9 +528,9 @@ def test_f6_the_directory_of_the_metadata_fails_and_the_start_says_so(play: Call
         await ground.stop()
         (ground.path / "one").rename(ground.path / "away")
         (ground.path / "one").write_text("a broken disk")
-        with pytest.raises(StartupError, match=r"metadata of this broker is kept in the first of log.dirs, .*/one, and that one"):
+        with pytest.raises(StartupError, match=r"metadata .* is in the first of log.dirs, .*/one, which cannot be used"):
             await ground.start()
-        with pytest.raises(StartupError, match=r"in no directory that can be used, so it must be in .*/one; make that one"):
+        with pytest.raises(StartupError, match=r"metadata of this broker must be in .*/one, which cannot be used"):
             await ground.start("two,one")
         ground.client = ground.broker = None
         assert not (ground.path / "two" / "ottla-metadata.db").exists(), "an empty one would say that there are no topics"

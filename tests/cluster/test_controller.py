@@ -95,7 +95,7 @@ def test_a_number_and_an_address_can_be_used_once(cluster: Callable[..., Cluster
     assert second.process.wait(WAIT_S) == 1
     assert "another broker with broker.id=1 is running" in second.output().splitlines()[-1]
     assert third.process.wait(WAIT_S) == 1
-    assert f"{two.brokers[2].address} is the address of broker 2 already" in third.output().splitlines()[-1]
+    assert f"{two.brokers[2].address} is advertised by broker 2 already" in third.output().splitlines()[-1]
     assert two.live_brokers() == {1, 2}
 
 
@@ -111,8 +111,8 @@ def test_a_broker_killed_and_started_at_once_waits_for_its_former_session(cluste
     ("properties", "words"),
     [
         ({"zookeeper_connect": "127.0.0.1:1/x"}, "ZooKeeper cannot be reached at zookeeper.connect=127.0.0.1:1/x"),
-        ({"zookeeper_connect": "somewhere:abc"}, "is no host:port"),
-        ({"zookeeper_connect": "127.0.0.1:2181:9"}, "is no host:port"),
+        ({"zookeeper_connect": "somewhere:abc"}, "is not host:port"),
+        ({"zookeeper_connect": "127.0.0.1:2181:9"}, "is not host:port"),
         ({"zookeeper_connect": ""}, "names no host"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The real world behind the ports: event loop and sockets, files, clock, metadata stores."""
+"""The ports on a real machine: event loop, sockets, files, clock, metadata stores."""

@@ -1,4 +1,4 @@
-"""The system's clocks and its source of chance, behind `ports.Clock` and `ports.Random`."""
+"""`ports.Clock` and `ports.Random` on the operating system's clocks and random numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        return int(time.time() * 1000)  # exact to the millisecond, and half the price of dividing nanoseconds
+        return int(time.time() * 1000)  # half the cost of dividing nanoseconds
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -27,5 +27,5 @@ class SystemRandom:
     def below(self, limit: int) -> int:
         if limit <= 0:
             raise ValueError(f"limit must be positive, not {limit}")
-        # 64 bits more than the limit needs: the bias of the remainder is below anything one could observe.
+        # 64 bits more than the limit needs make the bias of the remainder negligible.
         return int.from_bytes(os.urandom((limit.bit_length() + 7) // 8 + 8), "big") % limit

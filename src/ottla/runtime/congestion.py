@@ -1,15 +1,12 @@
-"""Congestion control for connections inside one machine, where there is nothing to control.
+"""TCP congestion control for connections inside one machine.
 
-BBR, some systems' default, paces what it sends: timers, and packets that are half full. Between two programs of one machine that
-is only dear: sending a gigabyte of files over loopback measured 0.15 s of CPU with it and 0.11 without.
+BBR, the default of some systems, paces what it sends with timers and half-full packets. Over loopback that only costs CPU. Where
+the system's algorithm is BBR, connections from this machine use reno; all others keep the system's algorithm.
 
-Owns the choice of the algorithm. Never leaves another than the administrator's to a peer on another machine, nor touches anything
-where the system's is not BBR.
-
-1. The choice is made before there is a connection. One that has begun with BBR stays paced whatever is set later (0.24 s): so the
-   listener has reno, which every Linux has and everybody may choose, and what is accepted inherits it.
-2. A peer elsewhere gets the system's own algorithm back when it has connected, so before anything is sent to it. An algorithm
-   that came with a route is none of the listener's, and stays.
+1. The algorithm is chosen before the connection exists: a connection that began with BBR stays paced whatever is set later. So
+   the listener has reno, which every Linux has, and accepted sockets inherit it.
+2. A peer on another machine gets the system's algorithm back when it has connected, before anything is sent to it. An algorithm
+   that came with a route stays.
 """
 
 from __future__ import annotations
@@ -19,19 +16,19 @@ import socket
 from typing import Any
 
 _OPTION: int = getattr(socket, "TCP_CONGESTION", -1)
-"""Linux has it."""
+"""Linux only."""
 _NAME_BYTES_MAX = 16
 _PACED = b"bbr"
 _UNPACED = b"reno"
 
 
 def on_this_machine(transport: asyncio.BaseTransport) -> bool:
-    """Is its peer?"""
+    """Whether the peer of a connection is on this machine."""
     return same_machine(transport.get_extra_info("sockname"), transport.get_extra_info("peername"))
 
 
 def same_machine(own: object, peer: object) -> bool:
-    """Of the two addresses of a connection, as sockets tell them."""
+    """Whether the two addresses of a connection are of one machine."""
     if not isinstance(own, tuple) or not isinstance(peer, tuple):
         return False
     host = _plain(peer[0])
@@ -43,7 +40,7 @@ def _plain(host: object) -> str:
 
 
 def begin_unpaced(listener: socket.socket) -> bool:
-    """Have connections begin without BBR, if they would begin with it and can be given it back."""
+    """Let accepted connections begin with reno, if the system's algorithm is BBR and can be set again."""
     if _OPTION < 0:
         return False
     try:
@@ -58,15 +55,15 @@ def begin_unpaced(listener: socket.socket) -> bool:
     return True
 
 
-def take_the_systems_own(sock: socket.socket) -> None:
-    """For an accepted socket of a listener that begins unpaced."""
+def use_system_algorithm(sock: socket.socket) -> None:
+    """For an accepted socket of a listener with reno."""
     try:
         if _algorithm(sock) == _UNPACED:
             with socket.socket() as fresh:
                 system = _algorithm(fresh)
             sock.setsockopt(socket.IPPROTO_TCP, _OPTION, system)
     except OSError:
-        pass  # it is gone already, or the system does not want it
+        pass  # the connection is closed, or the system refuses
 
 
 def _algorithm(sock: socket.socket) -> bytes:
@@ -74,13 +71,13 @@ def _algorithm(sock: socket.socket) -> bytes:
 
 
 class UnpacedOnThisMachine(asyncio.BaseProtocol):
-    """A protocol in place of another until its connection is there."""
+    """Stands in for a protocol until the connection is made."""
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
     def connection_made(self, transport: Any) -> None:
         if not on_this_machine(transport):
-            take_the_systems_own(transport.get_extra_info("socket"))
+            use_system_algorithm(transport.get_extra_info("socket"))
         transport.set_protocol(self._protocol)
         self._protocol.connection_made(transport)

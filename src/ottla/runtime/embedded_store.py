@@ -1,15 +1,14 @@
 """The metadata tree of a single broker, in one SQLite file.
 
-Owns: durable commits: once `multi` returns, the change survives a power cut (write-ahead log, synchronous=FULL). Only a broker
-that starts, and has told nobody anything yet, waits once for all it has written (`settle`).
-Never: knows what the nodes mean; has rules of its own about them (`cluster.node_tree`); lets a reader see a change before it is
-durable.
+Once `multi` returns, the change survives a power failure (write-ahead log, synchronous=FULL), and no reader sees a change before
+that. Only a broker that is starting, and has answered nobody yet, waits once for all its writes. The rules of the
+tree are `cluster.node_tree`'s.
 
-1. Every committed `multi` has a number, which only grows, over restarts too.
-2. An ephemeral node lives as long as the process that made it: it is kept in memory only, so a restart finds none.
+1. Every committed `multi` has a number (zxid) that grows, also over restarts.
+2. An ephemeral node is kept in memory only: a restart finds none.
 
-The whole tree is read at opening and kept in memory: reads touch no disk. A commit waits for the disk in a thread of its own, so
-that the loop goes on; readers and other writers wait for it.
+The whole tree is loaded at opening: reads touch no disk. A commit waits for the disk in a thread, so that the loop goes on;
+readers and other writers wait for it.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ class EmbeddedStore:
         self._watches: dict[str, list[Callable[[str], None]]] = {}
 
     @classmethod
-    def open(cls, path: str, *, settled: bool = True) -> EmbeddedStore:
-        """Open the file, or make it. A StoreError says in one sentence why it cannot be used.
+    def open(cls, path: str, *, durable: bool = True) -> EmbeddedStore:
+        """Open the file, or create it. StoreError if it cannot be used.
 
-        Not `settled`: until `settle`, commits are in order, but do not wait for the disk.
+        Not `durable`: until `make_durable`, commits do not wait for the disk.
         """
         try:
             if not os.path.exists(path) or not os.path.getsize(path):
@@ -74,16 +73,16 @@ class EmbeddedStore:
         except StoreError as error:
             connection.close()
             raise StoreError(f"the metadata file {path} {error}") from None
-        if not settled:
+        if not durable:
             connection.execute("PRAGMA synchronous = NORMAL")
         return cls(connection, tree)
 
-    async def settle(self) -> None:
-        """From now on commits wait for the disk, and so does this one for all before it."""
+    async def make_durable(self) -> None:
+        """Wait until all commits are on the disk. From now on each commit waits."""
         async with self._lock:
             self._check_open()
             self._connection.execute("PRAGMA synchronous = FULL")
-            # A number of its own: SQLite writes nothing, and waits for nothing, where nothing is different.
+            # With a new zxid: SQLite does not sync a transaction that changes nothing.
             self._tree.zxid += 1
             await asyncio.to_thread(self._write, [], self._tree.zxid)
 
@@ -112,7 +111,7 @@ class EmbeddedStore:
         return touched
 
     async def _commit(self, transaction: Transaction) -> None:
-        # The change must end as a whole, known to us, even if whoever asked for it no longer waits.
+        # The change must end even if its caller is cancelled.
         commit = asyncio.ensure_future(asyncio.to_thread(self._write, list(transaction.kept_entries()), transaction.zxid))
         try:
             await asyncio.shield(commit)
@@ -172,13 +171,13 @@ class EmbeddedStore:
 
 
 def _make(path: str) -> None:
-    """An empty tree, whole and durable under its name or not there at all: two waits for the disk, where SQLite has eight."""
+    """Create the file atomically, with two fsyncs instead of SQLite's eight."""
     new = f"{path}.new"
-    # Also the log of a file that was removed: SQLite would take what is in it for changes of this one.
+    # Also the write-ahead log of a file that was removed: SQLite would apply it to this one.
     for remains in (new, f"{new}-wal", f"{path}-wal"):
         if os.path.exists(remains):
             os.unlink(remains)
-    # The file will hold credentials: nobody but the owner reads it.
+    # The file will hold credentials: only its owner may read it.
     os.close(os.open(new, os.O_CREAT | os.O_RDWR, 0o600))
     connection = sqlite3.connect(new, isolation_level=None)
     try:
@@ -187,7 +186,7 @@ def _make(path: str) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(_MAKE)
     finally:
-        connection.close()  # which brings all from the write-ahead log into the file
+        connection.close()  # moves the write-ahead log into the file
     _flush(new)
     os.replace(new, path)
     _flush(os.path.dirname(path) or ".")
@@ -202,7 +201,7 @@ def _flush(path: str) -> None:
 
 
 def _load(connection: sqlite3.Connection) -> NodeTree:
-    # Nobody else may use the file, and without sharing SQLite needs no shared-memory file beside it.
+    # No other process may use the file. Without sharing, SQLite needs no shared-memory file either.
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -210,7 +209,7 @@ def _load(connection: sqlite3.Connection) -> NodeTree:
     if found == 0:
         connection.executescript(_MAKE)
     elif found != _FORMAT:
-        raise StoreError(f"has format {found}, which this release does not know; it knows {_FORMAT}")
+        raise StoreError(f"has format {found}; this release supports {_FORMAT}")
     (zxid,) = connection.execute("SELECT value FROM counter WHERE name = 'zxid'").fetchone()
     entries: dict[str, Entry] = {}
     for path, data, version, czxid, children_made in connection.execute("SELECT * FROM node ORDER BY path"):

@@ -1,15 +1,14 @@
-"""File ranges to a socket by `sendfile`, each with the bytes that go before it.
+"""Sends file ranges to a socket by `sendfile`, each after the bytes that precede it.
 
-Owns a duplicate of a transport's socket, for uvloop has no `loop.sendfile`. Never looks at the bytes that pass.
+Owns a duplicate of the transport's socket: uvloop has no `loop.sendfile`.
 
-1. It is used only while the transport has nothing of its own to write: bytes would overtake each other.
-2. The duplicate is closed with the connection: the peer would see no end otherwise.
-3. Who waits is told by a call, not by a future, and the socket stays watched while one range follows the other: between two
-   ranges of a reply there is no turn of the loop.
-4. The bytes before a range wait in the kernel for its first ones (MSG_MORE): alone they would be a packet of their own, and would
-   wake the peer up for nothing.
+1. It is used only while the transport's write buffer is empty, else bytes would overtake each other.
+2. The duplicate is closed with the connection, else the peer would not see its end.
+3. Completion is a callback, not a future, and the socket stays watched from one range to the next: between two ranges of a
+   response there is no iteration of the loop.
+4. The bytes before a range wait in the kernel for its first bytes (MSG_MORE), else they would be a packet of their own.
 
-Compiled by mypyc: a reply to a fast consumer comes through here several times.
+Compiled by mypyc: a response to a fast consumer passes here several times.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from ottla.ports import File, FileRange
 from ottla.types import Buffer
 
 TURN_BYTES: Final = 4 << 20
-"""After so much for one connection in one go the others get their turn, even if the peer still takes more."""
+"""Bytes that one connection sends at most before other connections get their turn."""
 _MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
-"""Linux has it."""
+"""Linux only."""
 
 
 class SocketFileSender:
@@ -42,12 +41,12 @@ class SocketFileSender:
         self._socket_fd: int = self._socket.fileno()
         self._head: Buffer = b""
         self._file: File | None = None
-        """Held while it is sent: the last reference closes a file."""
+        """Referenced while it is sent: dropping the last reference closes a file."""
         self._position = 0
         self._count = 0
         self._sent: Callable[[OSError | None], None] | None = None
         self._watched = False
-        """The loop says when the socket takes more."""
+        """The loop watches the socket for writability."""
 
     def send(self, head: Buffer, part: FileRange, sent: Callable[[OSError | None], None]) -> bool:
         assert self._sent is None, "one range at a time"
@@ -65,11 +64,11 @@ class SocketFileSender:
 
     def close(self) -> None:
         if self._sent is not None:
-            self._finish(ConnectionResetError("the connection closed in the middle of a file"))
+            self._finish(ConnectionResetError("the connection closed while a file range was sent"))
         self._socket.close()
 
     def _send_some(self) -> bool:
-        """Send what the socket takes; True if that was the rest."""
+        """Send what the socket accepts; True if nothing is left."""
         file = self._file
         assert file is not None
         try:
@@ -82,12 +81,12 @@ class SocketFileSender:
         except BlockingIOError:
             return False
         if not sent:
-            raise OSError(f"file ends {self._count} bytes before the range that was promised")
+            raise OSError(f"the file ends {self._count} bytes before the end of the range")
         self._counters.add("sendfile_bytes", sent)
         self._position += sent
         self._count -= sent
         if self._count:
-            return False  # the socket is full, or the turn is over: asking once more would mostly cost an exception
+            return False  # the socket is full or the turn is over; another call would mostly raise BlockingIOError
         self._file = None
         return True
 
@@ -107,10 +106,10 @@ class SocketFileSender:
             if sent is not None:
                 sent(error)
         finally:
-            self._rest()
+            self._unwatch()
 
-    def _rest(self) -> None:
-        """No need to watch the socket any more, unless the next range has begun and waits already."""
+    def _unwatch(self) -> None:
+        """Stop watching the socket, unless the next range waits already."""
         if self._watched and self._sent is None:
             self._watched = False
             self._loop.remove_writer(self._socket_fd)

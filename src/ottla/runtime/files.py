@@ -19,10 +19,10 @@ from ottla.types import Buffer
 _PARTS_MAX: Final = 1024
 """IOV_MAX of Linux and macOS."""
 _NO_ATIME: Final[int] = getattr(os, "O_NOATIME", 0)
-"""Where a file may be opened so, reading it changes nothing: otherwise the first read behind every write has the time of it noted
-in the file system's journal, which costs as much as the read."""
+"""Without it, the first read after every write records the access time in the file system's journal, which costs as much as the
+read."""
 _FLUSHES_AT_ONCE: Final = 16
-"""A file system writes its journal once for all who wait for it at the same time."""
+"""Concurrent fsyncs share one write of the file system's journal."""
 
 
 class OsFile:
@@ -41,7 +41,7 @@ class OsFile:
             return data
         parts = [data]
         missing = count - len(data)
-        while missing:  # a signal, or a read beyond what the kernel gives at once
+        while missing:  # a signal, or more than the kernel reads at once
             position += len(data)
             data = os.pread(self._fd, missing, position)
             if not data:
@@ -74,7 +74,7 @@ class OsFile:
         os.ftruncate(self._fd, size)
 
     def reserve(self, start: int, end: int) -> bool:
-        from ottla.runtime import reservation  # most files never ask, a start does not either
+        from ottla.runtime import reservation  # most files never reserve
 
         return reservation.reserve(self._fd, start, end)
 
@@ -143,7 +143,7 @@ class OsDisk:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
             fd = os.open(path, flags | _NO_ATIME, 0o644)
-        except PermissionError:  # it may be another's file, who let us write it
+        except PermissionError:  # O_NOATIME needs the owner of the file
             fd = os.open(path, flags, 0o644)
         return OsFile(path, fd)
 

@@ -1,4 +1,4 @@
-"""Ports of this machine for servers that are about to be started by this process."""
+"""Finds free TCP ports for servers that this process is about to start."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import socket
 from typing import Final
 
 _PORTS: Final = range(15_000, 32_000)
-"""Below those that systems give to outgoing connections: one of these could take a port between our look at it and the bind of
-the server it is for, or while that server is down."""
+"""Below the ports of outgoing connections, one of which could take a port before the server binds it or while it restarts."""
 _TRIES: Final = 1000
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """One that was free a moment ago, and that this function has not given to this process before. OSError if none is found."""
+    """A port that was free a moment ago and that this process was not given before. OSError if none is found."""
     for port in random.sample(_PORTS, _TRIES):
         if port not in _given and is_free(port):
             _given.add(port)

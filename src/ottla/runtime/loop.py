@@ -1,7 +1,4 @@
-"""The event loop, its worker threads, and the real world put together.
-
-uvloop where it exists, asyncio's own loop elsewhere: nothing above may depend on which.
-"""
+"""The event loop (uvloop if it is installed, else asyncio's), worker threads, and the `World` of real ports."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 class ThreadWorkers:
-    """`ports.Workers` on threads. They exist only once there is work."""
+    """`ports.Workers` on threads, started with the first work."""
 
     __slots__ = ("_pool", "_threads_max")
 
@@ -52,7 +49,7 @@ class ThreadWorkers:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def let_others_run(self) -> None:
-        # Letting go of the interpreter for no time at all would mean having it again before anyone woke up.
+        # A sleep of zero would take the interpreter back before another thread wakes up.
         time.sleep(TURN_S)
 
     def close(self) -> None:
@@ -62,7 +59,7 @@ class ThreadWorkers:
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process as many open files and sockets as the system lets it: the usual 1024 are few for a broker."""
+    """Raise the soft limit of open files to the hard limit: the usual 1024 is too low for a broker."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -70,11 +67,11 @@ def raise_descriptor_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (ValueError, OSError):
-            pass  # some systems promise more than they give
+            pass  # some systems refuse their own hard limit
 
 
 def real_world(counters: Counters, settings: BrokerSettings | None = None) -> World:
-    """This machine: its clock, chance, files, threads and network."""
+    """The ports on this machine."""
     raise_descriptor_limit()
     from ottla.runtime.clock import SystemClock, SystemRandom
     from ottla.runtime.files import OsDisk
@@ -91,7 +88,7 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
         network=RealNetwork(
             counters,
             backlog=given("socket.listen.backlog.size") or BACKLOG,
-            # Where nothing is given not Kafka's defaults: for sending see SEND_BUFFER_BYTES, for receiving the system chooses.
+            # Not Kafka's defaults: for sending see SEND_BUFFER_BYTES, for receiving the system chooses.
             send_buffer_bytes=given("socket.send.buffer.bytes") or None,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),

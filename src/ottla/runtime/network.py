@@ -1,7 +1,4 @@
-"""TCP behind `ports.Network`: listening and connecting. Files go to a socket by `file_sender`.
-
-Owns the sockets' options. Never looks at the bytes that pass.
-"""
+"""`ports.Network` on TCP: listening, connecting, socket options. `file_sender` sends files."""
 
 from __future__ import annotations
 
@@ -17,12 +14,10 @@ from ottla.runtime.file_sender import SocketFileSender
 
 BACKLOG = 1024
 SEND_BUFFER_BYTES = 256 << 10
-"""Unless `socket.send.buffer.bytes` is set. With Kafka's 100 KB a fast consumer has the broker wake up three times for a
-megabyte, which measured a sixth more CPU; a buffer that grows as the system likes fills with megabytes that are cold when
-they are sent (over loopback, half as much system time again)."""
+"""Unless `socket.send.buffer.bytes` is set. With Kafka's 100 KB the broker wakes up three times for each megabyte to a fast
+consumer; a buffer that the system grows fills with megabytes that are no longer in the CPU cache when they are sent."""
 LOCAL_SEND_BUFFER_BYTES = 512 << 10
-"""The same, for files that go to a peer on this machine, once the first one goes. Without pacing (`congestion`) a wake-up less
-shows: 0.13 s of CPU for a gigabyte instead of 0.16, and no less with a megabyte."""
+"""The same, for files to a peer on this machine: without pacing (`congestion`) one wake-up less shows."""
 
 _PROTOCOL_CALLS = (
     "buffer_updated", "connection_lost", "connection_made", "eof_received", "get_buffer", "pause_writing", "resume_writing"
@@ -30,7 +25,7 @@ _PROTOCOL_CALLS = (
 
 
 class BufferedOnAsyncio(asyncio.BufferedProtocol):
-    """A protocol that is one for asyncio's own loop too: that asks for the class, uvloop for the methods."""
+    """A BufferedProtocol for asyncio's own loop, which checks the class where uvloop calls the methods."""
 
     def __init__(self, protocol: Any) -> None:
         for name in _PROTOCOL_CALLS:
@@ -52,7 +47,7 @@ class RealNetwork:
         send_buffer_bytes: int | None = None,
         receive_buffer_bytes: int | None = None,
     ) -> None:
-        """Where no size for receiving is given the system chooses, and adapts it to the connection; so it does below 1."""
+        """Without `receive_buffer_bytes`, or below 1, the system chooses and adapts it to the connection."""
         self._counters = counters
         self._local_send_buffer_bytes = LOCAL_SEND_BUFFER_BYTES if send_buffer_bytes is None else 0
         if send_buffer_bytes is None:
@@ -65,9 +60,9 @@ class RealNetwork:
         ]
 
     async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> TcpListener:
-        """Listen on one address; an empty host is every interface, IPv4 and IPv6 through one socket."""
+        """Listen on one address; an empty host is every interface, IPv4 and IPv6 on one socket."""
         loop = asyncio.get_running_loop()
-        if isinstance(loop, asyncio.BaseEventLoop):  # uvloop's is none
+        if isinstance(loop, asyncio.BaseEventLoop):  # not uvloop
             given, factory = factory, lambda: buffered_on_asyncio(given())
         if host:
             infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -80,7 +75,7 @@ class RealNetwork:
         try:
             sock.setblocking(False)
             for option, size in self._buffer_options:
-                # Accepted sockets inherit them.
+                # Accepted sockets inherit the options.
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
             if begin_unpaced(sock):
                 paced = factory
@@ -98,7 +93,7 @@ class RealNetwork:
     def file_sender(self, transport: asyncio.Transport) -> SocketFileSender:
         if self._local_send_buffer_bytes and on_this_machine(transport):
             with suppress(OSError):
-                # Never less than it has: if the system cuts this one, it has cut the listener's the same.
+                # Never smaller than before: a limit of the system has limited the listener's buffer too.
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
         return SocketFileSender(asyncio.get_running_loop(), transport, self._counters)
 

@@ -1,8 +1,7 @@
-"""Blocks of a volume taken ahead of what is written to a file (`ports.File.reserve`), where that makes writing cheaper.
+"""Preallocates blocks of a file (`ports.File.reserve`), on ext4 only.
 
-Owns: the system call, and where it helps. That is ext4: a write into blocks that the file has already need not look for room.
-Other file systems have no use for it, or do such a thing by themselves; there nothing is asked of them. Never changes the size or
-the bytes of a file, and never fails: whoever could not reserve writes as he would have.
+A write into blocks that the file has already is cheaper on ext4; other file systems do not profit. The size and the bytes of the
+file do not change, and a failure has no consequence.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _fallocate: Callable[[int, int, int, int], int] | None = None
 
 
 def reserve(fd: int, start: int, end: int) -> bool:
-    """See that the file has blocks for [start, end). False: it does not, and no harm is done."""
+    """Allocate the blocks of [start, end). False if they were not allocated."""
     if _stats_where_it_helps(fd) is None:
         return False
     global _fallocate
@@ -34,7 +33,7 @@ def reserve(fd: int, start: int, end: int) -> bool:
 
 
 def release(fd: int) -> None:
-    """Give back the blocks behind the end of the file, if it has any. Nobody may be writing to it."""
+    """Release blocks beyond the end of the file. Nobody may be writing to it."""
     stats = _stats_where_it_helps(fd)
     if stats is None:
         return
@@ -44,7 +43,7 @@ def release(fd: int) -> None:
         try:
             os.ftruncate(fd, stats.st_size)
         except OSError:
-            pass  # if that matters, the next write meets it
+            pass  # the next write will fail too, if it matters
 
 
 def _stats_where_it_helps(fd: int) -> os.stat_result | None:
@@ -63,7 +62,7 @@ def _helps_here(device: int) -> bool:
 
 
 def file_system_of(device: int) -> str | None:
-    """The kind of file system that is mounted from a device, None if that cannot be told."""
+    """The type of the file system mounted from a device; None if it is unknown."""
     wanted = b"%d:%d" % (os.major(device), os.minor(device))
     try:
         with open(_MOUNTS, "rb") as mounts:
@@ -73,12 +72,12 @@ def file_system_of(device: int) -> str | None:
                 if fields.split(b" ", 3)[2:3] == [wanted]:
                     return described.split(b" ", 1)[0].decode()
     except (OSError, UnicodeDecodeError):
-        pass  # not Linux, or not shown
+        pass  # not Linux
     return None
 
 
 def _find_fallocate() -> Callable[[int, int, int, int], int]:
-    """Looked for when it is needed: `ctypes` is nothing that a start should wait for."""
+    """On first use: importing `ctypes` would delay the start."""
     import ctypes
 
     try:

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.metrics import Counters
 from ottla.runtime import congestion
-from ottla.runtime.congestion import begin_unpaced, same_machine, take_the_systems_own
+from ottla.runtime.congestion import begin_unpaced, same_machine, use_system_algorithm
 from ottla.runtime.loop import new_event_loop
 from ottla.runtime.network import RealNetwork
 
@@ -108,23 +108,23 @@ def test_a_system_without_a_choice(on, monkeypatch):
 def test_a_peer_elsewhere_has_what_the_system_has_now(on):
     system = on()
     accepted = Socket(system, b"reno")
-    take_the_systems_own(cast(Any, accepted))
+    use_system_algorithm(cast(Any, accepted))
     assert accepted.algorithm == b"bbr"
     system.default = b"cubic"
     accepted = Socket(system, b"reno")
-    take_the_systems_own(cast(Any, accepted))
+    use_system_algorithm(cast(Any, accepted))
     assert accepted.algorithm == b"cubic"
 
 
 def test_what_a_route_says_stays(on):
     accepted = Socket(on(), b"vegas")
-    take_the_systems_own(cast(Any, accepted))
+    use_system_algorithm(cast(Any, accepted))
     assert accepted.algorithm == b"vegas"
 
 
 def test_a_refusal_is_harmless(on):
     accepted = Socket(on(refused=(b"bbr",)), b"reno")
-    take_the_systems_own(cast(Any, accepted))
+    use_system_algorithm(cast(Any, accepted))
     assert accepted.algorithm == b"reno"
 
 
@@ -202,7 +202,7 @@ def test_the_protocol_takes_over_when_the_connection_is_there(monkeypatch, facto
     """On both loops, whatever this system's algorithm is."""
     elsewhere: list[Any] = []
     monkeypatch.setattr("ottla.runtime.network.begin_unpaced", lambda listener: True)
-    monkeypatch.setattr(congestion, "take_the_systems_own", elsewhere.append)
+    monkeypatch.setattr(congestion, "use_system_algorithm", elsewhere.append)
     if not here:
         monkeypatch.setattr(congestion, "same_machine", lambda own, peer: False)
     play(hear_echo(factory), loop_factory)

@@ -22,12 +22,12 @@ def test_commits_are_durable(tmp_path: Path) -> None:
 
 def test_a_broker_that_starts_waits_once_for_all_its_commits(tmp_path: Path) -> None:
     async def run() -> None:
-        store = EmbeddedStore.open(str(tmp_path / "m.db"), settled=False)
+        store = EmbeddedStore.open(str(tmp_path / "m.db"), durable=False)
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (1,), "NORMAL"
         await store.multi([Create("/a", b"1")])
         await store.multi([SetData("/a", b"2")])
         written = (tmp_path / "m.db-wal").stat().st_size
-        await store.settle()
+        await store.make_durable()
         assert (tmp_path / "m.db-wal").stat().st_size > written, "nothing written, so nothing waited for"
         assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
         before = await store.get("/a")

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from ottla.ports import StoreError, StoreUnavailable
-from ottla.runtime.zookeeper_store import ZooKeeperStore, _parse
+from ottla.runtime.zookeeper_connect import parse_connect
+from ottla.runtime.zookeeper_store import ZooKeeperStore
 
 HOUR_MS = 3_600_000
 
@@ -60,7 +61,7 @@ def test_who_stops_waiting_for_it_waits_no_longer(somebody: bool) -> None:
     ],
 )
 def test_addresses_as_kafka_reads_them(text: str, hosts: list[str], chroot: str) -> None:
-    assert _parse(text) == (hosts, chroot)
+    assert parse_connect(text) == (hosts, chroot)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_addresses_as_kafka_reads_them(text: str, hosts: list[str], chroot: str)
 )
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(StoreError, match=r"zookeeper\.connect"):
-        _parse(text)
+        parse_connect(text)
 
 
 def _reason(address: str) -> str:
@@ -81,8 +82,8 @@ def _reason(address: str) -> str:
 
 
 def test_the_reason_is_what_one_would_find_by_hand() -> None:
-    assert "there is no host nowhere.invalid" in _reason("nowhere.invalid:2181")
+    assert "unknown host nowhere.invalid" in _reason("nowhere.invalid:2181")
     assert "127.0.0.1:1: connection refused" in _reason("127.0.0.1:1")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        assert f"127.0.0.1:{port} takes connections, but does not answer as ZooKeeper does" in _reason(f"127.0.0.1:{port}/x")
+        assert f"127.0.0.1:{port} accepts connections but does not answer as ZooKeeper" in _reason(f"127.0.0.1:{port}/x")

@@ -1,10 +1,9 @@
-"""Users, client ids and addresses in the metadata tree: reading what is set for them, and writing it.
+"""Reads and writes the configs of users, client ids and IP addresses (/config/users, /config/clients, /config/ips).
 
-Owns: the nodes /config/users, /config/clients, /config/ips and below. A change leaves a notice under /config/changes, as Kafka's
-does: every broker of a cluster reads anew what it names. Never decides what may be set (`cluster.client_entities`).
+The rules are `cluster.client_entities`.
 
-1. A change is made from what the tree has, and only if it still has it; with its notice it is one write.
-2. A node somebody spoiled counts as nothing set, and says so in the log; the others are read all the same.
+1. A change checks the version of the node that it starts from. With its notification under /config/changes it is one write.
+2. A node that cannot be parsed counts as no configs and is logged.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 async def load_client_configs(store: MetadataStore) -> ClientConfigs:
-    """All there are that have anything set."""
+    """The configs of every entity that has any."""
     paths: list[str] = []
     for kind in ("users", "clients", "ips"):
         paths += [f"{kind}/{name}" for name in await store.children(f"/config/{kind}")]
@@ -30,36 +29,36 @@ async def load_client_configs(store: MetadataStore) -> ClientConfigs:
         paths += [f"{user}/clients/{name}" for name in names]
     found = await each(paths, lambda path: load_client_config(store, path))
     entities = [(entity_of(path), config) for path, config in zip(paths, found, strict=True)]
-    return {one: config for one, config in entities if one is not None and config}
+    return {entity: config for entity, config in entities if entity is not None and config}
 
 
 async def load_client_config(store: MetadataStore, path: str) -> Mapping[str, str]:
-    """`path`: below /config. Empty where nothing is set."""
+    """The configs at a path below /config; empty if there are none."""
     return _decoded(path, await store.get(f"/config/{path}"))
 
 
 def _decoded(path: str, node: Node | None) -> dict[str, str]:
     if node is None or not node.data:
-        # Above what is set for a client id of a user there may be a node with nothing in it.
+        # The parent of a client id of a user may have no data.
         return {}
     try:
         return znodes.decode_config(f"/config/{path}", node.data)
     except StoreError as error:
-        logger.error("%s; it counts as nothing set", error)
+        logger.error("%s; treating it as no configs", error)
         return {}
 
 
 async def alter_client_config(
-    store: MetadataStore, one: Entity, plan: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
+    store: MetadataStore, entity: Entity, alter: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
 ) -> dict[str, str]:
-    """Have `plan` say what is to be set in place of what is. What it raises is raised."""
-    path = entity_path(one)
+    """Replace the configs of an entity by what `alter` makes of them. What it raises is raised."""
+    path = entity_path(entity)
     full_path = f"/config/{path}"
-    notice = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(path), sequential=True)
+    notification = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(path), sequential=True)
     while True:
         node = await store.get(full_path)
         present = _decoded(path, node)
-        config = plan(present)
+        config = alter(present)
         if validate_only or config == present:
             return config
         data = znodes.encode_config(config)
@@ -70,7 +69,7 @@ async def alter_client_config(
             changes = [Create(parent) for parent in await _missing_parents(store, path)]
             changes.append(Create(full_path, data))
         try:
-            await store.multi([*changes, notice])
+            await store.multi([*changes, notification])
         except (BadVersion, NodeExists, NoNode):
             continue
         return config

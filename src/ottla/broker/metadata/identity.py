@@ -1,6 +1,6 @@
-"""Who a broker is: its number and its cluster, on which settings, metadata and data directories must agree.
+"""The broker id and the cluster id, on which settings, metadata store and data directories must agree.
 
-Owns: finding both out at a start, making up what nobody has said yet, and the paths that every store must have.
+Resolves both at a start, generates those that do not exist yet, and creates the paths that every metadata store has.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeEx
 
 logger = logging.getLogger(__name__)
 
-_LOOK_S: Final = 0.25
+_POLL_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this broker is, as its store and its data directories agree."""
-
     broker_id: int
     cluster_id: str
 
@@ -38,16 +36,16 @@ async def resolve_identity(
     stored_broker_id: int | None = None,
     stored_cluster_id: str | None = None,
 ) -> Identity:
-    """The broker's number and the cluster's id: from the settings, from meta.properties (`stored_*`), else made now and kept.
+    """The broker id and the cluster id: from the settings, from meta.properties (`stored_*`), else generated.
 
-    A SettingsError says where two of them disagree: data must not be opened under another broker's name or in another cluster.
+    SettingsError where they disagree: data must not be opened as another broker or in another cluster.
     """
     connect = settings.optional_str("zookeeper.connect")
     if connect is not None and stored_cluster_id is not None and await store.get(znodes.CLUSTER_ID) is None:
-        # A slip of the pen in the path behind the addresses: in a cluster without topics all of its logs would be set aside.
+        # A typo in the chroot: in an empty cluster all logs of this broker would be treated as stray.
         raise SettingsError(
             [
-                f"the data directories belong to the cluster {stored_cluster_id}, but there is none at "
+                f"the data directories belong to the cluster {stored_cluster_id}, but there is no cluster at "
                 f"zookeeper.connect={connect} (is the path right?)"
             ]
         )
@@ -56,13 +54,12 @@ async def resolve_identity(
     cluster_id = await find_cluster_id(store, random, stored_cluster_id)
     if stored_cluster_id is not None and stored_cluster_id != cluster_id:
         problems.append(
-            f"the data directories belong to the cluster {stored_cluster_id}, but the metadata to the cluster {cluster_id}; "
-            f"they do not belong together"
+            f"the data directories belong to the cluster {stored_cluster_id}, but the metadata store to the cluster {cluster_id}"
         )
     broker_id = settings.broker_id()
     source = "meta.properties"
     if stored_broker_id is None and connect is None:
-        stored_broker_id, source = await _only_replica(store), "so say the topics; meta.properties is missing"
+        stored_broker_id, source = await _only_replica(store), "according to its topics; meta.properties is missing"
     if stored_broker_id is not None:
         if broker_id not in (-1, stored_broker_id):
             problems.append(
@@ -73,7 +70,7 @@ async def resolve_identity(
     if problems:
         raise SettingsError(problems)
     if broker_id < 0 and connect is None:
-        # Nobody else takes numbers here. One that is not kept yet, because a start before this one failed, is no loss.
+        # There are no other brokers: an id that a failed start did not store can be used again.
         broker_id = settings.int("reserved.broker.max.id") + 1
     elif broker_id < 0:
         broker_id = await _generate_broker_id(store, settings)
@@ -83,14 +80,14 @@ async def resolve_identity(
 async def check_addresses(
     store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], clock: Clock, patience_s: float
 ) -> None:
-    """StoreError if another broker is reached at an address of this one: it would get the orders that are meant for this one.
-    `patience_s`: how long the registration of one that is gone may take to vanish."""
+    """StoreError if another broker advertises an address of this one: it would get the control requests of this broker.
+    `patience_s`: how long the registration of a broker that is gone may take to expire."""
     own = {(endpoint.host, endpoint.port) for endpoint in endpoints}
     deadline = clock.monotonic() + patience_s
     warned = False
     while True:
         taken = [
-            f"{endpoint.host}:{endpoint.port} is the address of broker {number} already (advertised.listeners)"
+            f"{endpoint.host}:{endpoint.port} is advertised by broker {number} already (advertised.listeners)"
             for number, broker in (await load_brokers(store)).items()
             for endpoint in broker.endpoints
             if number != broker_id and (endpoint.host, endpoint.port) in own
@@ -101,12 +98,12 @@ async def check_addresses(
             raise StoreError(taken[0])
         if not warned:
             warned = True
-            logger.warning("%s; if that one is gone, its session ends within %.0f s", taken[0], patience_s)
-        await asyncio.sleep(_LOOK_S)
+            logger.warning("%s; if that broker is gone, its registration expires within %.0f s", taken[0], patience_s)
+        await asyncio.sleep(_POLL_S)
 
 
 async def ensure_base_paths(store: MetadataStore) -> None:
-    """Several brokers may start at the same time: what another one makes meanwhile is made."""
+    """Create missing base paths. Other brokers may be creating them at the same time."""
     while True:
         missing = [path for path in znodes.BASE_PATHS if await store.get(path) is None]
         changes: list[Change] = [Create(path) for path in missing]
@@ -134,8 +131,8 @@ async def find_cluster_id(store: MetadataStore, random: Random, stored: str | No
 
 
 async def _only_replica(store: MetadataStore) -> int | None:
-    """The number under which a broker that is alone made its topics. Where every meta.properties is gone nothing else remembers
-    it, and as another broker it would set all of their logs aside."""
+    """The broker id in the assignments of a broker that is alone. If every meta.properties is lost nothing else has it, and under
+    another id all logs would be treated as stray."""
     for topic in await store.children(znodes.TOPICS):
         node = await store.get(znodes.topic_path(topic))
         replicas = (
@@ -147,7 +144,7 @@ async def _only_replica(store: MetadataStore) -> int | None:
 
 
 async def _generate_broker_id(store: MetadataStore, settings: BrokerSettings) -> int:
-    """The node's version counts how often it was written: a number nobody else gets."""
+    """As in Kafka, from the version of a node: each write gives another one."""
     while True:
         node = await store.get(znodes.BROKER_SEQUENCE)
         assert node is not None

@@ -1,12 +1,11 @@
-"""The picture of the cluster that a broker of several answers from, as the controller tells it (UpdateMetadata).
+"""The image that a broker of a cluster answers from, as the controller sends it by UpdateMetadata.
 
-Owns the image, and the settings of topics and brokers in it: those are not told but kept in the metadata store, where this reads
-them when a topic is first heard of; later changes come through `configure_topic` and `configure_brokers`. Never asks the store
-who leads: only the controller says so, in its order.
+Owns the image and the configs in it. UpdateMetadata has no configs: they are read from the metadata store when a topic first
+appears, and changed by `configure_topic` and `configure_brokers`. Leaders come from the controller only, never from the store.
 
-1. What is shown is complete: a topic appears together with its settings, a broker with the transactions it can do.
-2. A partition's leader epoch never goes back, whatever order arrives late (C10); nor does a topic that was deleted come back, nor
-   does another of its name go with it.
+1. The image is complete: a topic appears together with its configs, a broker with its transaction version.
+2. The leader epoch of a partition never decreases, whatever request comes late (C10). A deleted topic does not reappear, and its
+   deletion does not remove another topic of that name.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class MetadataCache:
-    def __init__(self, cluster_id: str, store: MetadataStore, show: Callable[[ClusterImage], None]) -> None:
+    def __init__(self, cluster_id: str, store: MetadataStore, on_image: Callable[[ClusterImage], None]) -> None:
         self.image = ClusterImage(cluster_id)
         self._store = store
-        self._show = show
+        self._on_image = on_image
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._config_ids: dict[str, bytes] = {}
-        """Of which topic of its name the settings were read."""
+        """The topic id whose configs were read, by name."""
         self._deleted: dict[bytes, None] = {}
-        """Ids of the topics that were deleted last."""
+        """Ids of the topics that were deleted last, the oldest first."""
         self._transaction_versions: dict[int, int] = {}
-        """Of the brokers that live, as they registered: the controller does not tell."""
+        """Of live brokers, from their registrations: UpdateMetadata does not have it."""
 
     async def topic_config(self, name: str, topic_id: bytes) -> Mapping[str, str]:
-        """Known, or read now. StoreError if that cannot be done. Another topic of the same name may have others."""
+        """The configs of a topic, read if they are not known. StoreError if that fails."""
         if topic_id not in (ZERO_UUID, self._config_ids.get(name, topic_id)):
             self.forget_config(name)
         config = self._topic_configs.get(name)
@@ -60,20 +59,20 @@ class MetadataCache:
         return config
 
     def with_present_config(self, topic: TopicImage) -> TopicImage:
-        """Its settings may have changed since they were read."""
+        """With the configs as they are now: they may have changed since the topic was read."""
         config = self._topic_configs.get(topic.name, topic.config)
         return topic if config is topic.config else replace(topic, config=config)
 
     def forget_config(self, name: str) -> None:
-        """Of a topic that is gone: one of the same name may have others."""
+        """Forget the configs of a deleted topic: another of that name may have others."""
         self._topic_configs.pop(name, None)
         self._config_ids.pop(name, None)
 
     async def update(self, request: UpdateMetadataRequest, *, whole: bool = False) -> None:
-        """What the controller tells; the caller has checked that it is the controller. `whole`: it tells of every topic."""
+        """Apply an UpdateMetadata; the caller has checked the controller epoch. `whole`: it names every topic of the cluster."""
         topics = _grouped(request)
         for told in topics:
-            # Of one that goes, or is gone, they are gone too: nothing read now may be kept for the next of its name.
+            # The configs of a topic that is deleted must not be kept for the next topic of that name.
             if not _is_deletion(told) and (whole or bytes(told.topic_id) not in self._deleted):
                 await self.topic_config(told.topic_name, bytes(told.topic_id))
         live = [_broker(broker) for broker in request.live_brokers]
@@ -91,20 +90,20 @@ class MetadataCache:
             if self._is_late(told, whole=whole):
                 continue
             if known is not None and told.topic_id not in (ZERO_UUID, known.topic_id):
-                removed.append(known.name)  # another of the same name
+                removed.append(known.name)  # another topic of that name
                 known = None
             topic = _topic(known, told, self._topic_configs.get(told.topic_name, {}))
             if topic is not None:
                 changed.append(topic)
             elif known is not None:
                 removed.append(known.name)
-        self._become(image.with_topics(changed, removed))
+        self._publish(image.with_topics(changed, removed))
         for name in removed:
             if name not in self.image.topics:
                 self.forget_config(name)
 
     def _is_late(self, told: UpdateMetadataTopicState, *, whole: bool) -> bool:
-        """Whether it is of a topic that was deleted before, by its id: there may be another of that name now."""
+        """Whether the topic was deleted before, by its id."""
         topic_id = bytes(told.topic_id)
         was_deleted = topic_id in self._deleted
         if whole:
@@ -117,7 +116,7 @@ class MetadataCache:
         return was_deleted
 
     async def _learn_transactions(self, live: list[BrokerImage]) -> None:
-        """What brokers that are new, or have moved, wrote of themselves. One that cannot be read now can do little for now."""
+        """Read the registrations of new or changed brokers. One that cannot be read counts as transaction version 0."""
         for broker in live:
             shown = self.image.brokers.get(broker.id)
             if broker.id in self._transaction_versions and shown is not None and shown.endpoints == broker.endpoints:
@@ -132,35 +131,33 @@ class MetadataCache:
                 continue
 
     def configure_topic(self, name: str, config: Mapping[str, str]) -> None:
-        """Settings have changed. Of a topic nobody told of they are not kept: it may be one that is gone, with another one of its
-        name to come; whoever tells of that one has them read."""
+        """Apply changed configs. Those of an unknown topic are ignored: they are read when the topic appears."""
         if name not in self.image.topics and name not in self._topic_configs:
             return
         self._topic_configs[name] = dict(config)
         topic = self.image.topics.get(name)
         if topic is not None and topic.config != config:
-            self._become(self.image.with_topics([replace(topic, config=dict(config))]))
+            self._publish(self.image.with_topics([replace(topic, config=dict(config))]))
 
     def begin(self, brokers: Mapping[int, BrokerImage], controller_id: int) -> None:
-        """What the metadata store says, for the moment before the controller says more: clients that come at once must not be
-        told that there is nobody."""
+        """Use the registrations until the first UpdateMetadata: clients must not be told that there are no brokers."""
         if not self.image.brokers:
             self._transaction_versions = {broker.id: broker.transaction_version for broker in brokers.values()}
-            self._become(replace(self.image, brokers=dict(brokers), controller_id=controller_id))
+            self._publish(replace(self.image, brokers=dict(brokers), controller_id=controller_id))
 
     def configure_brokers(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Dynamic settings of all brokers; "" holds those of every one."""
+        """Apply the dynamic configs of all brokers; "" is the cluster-wide default."""
         if configs != self.image.broker_configs:
-            self._become(replace(self.image, broker_configs=dict(configs)))
+            self._publish(replace(self.image, broker_configs=dict(configs)))
 
     def configure_groups(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Settings of all groups that have any."""
+        """Apply the configs of all groups that have any."""
         if configs != self.image.group_configs:
-            self._become(replace(self.image, group_configs=dict(configs)))
+            self._publish(replace(self.image, group_configs=dict(configs)))
 
-    def _become(self, image: ClusterImage) -> None:
+    def _publish(self, image: ClusterImage) -> None:
         self.image = image
-        self._show(image)
+        self._on_image(image)
 
 
 def _is_deletion(told: UpdateMetadataTopicState) -> bool:
@@ -168,7 +165,7 @@ def _is_deletion(told: UpdateMetadataTopicState) -> bool:
 
 
 def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
-    """By topic, also of versions that name the topic in each partition."""
+    """By topic; older versions name the topic in each partition."""
     if not request.ungrouped_partition_states:
         return request.topic_states
     topics: dict[str, UpdateMetadataTopicState] = {}
@@ -190,7 +187,7 @@ def _broker(told: UpdateMetadataBroker) -> BrokerImage:
 
 
 def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Mapping[str, str]) -> TopicImage | None:
-    """The topic with what is told of it; None if nothing of it is left."""
+    """The topic after the update; None if it is deleted."""
     partitions = list(known.partitions) if known is not None else []
     gone: set[int] = set()
     for state in told.partition_states:
@@ -203,7 +200,7 @@ def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Map
         if state.leader_epoch >= partitions[number].leader_epoch:
             partitions[number] = _partition(state)
     if len(gone) >= len(partitions):
-        return None  # a topic is deleted whole
+        return None
     topic_id = told.topic_id if told.topic_id != ZERO_UUID or known is None else known.topic_id
     return TopicImage(told.topic_name, bytes(topic_id), tuple(partitions), config)
 

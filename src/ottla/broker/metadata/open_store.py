@@ -40,7 +40,7 @@ def open_embedded(
 
     try:
         place = metadata_place(disk, FILE_NAME, settings.log_dirs(), failed_paths, settings.optional_str("metadata.log.dir"))
-        store = EmbeddedStore.open(f"{place}/{FILE_NAME}", settled=False)
+        store = EmbeddedStore.open(f"{place}/{FILE_NAME}", durable=False)
     except StoreError as error:
         raise StartupError(str(error)) from error
-    return store, store.settle
+    return store, store.make_durable

@@ -1,7 +1,6 @@
-"""Reading the metadata tree: from nodes to an image.
+"""Loads an image from the metadata tree, and finds the nodes that a controller would have written and that are missing.
 
-Owns: which nodes make up an image, and what is missing of what a controller would have written. Never writes.
-Many nodes are asked for at the same time: an ensemble answers thousands of reads a second, but one after the other takes minutes.
+Never writes. Many nodes are read at the same time: one after the other would take minutes in a large cluster.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ T = TypeVar("T")
 class Loaded:
     image: ClusterImage
     repairs: list[Change] = field(default_factory=list)
-    """Nodes that older versions leave out or a half-finished creation left behind: ids, states, settings."""
+    """Writes that add what older versions leave out or an unfinished creation did not write: ids, states, configs."""
     created: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions whose state is among the repairs: nobody has heard of them yet."""
+    """Partitions whose state is among the repairs: no broker knows of them yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredConfigs:
-    """Settings as the store has them, for those who need them before there is an image."""
+    """Configs in the store, for a broker that has no image yet."""
 
     brokers: dict[str, dict[str, str]]
     """As `ClusterImage.broker_configs`."""
     topics: dict[str, dict[str, str]]
-    """Of every topic the store knows."""
+    """By topic, also of topics that have none."""
 
 
 async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]], at_once: int = _AT_ONCE) -> list[T]:
-    """`read` of every item, in order, many at the same time."""
+    """The results of `read` for every item, in order, many at the same time."""
     found: list[T] = []
     rest = list(items)
     for start in range(0, len(rest), at_once):
@@ -61,7 +60,7 @@ async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]], at_once: i
 
 
 async def patiently(work: Callable[[], Awaitable[T]]) -> T:
-    """Work at a start that does no harm if it is begun anew, as when the session with the store ends in the middle of it."""
+    """Retry work of a start while the store is unavailable, as when its session expires. The work must be repeatable."""
     for attempt in range(1, _ATTEMPTS_MAX):
         try:
             return await work()
@@ -71,18 +70,18 @@ async def patiently(work: Callable[[], Awaitable[T]]) -> T:
 
 
 async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
-    """Those that are registered. What somebody else wrote there and makes no sense is left alone."""
+    """The registered brokers, without registrations that cannot be parsed."""
     names = await store.children(znodes.BROKER_IDS)
     nodes = await each([f"{znodes.BROKER_IDS}/{name}" for name in names], store.get)
     brokers: dict[int, BrokerImage] = {}
     for name, node in zip(names, nodes, strict=True):
         try:
             if not (name.isascii() and name.isdecimal()):
-                raise StoreError(f"{znodes.BROKER_IDS}/{name} is no number")
+                raise StoreError(f"{znodes.BROKER_IDS}/{name} is not a broker id")
             if node is not None:
                 brokers[int(name)] = znodes.decode_broker(int(name), node.data, node.czxid)
         except StoreError as error:
-            logger.error("a broker's registration is left alone: %s", error)
+            logger.error("Ignoring an invalid broker registration: %s", error)
     return brokers
 
 
@@ -94,8 +93,8 @@ async def load_image(
     random: Random,
     known: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]] | None = None,
 ) -> Loaded:
-    """The whole tree, and what a controller with this epoch has to add to it. `known`: settings of brokers and of groups as they
-    were, should somebody have spoiled their nodes."""
+    """The whole tree, and what a controller with this epoch has to add to it. `known`: the configs of brokers and groups to use
+    if their nodes cannot be parsed."""
     brokers = await load_brokers(store)
     try:
         configs, groups = await broker_configs(store), await group_configs(store)
@@ -104,7 +103,7 @@ async def load_image(
     except StoreError as error:
         if known is None:
             raise
-        logger.error("settings are taken as they were known before: %s", error)
+        logger.error("Keeping the previous configs of brokers and groups: %s", error)
         configs, groups = known
     loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
     names = await store.children(znodes.TOPICS)
@@ -120,7 +119,7 @@ async def load_topics(
     loaded: Loaded,
     known: Mapping[str, TopicImage] = MappingProxyType({}),
 ) -> list[TopicImage]:
-    """Those of the topics that are there and make sense. Of `known` ones, only the partitions that are not known are read."""
+    """The topics that exist and can be parsed. Of `known` ones, only new partitions are read."""
 
     async def load(name: str) -> TopicImage | None:
         try:
@@ -128,8 +127,8 @@ async def load_topics(
         except StoreUnavailable:
             raise
         except (StoreError, KafkaError) as error:
-            # Whoever wrote that: it must not keep all the others from having a controller.
-            logger.error("the topic %s is left alone: %s", name, error)
+            # One invalid topic must not prevent the cluster from having a controller.
+            logger.error("Ignoring topic %s: %s", name, error)
             return None
 
     return [topic for topic in await each(names, load, _TOPICS_AT_ONCE) if topic is not None]
@@ -146,9 +145,9 @@ async def _load_topic(
     numbers = range(len(stored.replicas))
     for number in numbers:
         if number not in stored.replicas:
-            raise StoreError(f"{znodes.topic_path(name)} lacks partition {number}")
+            raise StoreError(f"{znodes.topic_path(name)} has no partition {number}")
         if not stored.replicas[number] or len(set(stored.replicas[number])) < len(stored.replicas[number]):
-            raise StoreError(f"{znodes.topic_path(name)} names no broker for partition {number}, or one twice")
+            raise StoreError(f"{znodes.topic_path(name)} names no broker, or one twice, for partition {number}")
     if not numbers:
         raise StoreError(f"{znodes.topic_path(name)} has no partitions")
     if known is not None:
