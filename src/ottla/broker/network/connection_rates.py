@@ -1,8 +1,7 @@
-"""How fast new connections may come: `max.connection.creation.rate` and an address's `connection_creation_rate` (KIP-612).
+"""Connection creation rates: `max.connection.creation.rate`, and `connection_creation_rate` of an address (KIP-612).
 
-Owns the counts of the last seconds. Pure: time comes in as monotonic seconds. As Kafka reckons it, a rate is that of the last
-eleven seconds, and a time in which nobody was counted yet counts as one in which nobody came: so a burst of ten seconds' worth
-passes, and then one at a time is let in, each after the time that brings the rate back to what is allowed, a second at most.
+As in Kafka, a rate is measured over eleven samples of one second, and samples before the first connection count as empty: a burst
+of ten seconds' worth passes, and then each connection is delayed until the rate is within the limit, by one second at most.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ class ConnectionRate:
     def __init__(self, per_second: int = UNLIMITED) -> None:
         self.per_second = per_second
         self._samples: deque[tuple[float, int]] = deque()
-        """(begin, connections), oldest first."""
+        """(start, connections), oldest first."""
 
     @property
     def is_empty(self) -> bool:
         return not self._samples
 
     def record(self, now: float) -> float:
-        """One has come. Returns for how many seconds it has to wait, 0 if not at all."""
+        """Count a connection. Returns by how many seconds to delay it."""
         self.forget(now)
         samples = self._samples
         if samples and now - samples[-1][0] < SAMPLE_S:
@@ -46,7 +45,7 @@ class ConnectionRate:
         return min(excess / self.per_second, DELAY_S_MAX) if self.per_second else DELAY_S_MAX
 
     def take_back(self) -> None:
-        """The last one is not let in after all."""
+        """Uncount the last connection."""
         if self._samples:
             begin, before = self._samples.pop()
             if before > 1:

@@ -1,4 +1,4 @@
-"""Log lines that outsiders can cause, at most a few in a while: a flood of bad input must not become a flood of lines."""
+"""Limits the log lines that clients can cause: a flood of bad input must not become a flood of lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WINDOW_S = 10.0
 
 
 class LogLimit:
-    """A logger that lets `LINES_MAX` lines of a kind through in each window and then says how many it kept back."""
+    """Logs up to `LINES_MAX` lines of a kind per window, and then how many it suppressed."""
 
     def __init__(self, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
         self._logger = logger
@@ -22,7 +22,7 @@ class LogLimit:
         start, count = self._windows.get(kind, (now, 0))
         if now - start >= WINDOW_S:
             if count > LINES_MAX:
-                self._logger.warning("%s: %d more like it in %.0f s", kind, count - LINES_MAX, now - start)
+                self._logger.warning("%s: suppressed %d more lines in %.0f s", kind, count - LINES_MAX, now - start)
             start, count = now, 0
         count += 1
         self._windows[kind] = (start, count)

@@ -1,14 +1,14 @@
 """The memory that requests are received into.
 
-Owns one receive buffer for all connections of the loop, a few spare buffers for large frames, and the count of bytes held by
-frames that are not complete yet (`queued.max.request.bytes`). Never touches a socket.
+Owns one receive buffer shared by all connections, a few spare buffers for large frames, and the count of bytes that incomplete
+frames hold (`queued.max.request.bytes`). Never touches a socket.
 
-A read fills the buffer and is consumed before the next read of any connection, so idle connections cost nothing. Only the rest of
-a frame that did not arrive whole, or bytes sent ahead of a reply, are held per connection; they are taken as bytes arrive, not as
-lengths claim.
+A read fills the shared buffer and is consumed before the next read of any connection, so idle connections cost nothing. Only
+incomplete frames, and bytes received before a response is sent, are held per connection. Memory is taken as bytes arrive, not as
+a length prefix claims.
 
-When the bound is reached, frames wait where they are, all but one: whoever comes first may exceed it until its frame is whole.
-Else frames that each hold a part and wait for the rest would wait for each other.
+At the limit all frames but one wait: the first may exceed the limit until it is complete. Otherwise incomplete frames would wait
+for each other.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final
 
 SHARED_BYTES: Final = 512 << 10
-"""Enough for the five requests of 64 KB that a producer may have on the way; twice as much measured the same."""
+"""Five requests of 64 KB, as a producer may have in flight; twice as much measured the same."""
 HEAD_ROOM: Final = 4
-"""Kept free before the bytes of a read: the start of a length prefix that came with the read before goes there."""
+"""Free space before the bytes of a read, for the start of a length prefix that came with the previous read."""
 SPARE_BYTES: Final = (1 << 20) + (64 << 10)
-"""A default-sized full batch and its request around it."""
+"""A full batch of the default size with its request."""
 SPARES_MAX: Final = 8
 LARGE_BYTES: Final = SPARE_BYTES // 4
-"""A frame of so many bytes is followed by more of its kind; its buffer has pages of its own, and is kept."""
+"""From this size on a buffer has pages of its own and is kept as a spare: more such frames follow."""
 PEEK_BYTES: Final = 1 << 10
-"""So much is read of what may be the next large frame, with the end of the one before it, to know its length; the rest comes
-straight to its own buffer, where a read of all that is there would have to be copied."""
+"""How much is read beyond the end of a large frame: enough to know the length of the next one, whose bytes then go directly to
+its own buffer instead of being copied."""
 GROWTH_START_BYTES: Final = 64 << 10
 PAGE_SKEW: Final = 2 << 10
-"""Where in its first page a large buffer begins: far from where the sender's bytes begin in theirs. What is sent at once begins a
-page of the kernel's; and AMD's processors copy eight times slower to an address that is one to thirty bytes further in its page
-than the source is. Memory from malloc is, by 16: that took a third of the system time of a producer's megabytes."""
+"""Offset of a large buffer in its first page. AMD processors copy eight times slower if the target is 1 to 30 bytes further in
+its page than the source. The kernel's bytes start at a page; memory from malloc is 16 bytes further, which took a third of the
+system time of large produce requests."""
 HELD_BYTES_MAX: Final = 512 << 20
-"""The bound where the settings name none: half a gigabyte of half-received requests is no use to anyone."""
+"""The limit if `queued.max.request.bytes` sets none."""
 
 
 def new_buffer(size: int) -> memoryview:
@@ -46,7 +46,7 @@ def new_buffer(size: int) -> memoryview:
 
 
 def _next_size(have_bytes: int, frame_bytes: int) -> int:
-    """Twice what has come, at most the frame. A large one gets a buffer that can be kept: its like will come again."""
+    """Twice what has arrived, at most the frame; a large frame gets the size of a spare."""
     size = min(frame_bytes, max(GROWTH_START_BYTES, 2 * have_bytes))
     return SPARE_BYTES if size >= LARGE_BYTES and frame_bytes <= SPARE_BYTES else size
 
@@ -61,14 +61,14 @@ class RequestMemory:
         self._spares: list[memoryview] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._excepted: object | None = None
-        """Whose frame may exceed the bound."""
+        """The owner of the frame that may exceed the limit."""
 
     @property
     def exhausted(self) -> bool:
         return self.held_bytes >= self.held_bytes_max
 
     def may_take(self, owner: object) -> bool:
-        """Whether more memory for the frame of this owner may be taken now."""
+        """Whether the frame of this owner may take more memory now."""
         if not self.exhausted or self._excepted is owner:
             return True
         if self._excepted is None:
@@ -77,7 +77,7 @@ class RequestMemory:
         return False
 
     def take(self, frame_bytes: int, have_bytes: int, more: bool = True) -> memoryview:
-        """A buffer for a frame of which `have_bytes` are here: to be grown later, or (not `more`) just for those."""
+        """A buffer for a frame of which `have_bytes` have arrived: to grow later, or (not `more`) only for those."""
         if frame_bytes <= SPARE_BYTES and self._spares:
             buffer = self._spares.pop()
         elif more:
@@ -95,7 +95,7 @@ class RequestMemory:
         return larger
 
     def give_back(self, buffer: memoryview, owner: object) -> None:
-        """The owner's frame is whole and used, or will never be."""
+        """The owner's frame is consumed or dropped."""
         if self._excepted is owner:
             self._excepted = None
         if len(buffer) == SPARE_BYTES and len(self._spares) < SPARES_MAX:
@@ -103,17 +103,17 @@ class RequestMemory:
         self.release(len(buffer))
 
     def hold(self, count: int) -> None:
-        """Count bytes that a connection keeps beyond its frame."""
+        """Count bytes that a connection holds beyond its frame."""
         self.held_bytes += count
 
     def release(self, count: int) -> None:
         self.held_bytes -= count
-        # One at a time: each that goes on may take what was released.
+        # One at a time: each may take what was released.
         while self._queue and (not self.exhausted or self._excepted is None):
             self._queue.popleft()()
 
     def when_available(self, go_on: Callable[[], None]) -> None:
-        """Call back, in order of asking, once memory has been released."""
+        """Call `go_on` when memory is released, in the order of these calls."""
         self._queue.append(go_on)
 
     def forget(self, go_on: Callable[[], None]) -> None:

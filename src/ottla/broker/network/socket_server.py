@@ -1,17 +1,16 @@
-"""All listeners and connections of a broker: who may connect, who has been silent too long.
+"""The listeners and connections of a broker, and their limits.
 
-Owns the limits (`max.connections` and `max.connection.creation.rate`, also of single listeners, `max.connections.per.ip`, the
-rate of single addresses) and the order of last use. Reads and writes no bytes.
+Owns `max.connections` and `max.connection.creation.rate`, also per listener, `max.connections.per.ip`, the creation rates of
+addresses, and `connections.max.idle.ms`. Reads and writes no bytes.
 
-Whoever comes when all places are taken waits for one, as many at a time as the kernel would hold (`socket.listen.backlog.size`),
-and is heard when somebody else has gone; more are refused. One address that has too many is refused at once. Where brokers have a
-listener of their own, `max.connections` keeps none of them out: somebody else, the longest silent one, has to go.
+- At `max.connections` a new connection waits until another closes; up to `socket.listen.backlog.size` wait, more are refused. If
+  brokers have a listener of their own, its connections are always accepted, and the longest idle connection of another listener
+  is closed for them.
+- At `max.connections.per.ip` a new connection of the address is refused.
+- Above the creation rate of the broker or a listener, new connections wait in order; none is refused for that.
+- Above the creation rate of its address, a connection is not served, and is closed after the time it should have waited.
 
-Who comes faster than the rate allows waits too, one behind the other on each listener; nobody is refused for that. Of an address
-that has a rate of its own, who comes too fast is not heard, and closed after the time it should have waited.
-
-Connections stand in the order of their last use, so that one periodic sweep finds the idle ones at the front and stops at the
-first that is not: no timer per connection or request.
+Connections are kept in the order of last use: a periodic sweep closes the idle ones at the front, without a timer per connection.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ logger = logging.getLogger(__name__)
 Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
 
 USE_S: Final = 0.01
-"""How exactly the time of the last use is known: what comes so soon after it needs no place of its own in the order."""
+"""Precision of the time of last use: a use within it does not change the order."""
 TICK_S: Final = 0.001
-"""As exact as timers are."""
+"""Precision of timers."""
 RATE_WAITING_MAX: Final = 1024
 STALLED_S: Final = 10
-"""How long half a request may rest while others wait for memory."""
+"""How long an incomplete request may make no progress while others wait for memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +50,31 @@ class ConnectionLimits:
     per_host_overrides: Mapping[str, int] = field(default_factory=dict)
     per_listener_max: Mapping[str, int] = field(default_factory=dict)
     waiting_max: int = 50
-    """For a place. For their turn, where only the rate holds them up, RATE_WAITING_MAX may wait."""
+    """Connections that may wait at `max.connections`. For a creation rate RATE_WAITING_MAX may wait."""
     brokers_listener: str | None = None
-    """The listener that `max.connections` does not close: that of the brokers, where clients have another."""
+    """The inter-broker listener, if clients have another: `max.connections` does not apply to it."""
     creation_rate: int = UNLIMITED
-    """New connections in a second."""
+    """New connections per second."""
     per_listener_creation_rate: Mapping[str, int] = field(default_factory=dict)
-    """Where a listener has none of its own, the broker's holds for it alone too, that of the brokers included."""
+    """A listener without a rate of its own has the rate of the broker, also the inter-broker listener."""
     idle_ms_max: int = 600_000
     request_bytes_max: int = 100 << 20
     held_bytes_max: int = -1
 
     def rate_of(self, listener: str) -> int:
-        """New connections in a second on one listener."""
+        """New connections per second on one listener."""
         return self.per_listener_creation_rate.get(listener, self.creation_rate)
 
 
 @dataclass(slots=True, eq=False)
 class ListenerUse:
-    """One listener: its name, how many connections it has, and how fast they come."""
+    """One listener: its name, number of connections, and creation rate."""
 
     name: str
     connections: int = 0
     rate: ConnectionRate = field(default_factory=ConnectionRate)
     next: Connection | None = None
-    """The one that is counted already and waits until `next_at`; the others of this listener wait behind it."""
+    """The first waiting connection, which is counted in the rate and waits until `next_at`; others wait behind it."""
     next_at: float = 0.0
 
 
@@ -89,7 +88,7 @@ class SocketServer:
         counters: Counters,
         ip_rate: Callable[[str], int | None] = lambda host: None,
     ) -> None:
-        """`ip_rate`: how many connections in a second an address may make, None if it has no limit of its own."""
+        """`ip_rate`: the creation rate of an address, None without a limit."""
         self.loop = loop
         self.memory = RequestMemory(limits.held_bytes_max)
         self.dispatch = dispatch
@@ -105,24 +104,24 @@ class SocketServer:
         self._opened = False
         self._came = 0
         self._early: list[Connection] = []
-        """Came before the broker was ready: they wait."""
+        """Accepted before the broker is ready: they are served from `open` on."""
         self._waiting: dict[Connection, None] = {}
-        """Came when there was no place: they wait too, and do not count."""
+        """Waiting for `max.connections` or a creation rate: not counted yet."""
         self._closing = False
         self._rate = ConnectionRate(limits.creation_rate)
         self.ip_rate = ip_rate
         self._ip_rates: dict[str, ConnectionRate] = {}
         self._uses: list[ListenerUse] = []
         self._turn: asyncio.TimerHandle | None = None
-        """When the next of those who wait may come in because enough time has passed."""
+        """For the next waiting connection that a creation rate admits."""
         self._punished: dict[Connection, asyncio.TimerHandle] = {}
-        """Of an address that came too fast: not heard, and soon closed."""
+        """Connections above the rate of their address: not served, closed by the timer."""
 
     def __len__(self) -> int:
         return len(self._by_use)
 
     async def listen(self, name: str, host: str, port: int) -> int:
-        """Open a listener; returns the port bound. OSError if that cannot be."""
+        """Open a listener. Returns the bound port, OSError if that fails."""
         use = ListenerUse(name, rate=ConnectionRate(self.limits.rate_of(name)))
         self._uses.append(use)
         listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port)
@@ -130,7 +129,7 @@ class SocketServer:
         return listener.port
 
     def open(self) -> None:
-        """Let requests in: of connections to come, and of those that came since the listeners were bound."""
+        """Start to serve requests, also of connections accepted since the listeners were bound."""
         self._opened = True
         early, self._early = self._early, []
         for connection in early:
@@ -168,12 +167,14 @@ class SocketServer:
             return False
         has_place = self._has_place(listener)
         if len(self._waiting) >= (RATE_WAITING_MAX if has_place else self.limits.waiting_max):
-            return self._refuse(f"{len(self._by_use)} connections are here and others wait: no more from {host}")
+            return self._refuse(
+                f"{host}: {len(self._by_use)} connections are open and {len(self._waiting)} wait (max.connections)"
+            )
         if not has_place:
             self._lines.warn(
-                "a connection waits",
-                f"{host} on {listener.name}: {listener.connections} connections are there and {len(self._by_use)} in all, "
-                f"max.connections allows no more",
+                "Connection waits",
+                f"{host} on {listener.name}: {listener.connections} connections are open on the listener, "
+                f"{len(self._by_use)} in all (max.connections)",
             )
         connection.hold()
         self._waiting[connection] = None
@@ -184,7 +185,7 @@ class SocketServer:
         here = self._by_host.get(host, 0)
         if here < self.limits.per_host_overrides.get(host, self.limits.per_host_max):
             return False
-        self._refuse(f"{host} already has {here} connections, max.connections.per.ip allows no more")
+        self._refuse(f"{host} has {here} connections already (max.connections.per.ip)")
         return True
 
     def _has_place(self, listener: ListenerUse) -> bool:
@@ -198,7 +199,7 @@ class SocketServer:
         if len(self._by_use) >= self.limits.connections_max:
             for other in self._by_use:
                 if other.listener is not connection.listener:
-                    self._lines.warn("closed a connection", f"{other.client_host} makes room for a broker (max.connections)")
+                    self._lines.warn("Closed connection", f"{other.client_host}, to make room for a broker (max.connections)")
                     other.close()
                     break
         host = connection.client_host
@@ -209,7 +210,7 @@ class SocketServer:
         self._counters.add("connections_accepted")
 
     def _let_in(self) -> None:
-        """Those who wait and may come in now, on each listener in the order in which they came."""
+        """Accept the waiting connections that the limits admit now, per listener in the order of arrival."""
         if self._closing:
             return
         now = self.loop.time()
@@ -234,7 +235,7 @@ class SocketServer:
         self._set_turn(now)
 
     def _comes_at(self, connection: Connection, now: float) -> float:
-        """From when on the first who waits on a listener may come in. It is counted when its turn comes, as if accepted then."""
+        """When the first waiting connection of a listener may be accepted. It counts for the rates from its turn on."""
         listener = connection.listener
         if listener.next is not connection:
             delay = listener.rate.record(now)
@@ -246,7 +247,7 @@ class SocketServer:
         return listener.next_at
 
     def _punish(self, connection: Connection, now: float) -> bool:
-        """Whether its address came too fast. Then it counts for no rate, and is closed after the time it should have waited."""
+        """Whether its address is above its rate. The connection then counts for no rate, and is closed after the delay."""
         host, listener = connection.client_host, connection.listener
         allowed = self.ip_rate(host)
         if allowed is None:
@@ -308,14 +309,14 @@ class SocketServer:
 
     def malformed(self, connection: Connection, reason: str) -> None:
         self._counters.add("connections_closed_malformed")
-        self._lines.warn("closed a connection", f"{connection.client_host} on {connection.listener_name} sent {reason}")
+        self._lines.warn("Closed connection", f"{connection.client_host} on {connection.listener_name} sent {reason}")
 
     def failed(self, connection: Connection, error: BaseException) -> None:
         self._counters.add("connections_closed_failed")
-        self._lines.warn("closed a connection", f"{connection.client_host}: its reply could not be completed: {error}")
+        self._lines.warn("Closed connection", f"{connection.client_host}: could not send its response: {error}")
 
     def sweep_idle(self) -> int:
-        """Close the connections that have been silent too long; returns how many."""
+        """Close the connections that are idle for `connections.max.idle.ms`. Returns how many."""
         closed = 0
         now = self.loop.time()
         oldest_allowed = now - self.limits.idle_ms_max / 1000
@@ -324,25 +325,28 @@ class SocketServer:
             if rate.is_empty:
                 del self._ip_rates[host]
         if self.memory.exhausted:
-            # Others wait for the memory of frames that do not grow.
+            # Others wait for the memory of incomplete requests.
             for connection in [each for each in self._by_use if each.holds_memory and now - each.last_used > STALLED_S]:
-                self.malformed(connection, f"half a request, and nothing more for {STALLED_S} s while memory is short")
+                self.malformed(
+                    connection,
+                    f"an incomplete request, and nothing for {STALLED_S} s while others wait (queued.max.request.bytes)",
+                )
                 connection.close()
         for connection in list(self._by_use):
             if connection.last_used >= oldest_allowed:
                 break
             if not connection.idle:
-                # We owe it an answer: it is we who are silent.
+                # It waits for a response of this broker.
                 self.used(connection)
                 continue
             connection.close()
             closed += 1
         if closed:
             self._counters.add("connections_closed_idle", closed)
-            logger.info("closed %d connections that were idle for more than %d ms", closed, self.limits.idle_ms_max)
+            logger.info("Closed %d connections that were idle for more than %d ms", closed, self.limits.idle_ms_max)
         return closed
 
     def _refuse(self, reason: str) -> bool:
         self._counters.add("connections_refused")
-        self._lines.warn("refused a connection", reason)
+        self._lines.warn("Refused connection", reason)
         return False
