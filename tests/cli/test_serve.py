@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.serve import Options, gather
+from ottla.records import compiled
 from ottla.testing import Broker, BrokerFailed
 from tests.kit.ottla_command import TIMEOUT_S, Ottla, environment
 
@@ -128,7 +129,15 @@ def test_ready_line_and_clean_stop(tmp_path: Path, number: signal.Signals) -> No
             if " ready in " in line:
                 break
         assert f"data in {tmp_path / 'ottla-data'}, " in lines[-1]
-        assert "interpreted" in lines[-1] or "compiled" in lines[-1]
+        if compiled():
+            assert lines[-1].endswith(", compiled\n")
+        else:
+            assert lines[-1].endswith(", interpreted\n")
+            (warning,) = (line for line in lines if " WARNING " in line)
+            assert warning.endswith(
+                "The hot modules are not compiled: requests take several times the CPU. "
+                "Install a C compiler, then run: make setup\n"
+            )
         process.send_signal(number)
         rest = process.stderr.read()
         assert process.wait(TIMEOUT_S) == 0

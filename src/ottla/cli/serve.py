@@ -195,6 +195,8 @@ def _run(settings: BrokerSettings, options: Options) -> int:
 
     def on_ready(broker: Broker) -> None:
         gc.freeze()
+        if not compiled():
+            _warn_interpreted()
         logging.getLogger("ottla").info(
             "ready in %d ms: broker %d of cluster %s at %s, data in %s, %s",
             since_process_start_ms(),
@@ -202,7 +204,7 @@ def _run(settings: BrokerSettings, options: Options) -> int:
             broker.cluster_id,
             ", ".join(str(endpoint) for endpoint in broker.endpoints),
             ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.online_dirs()),
-            "compiled" if compiled() else "not compiled, which is slower",
+            "compiled" if compiled() else "interpreted",
         )
         if options.supervisor_fd is not None:
             _report_to_supervisor(options.supervisor_fd, broker)
@@ -213,6 +215,17 @@ def _run(settings: BrokerSettings, options: Options) -> int:
     except StartupError as error:
         return _fail(EXIT_FAILED, str(error))
     return 0 if failure is None else _fail(EXIT_FAILED, failure)
+
+
+def _warn_interpreted() -> None:
+    """Tell that this install runs without compiled modules, and how to compile them."""
+    import logging
+
+    checkout = os.path.exists(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, "setup.py"))
+    command = "make setup" if checkout else "OTTLA_COMPILE=1 pip install --force-reinstall --no-deps --no-binary ottla ottla"
+    logging.getLogger("ottla").warning(
+        "The hot modules are not compiled: requests take several times the CPU. Install a C compiler, then run: %s", command
+    )
 
 
 def _report_to_supervisor(fd: int, broker: Broker) -> None:
