@@ -11,7 +11,7 @@ HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
 # The sources alone, and the tests that run on them: of what is compiled, and those that change the product while they run.
 PURE := rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
 INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/unit/replication \
-	tests/broker/test_fetch_quick.py tests/broker/test_produce_quick.py tests/broker/test_flush_first.py tests/sim/test_planted.py
+	tests/broker/test_fetch_codec.py tests/broker/test_produce_codec.py tests/broker/test_flush_first.py tests/sim/test_planted.py
 # Bytecode of the tests is kept, also where PYTHONDONTWRITEBYTECODE is set: two thirds of the time it takes to collect them.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -q
 # Four workers for two cores, for most tests of real processes wait; each file stays on one worker, so that a module's broker is

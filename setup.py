@@ -7,6 +7,7 @@ OTTLA_COMPILE=0 asks for that; OTTLA_COMPILE=1 makes a failed compilation an err
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,11 @@ from setuptools.command.build_ext import build_ext
 
 HOT_MODULES = [
     "src/ottla/broker/network/connection.py",
+    "src/ottla/broker/network/context.py",
     "src/ottla/broker/network/dispatch.py",
     "src/ottla/broker/replicas/fetch_read.py",
-    "src/ottla/broker/handlers/fetch_quick.py",
-    "src/ottla/broker/handlers/heartbeat_quick.py",
-    "src/ottla/broker/handlers/offset_commit_quick.py",
-    "src/ottla/broker/handlers/produce_quick.py",
+    "src/ottla/broker/handlers/fetch.py",
+    "src/ottla/broker/handlers/produce.py",
     "src/ottla/broker/network/log_limit.py",
     "src/ottla/broker/replicas/following.py",
     "src/ottla/broker/replicas/leading.py",
@@ -33,6 +33,11 @@ HOT_MODULES = [
     "src/ottla/coordinator/group/offset_store.py",
     "src/ottla/coordinator/group/pending_offsets.py",
     "src/ottla/metrics.py",
+    "src/ottla/protocol/headers.py",
+    "src/ottla/protocol/messages/fetch.py",
+    "src/ottla/protocol/messages/heartbeat.py",
+    "src/ottla/protocol/messages/offset_commit.py",
+    "src/ottla/protocol/messages/produce.py",
     "src/ottla/records/batch.py",
     "src/ottla/records/clean.py",
     "src/ottla/records/clean_batches.py",
@@ -66,7 +71,8 @@ HOT_MODULES = [
     "src/ottla/storage/segment_files.py",
     "src/ottla/storage/segment_indexes.py",
     "src/ottla/storage/time_index.py",
-    "src/ottla/wire/big_endian.py",
+    "src/ottla/wire/codec.py",
+    "src/ottla/wire/native.py",
     "src/ottla/wire/varint.py",
 ]
 
@@ -105,8 +111,11 @@ def extensions() -> list[Any]:
     try:
         from mypyc.build import mypycify
 
-        # Of what they import only the types are wanted: it may need packages that are not there while this one is built.
-        checked = ["--follow-imports=silent", *HOT_MODULES]
+        generated = Path("build/native")
+        subprocess.run([sys.executable, "src/ottla/wire/generate.py", str(generated)], check=True)
+        paths = [str(native) if (native := generated / Path(path).relative_to("src")).exists() else path for path in HOT_MODULES]
+        # Only the types of what they import are needed: packages that they run with may be missing while this one is built.
+        checked = ["--follow-imports=silent", *paths]
         made: list[Any] = list(mypycify(checked, opt_level="3", debug_level="0", group_name="ottla"))
         if sys.platform == "linux":
             for extension in made:

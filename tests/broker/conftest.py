@@ -1,7 +1,7 @@
 """A real broker on a real socket, in the test's own loop.
 
 `play(case, settings...)` starts a broker in a fresh directory, runs `await case(stage)`, stops it. `stage` opens connections:
-`connect` speaks the protocol, `raw` sends bytes as they are. Also makes `short_cut` importable here.
+`connect` speaks the protocol, `raw` sends bytes as they are.
 """
 
 from __future__ import annotations

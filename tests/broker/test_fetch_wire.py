@@ -329,7 +329,7 @@ def test_f16_a_slow_reader_gets_every_byte_and_holds_up_nobody(play: Any) -> Non
         assert (await stage.produce(connection, stage.batch(b"meanwhile"))).error_code == 0
         frame = await slow.frame()
         _, response = decode_response(api, 12, memoryview(frame))
-        assert len(offsets_of(response.responses[0].partitions[0].records)) == 30  # type: ignore[attr-defined]
+        assert len(offsets_of(response.responses[0].partitions[0].records)) == 30
 
     play(case)
 

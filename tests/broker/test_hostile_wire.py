@@ -117,7 +117,7 @@ def test_frames_of_every_size_in_one_stream(play: Any, size: int) -> None:
         raw.send(frames[-1][-10:])
         replies.append(decode_response(api, 9, memoryview(await raw.frame())))
         assert [correlation_id for correlation_id, _ in replies] == list(range(12))
-        assert [reply.responses[0].partition_responses[0].base_offset for _, reply in replies] == list(range(12))  # type: ignore[attr-defined]
+        assert [reply.responses[0].partition_responses[0].base_offset for _, reply in replies] == list(range(12))
         assert stage.broker.server.memory.held_bytes == 0
 
     play(case)

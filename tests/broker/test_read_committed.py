@@ -26,7 +26,7 @@ class Willing:
     """A coordinator to which every partition is part of every transaction."""
 
     def __init__(self, broker: Any) -> None:
-        broker.verifier = self
+        broker.verifier.verify = self.verify
         self.asked: list[Any] = []
         self.later = False
 

@@ -22,15 +22,14 @@ async def call_handler(
     request: object,
     *,
     listener: str = "PLAINTEXT",
-    connection: Any = None,
+    connection_number: int = 0,
 ) -> Any:
     """The response as a client decodes it."""
     api = API_BY_NAME[api_name]
     handler = import_module(f"ottla.broker.handlers.{api_name}")
     assert handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
     read = decode(api.request, version, encode(request, version))
-    no_broker: Any = None
-    context = RequestContext(no_broker, version, api.key, "test", listener, "127.0.0.1", connection)
+    context = RequestContext(version, api.key, "test", listener, "127.0.0.1", connection_number)
     try:
         response = bind(handler.handle, parts)(read, context)
         if not isinstance(response, api.response):

@@ -36,6 +36,7 @@ from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.cleaner import Cleaner
 from ottla.broker.replicas.data_dirs import DataDirs
 from ottla.broker.replicas.disk_work import DiskWork
+from ottla.broker.replicas.fetch_read import FetchSource
 from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.housekeeping import Housekeeping
 from ottla.broker.replicas.index_rebuilder import IndexRebuilder
@@ -103,13 +104,10 @@ class Broker:
         self.clock_watch = ClockWatch(world.clock)
         """The time by which data may be deleted."""
         self.is_in_cluster = self.metadata.in_cluster
-        self.selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
-        """Consumers are sent to followers in their rack (KIP-392)."""
         self.cluster_id = ""
         self.bound_ports: dict[str, int] = {}
         """By listener name."""
         self.fetch_sessions = FetchSessionCache(settings.int("max.incremental.fetch.session.cache.slots"), world.random)
-        self.fetch_bytes_max = settings.int("fetch.max.bytes")
         self.large_batches = LargeBatches(world)
         self.failure: str | None = None
         """Why the broker stopped by itself."""
@@ -284,6 +282,12 @@ class Broker:
         if self.is_in_cluster:
             self.cluster.replicate(partitions, self.flusher, self.checkpoints, self.roles_changed)
 
+    def _fetch_source(self) -> FetchSource:
+        settings = self.settings
+        selects_replicas = self.is_in_cluster and settings.optional_str("replica.selector.class") == RACK_AWARE
+        bytes_max = settings.int("fetch.max.bytes")
+        return FetchSource(self.partitions, self.metadata, self.index_rebuilder, bytes_max, selects_replicas)
+
     def _build_coordinators(self) -> None:
         metadata, partitions, purgatory, clock = self.metadata, self.partitions, self.purgatory, self.world.clock
         inter_broker = self.cluster.inter_broker if self.is_in_cluster else None
@@ -322,8 +326,8 @@ class Broker:
             "config_requests": self.controller.config_requests,
             "disk": self.world.disk,
             "fetch_sessions": self.fetch_sessions,
+            "fetch_source": self._fetch_source(),
             "groups": self.groups,
-            "index_rebuilder": self.index_rebuilder,
             "large_batches": self.large_batches,
             "marker_writer": self.marker_writer,
             "metadata": self.metadata,

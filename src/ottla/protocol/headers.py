@@ -1,6 +1,6 @@
 """Frames: the header before a message, and the length before both.
 
-Owns: reading a request's header and writing a response's on the broker's side, and the reverse on a client's.
+Owns reading a request's header and writing a response's on the broker's side, and the reverse on a client's. Compiled.
 
 Which header goes with which message:
 1. A flexible request has header version 2 (tagged fields at the end), any other version 1. The client id is a plain string in
@@ -12,15 +12,16 @@ Which header goes with which message:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as struct_error
-from typing import Any
+from typing import Any, NamedTuple
+
+from librt.strings import BytesWriter, write_i32_be
 
 from ottla.errors import MalformedInput
 from ottla.ports import Part
 from ottla.protocol.registry import API_BY_KEY, Api
-from ottla.wire.codec import Encoder, decoder, encoder, parts_size, skip_tags
+from ottla.wire.codec import JOIN_BYTES_MAX, Encoder, decoder, encoder, parts_size, skip_tags
 
 LENGTH_BYTES = 4
 
@@ -29,19 +30,13 @@ _CONTROLLED_SHUTDOWN = 7
 
 _REQUEST_START = Struct(">hhi")
 _REQUEST_V1 = Struct(">hhih")
-_FRAMED_REQUEST_V1 = Struct(">ihhih")
-_FRAMED_REQUEST_START = Struct(">ihhi")
 _CORRELATION_ID = Struct(">i")
-_LENGTH = Struct(">i")
-_FRAMED_RESPONSE_V0 = Struct(">ii")
-_FRAMED_RESPONSE_V1 = Struct(">iix")
 
 _FLEXIBLE_FROM: dict[int, int] = {api.key: api.flexible_from for api in API_BY_KEY.values() if api.flexible_from is not None}
 _NEVER = 1 << 16
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     api_key: int
     api_version: int
     correlation_id: int
@@ -61,7 +56,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     if client_id_size >= 0:
         stop = position + client_id_size
         if stop > len(frame):
-            raise MalformedInput("request header: the client id is longer than what is left")
+            raise MalformedInput("request header: the client id is longer than the request")
         try:
             client_id = str(frame[position:stop], "utf-8")
         except UnicodeDecodeError as error:
@@ -77,37 +72,48 @@ def _header_without_client_id(frame: memoryview, error: Exception) -> tuple[Requ
         api_key, version, correlation_id = _REQUEST_START.unpack_from(frame)
         if api_key == _CONTROLLED_SHUTDOWN and version == 0:
             return RequestHeader(api_key, version, correlation_id, None), _REQUEST_START.size
-    raise MalformedInput("request header: cut short") from error
+    raise MalformedInput("request header: shorter than its fields") from error
 
 
 class ResponseEncoder:
-    """Responses of one API in one version, as the parts of a frame, length and header included."""
+    """Encodes responses of one API in one version as the parts of a frame, length and header included."""
 
-    __slots__ = ("_encode", "_pack_into", "_start")
+    __slots__ = ("_encode", "_tagged")
 
     def __init__(self, api: Api, version: int) -> None:
-        layout = _FRAMED_RESPONSE_V1 if api.is_flexible(version) and api.key != _API_VERSIONS else _FRAMED_RESPONSE_V0
         self._encode: Encoder[Any] = encoder(api.response, version)
-        self._pack_into = layout.pack_into
-        self._start = bytes(layout.size)
+        self._tagged = api.is_flexible(version) and api.key != _API_VERSIONS
+        """Whether the header has tagged fields (version 1). None are sent."""
 
-    def __call__(self, correlation_id: int, response: object) -> list[Part]:
+    def encode(self, correlation_id: int, response: object) -> list[Part]:
         parts: list[Part] = []
-        self._encode(response, parts, self._start)
-        first = parts[0]
-        size = len(first) if len(parts) == 1 else parts_size(parts)  # type: ignore[arg-type]
-        self._pack_into(first, 0, size - LENGTH_BYTES, correlation_id)  # type: ignore[arg-type]
+        self._encode(response, parts)
+        head = BytesWriter()
+        write_i32_be(head, parts_size(parts) + (5 if self._tagged else 4))
+        write_i32_be(head, correlation_id)
+        if self._tagged:
+            head.append(0)
+        _begin(parts, head)
         return parts
+
+
+def _begin(parts: list[Part], head: BytesWriter) -> None:
+    """Put the head of a frame before its message, in the same part if that is a small buffer."""
+    first = parts[0] if parts else None
+    if isinstance(first, (bytes, bytearray)) and len(first) <= JOIN_BYTES_MAX:
+        head.write(first)
+        parts[0] = head.getvalue()
+    else:
+        parts.insert(0, head.getvalue())
 
 
 def encode_response(api: Api, version: int, correlation_id: int, response: object) -> list[Part]:
     """A response as the parts of a frame, length and header included."""
-    return ResponseEncoder(api, version)(correlation_id, response)
+    return ResponseEncoder(api, version).encode(correlation_id, response)
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRequest:
-    """The body of a request that is encoded already, in the version it is sent in: for who tells many the same."""
+class EncodedRequest(NamedTuple):
+    """The encoded body of a request that goes to many brokers."""
 
     body: bytes
 
@@ -115,26 +121,29 @@ class EncodedRequest:
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, request: object) -> list[Part]:
     """A request as the parts of a frame, length and header included."""
     if api.key == _CONTROLLED_SHUTDOWN and version == 0:
-        start = _FRAMED_REQUEST_START.pack(0, api.key, version, correlation_id)
+        header = _REQUEST_START.pack(api.key, version, correlation_id)
     else:
         name = b"" if client_id is None else client_id.encode()
         client_id_size = -1 if client_id is None else len(name)
-        start = _FRAMED_REQUEST_V1.pack(0, api.key, version, correlation_id, client_id_size) + name
+        header = _REQUEST_V1.pack(api.key, version, correlation_id, client_id_size) + name
         if api.is_flexible(version):
-            start += b"\0"
+            header += b"\0"
     parts: list[Part] = []
     if isinstance(request, EncodedRequest):
-        parts.append(bytearray(start + request.body))
+        parts.append(request.body)
     else:
-        encoder(type(request), version)(request, parts, start)
-    _LENGTH.pack_into(parts[0], 0, parts_size(parts) - LENGTH_BYTES)  # type: ignore[arg-type]
+        encoder(type(request), version)(request, parts)
+    head = BytesWriter()
+    write_i32_be(head, len(header) + parts_size(parts))
+    head.write(header)
+    _begin(parts, head)
     return parts
 
 
-def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, object]:
+def decode_response(api: Api, version: int, frame: memoryview) -> tuple[int, Any]:
     """The correlation id and the message of a response's frame (without its length)."""
     if len(frame) < _CORRELATION_ID.size:
-        raise MalformedInput("response header: cut short")
+        raise MalformedInput("response header: shorter than its fields")
     correlation_id: int = _CORRELATION_ID.unpack_from(frame)[0]
     position = _CORRELATION_ID.size
     if api.is_flexible(version) and api.key != _API_VERSIONS:

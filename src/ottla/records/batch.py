@@ -1,10 +1,13 @@
-"""The header of a record batch of format v2: 61 bytes.
+"""The record batch of format v2, seen from outside: its 61-byte header.
 
-Reads and writes it, checks its CRC, and stamps the two fields that the CRC does not cover: base offset and leader epoch.
+Owns: the header's layout, reading it, its CRC, and the two fields a broker may write without touching the CRC (base offset and
+leader epoch). Never looks at the records inside (`walk`), never decides whether a batch may be stored (`validate`).
 
+Invariants
 1. Nothing here copies a batch: positions refer to the buffer that was given.
-2. A `BatchInfo` describes a complete batch: position + size <= len(buffer).
-3. An invalid or incomplete batch is `MalformedInput`, except that `scan_batches` ignores an incomplete one at the end.
+2. A `BatchInfo` describes bytes that are all there: position + size <= len(buffer).
+3. What cannot be a batch is `MalformedInput`; a batch cut off by the end of the buffer is that too, except in `scan_batches`,
+   where a torn tail is an answer and not an error.
 """
 
 from __future__ import annotations
@@ -34,10 +37,10 @@ RECORDS_AT: Final = 61
 """Also the size of the header."""
 
 LOG_OVERHEAD: Final = 12
-"""Base offset and length field: the bytes that the length does not count."""
+"""Base offset and length: what stands before the bytes that the length counts."""
 LENGTH_MIN: Final = RECORDS_AT - LOG_OVERHEAD
 LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14
-"""The smallest message of format v0: a smaller length is invalid in every format."""
+"""The smallest message of format v0: below it the length field is nonsense in any format."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -48,7 +51,7 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 BATCHES_KEPT: Final = 5
-"""Batches remembered for each producer: as many as it may have in flight."""
+"""Of each producer: as many as it may have in flight, and send again."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMPED: Final = struct.Struct(">qii")
@@ -59,7 +62,7 @@ _crc32c: Final[Any] = crc32c
 
 
 class BatchInfo:
-    """The header of a batch, and its position in the buffer."""
+    """What the header of one v2 batch says, and where the batch stands in its buffer."""
 
     __slots__ = (
         "attributes",
@@ -97,7 +100,7 @@ class BatchInfo:
     ) -> None:
         self.position = position
         self.size = size
-        """The size of the whole batch, including base offset and length."""
+        """The whole batch, header and the twelve bytes before the length included."""
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
         self.magic = magic
@@ -113,7 +116,7 @@ class BatchInfo:
 
     @property
     def end(self) -> int:
-        """The position behind the batch."""
+        """Where the next batch begins in the buffer."""
         return self.position + self.size
 
     @property
@@ -126,7 +129,7 @@ class BatchInfo:
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are undefined."""
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are nobody's."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -166,7 +169,7 @@ class BatchInfo:
 
 
 def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
-    """The batch at `position`. MalformedInput if it is incomplete or of another format."""
+    """The batch that begins at `position`. MalformedInput if none can: too short, of another format, or cut off."""
     remaining = len(buf) - position
     if remaining < RECORDS_AT or position < 0:
         raise MalformedInput(f"{remaining} bytes at position {position} are too few for a record batch")
@@ -176,14 +179,15 @@ def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
     if info.size < RECORDS_AT:
         raise MalformedInput(f"record batch of {info.size} bytes at position {position} is smaller than its header")
     if info.size > remaining:
-        raise MalformedInput(f"record batch of {info.size} bytes at position {position}, only {remaining} are available")
+        raise MalformedInput(f"record batch of {info.size} bytes at position {position}, only {remaining} are there")
     return info
 
 
 def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
-    """All complete batches from `start` on, and the position behind the last one. An incomplete batch may follow it.
+    """All whole batches from `start` on, and the position where the last of them ends.
 
-    MalformedInput for a wrong magic or an impossible length.
+    Bytes after that position are the beginning of a batch whose rest is missing. Bytes that can never become a batch (a wrong
+    magic, an impossible length) are MalformedInput.
     """
     batches: list[BatchInfo] = []
     position = start
@@ -203,7 +207,7 @@ def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
 
 
 def header_at(buf: Buffer, position: int) -> BatchInfo:
-    """The 61 bytes at `position` as a header, without checks."""
+    """The 61 bytes at `position`, taken for a header and not judged."""
     fields: tuple[int, int, int, int, int, int, int, int, int, int, int, int, int] = _HEADER.unpack_from(buf, position)
     (
         base_offset,
@@ -239,19 +243,19 @@ def header_at(buf: Buffer, position: int) -> BatchInfo:
 
 
 def batch_crc_ok(buf: Buffer, info: BatchInfo) -> bool:
-    """Whether the CRC is right. It covers the batch from the attributes on."""
+    """Whether the bytes still are what their writer summed up (base offset, length, leader epoch, magic are not summed)."""
     return _crc_of(buf, info.position, info.end) == info.crc
 
 
 def stamp(buf: bytearray | memoryview, info: BatchInfo, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into the batch, in place. The CRC does not cover them."""
+    """Write what only the leader knows into the batch, in place. The CRC does not cover these two fields."""
     _STAMPED.pack_into(buf, info.position, base_offset, info.size - LOG_OVERHEAD, leader_epoch)
     info.base_offset = base_offset
     info.leader_epoch = leader_epoch
 
 
 def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
-    """Write the header of a batch whose records are in the buffer. Computes the CRC, also into `info`."""
+    """Write the whole header of a batch whose records stand in the buffer already. Computes the CRC, also into `info`."""
     info.crc = 0
     _HEADER.pack_into(
         buf,

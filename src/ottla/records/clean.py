@@ -1,8 +1,12 @@
-"""The two loops of compaction over the decompressed records of a batch: put keys into the table, and filter replaced records.
+"""What compaction does once per record: put its key into the table, and leave it out if a later record replaced it.
 
-1. Both loops can stop after some bytes and continue later: they share the interpreter with the event loop.
-2. Retained records are copied as byte ranges, as long as possible. No record and no key becomes an object.
-3. Interpreted and compiled code do the same: no arithmetic leaves the range of int64.
+Owns: the two walks over the records of a batch (unpacked, as `bytes`). Never sees a file or a batch header, never decides how far
+a log may be cleaned. Compiled by mypyc.
+
+Invariants
+1. Both walks can stop after some bytes and go on later: whoever runs them shares the interpreter with the broker.
+2. Records that stay are copied as ranges of bytes, as long as possible; none becomes an object, nor does its key.
+3. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
 """
 
 from __future__ import annotations
@@ -18,17 +22,17 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 DELTA_MAX: Final = 1 << 61
-"""Larger timestamp deltas are not rebased."""
+"""Timestamp deltas beyond are nobody's, and are not rebased."""
 NO_DELTA: Final = -(2**63)
 
 
 class Put:
-    """Puts the keys of one batch into the table."""
+    """One batch on its way into the table of keys."""
 
     __slots__ = ("_base_offset", "_data", "_start_offset", "position", "records")
 
     def __init__(self, data: bytes, base_offset: int, start_offset: int) -> None:
-        """Records before `start_offset` are skipped."""
+        """Records before `start_offset` are passed over."""
         self._data = data
         self._base_offset: i64 = base_offset
         self._start_offset: i64 = start_offset
@@ -40,7 +44,7 @@ class Put:
         return self.position == len(self._data)
 
     def advance(self, keys: KeyMap, limit_bytes: i64) -> bool:
-        """Process about `limit_bytes` of records. False: the table is full."""
+        """Put the keys of records until `limit_bytes` are behind. False: the table is full."""
         data = self._data
         base_offset: i64 = self._base_offset
         start_offset: i64 = self._start_offset
@@ -74,7 +78,7 @@ class Put:
                 # end
                 record_end = position + (n >> 1)
                 if n & 1 != 0 or record_end > end:
-                    raise MalformedInput("a record has an invalid length")
+                    raise MalformedInput("a record's length is impossible")
                 position += 1
                 if data[position] < 128:
                     position += 1
@@ -104,7 +108,7 @@ class Put:
                         raise MalformedInput("a key is longer than its record")
                     if offset >= start_offset and not keys.put_at(data, position, key_end, offset):
                         return False
-                    if data[key_end] & 1 != 0:  # an odd value length means null
+                    if data[key_end] & 1 != 0:  # of the value's length: odd means that there is no value
                         keys.odd.add(base_offset)
                 else:
                     keys.odd.add(base_offset)
@@ -117,7 +121,7 @@ class Put:
 
 
 class Filter:
-    """Selects the records of one batch to retain."""
+    """One batch on its way through: which of its records stay."""
 
     __slots__ = (
         "_base_offset",
@@ -136,7 +140,7 @@ class Filter:
     )
 
     def __init__(self, data: bytes, base_offset: int, latest_offset: int, keep_tombstones: bool) -> None:
-        """Records behind `latest_offset` are retained. Without `keep_tombstones`, records without a value are removed."""
+        """`latest_offset`: records behind it stay unjudged. Without `keep_tombstones` records without a value go."""
         self._data = data
         self._base_offset: i64 = base_offset
         self._latest_offset: i64 = latest_offset
@@ -144,19 +148,19 @@ class Filter:
         self._out = bytearray()
         self.position: i64 = 0
         self._run_start: i64 = 0
-        """The start of the retained records that are not copied yet."""
+        """Where the records that stay and are not copied yet begin."""
         self.records: i64 = 0
         self.retained: i64 = 0
         self.tombstones: i64 = 0
-        """Retained records without a value."""
+        """Of those that stay."""
         self.keyless: i64 = 0
-        """Records without a key, which compaction removes."""
+        """Records without a key: a compacted log has no place for them, they go."""
         self.max_timestamp_delta: i64 = NO_DELTA
         self.min_timestamp_delta: i64 = 0
-        """Of the retained records; the smallest is at most 0."""
+        """Of those that stay; the smallest is at most 0."""
 
     def advance(self, keys: KeyMap, limit_bytes: i64) -> bool:
-        """Process about `limit_bytes` of records. True: the batch is done."""
+        """Judge records until `limit_bytes` are behind. True: that was the last."""
         data = self._data
         end: i64 = len(data)
         position: i64 = self.position
@@ -199,7 +203,7 @@ class Filter:
                 # end
                 record_end = position + (n >> 1)
                 if n & 1 != 0 or record_end > end:
-                    raise MalformedInput("a record has an invalid length")
+                    raise MalformedInput("a record's length is impossible")
                 position += 1
                 # varlong delta: generated by tests/unit/records/inline_varint.py, do not edit
                 b = data[position]
@@ -240,7 +244,7 @@ class Filter:
                     position += n >> 1
                 if position >= record_end:
                     raise MalformedInput("a key is longer than its record")
-                b = data[position]  # an odd value length means null
+                b = data[position]  # of the value's length: the lowest bit is its sign, and odd means that there is no value
                 records += 1
                 keep = True
                 if offset <= latest_offset:
@@ -277,7 +281,7 @@ class Filter:
         return position == end
 
     def section(self) -> bytes:
-        """The retained records."""
+        """The records that stay, behind each other."""
         if self.retained == self.records:
             return self._data
         if self._run_start < len(self._data):
@@ -286,7 +290,7 @@ class Filter:
 
 
 def rebase(data: bytes, shift: int) -> bytes:
-    """The records with `shift` added to each timestamp delta; each sum must be within +-DELTA_MAX."""
+    """The same records with `shift` added to each timestamp delta; each sum must lie within +-DELTA_MAX."""
     out = bytearray()
     end: i64 = len(data)
     moved: i64 = shift
@@ -313,7 +317,7 @@ def rebase(data: bytes, shift: int) -> bytes:
         while left > 0:
             size += 1
             left >>= 7
-        # attributes, new delta, the rest unchanged
+        # attributes, the new delta, and the rest as it was
         write_unsigned_varint(out, 2 * (1 + size + record_end - rest_at))
         out.append(data[body_at])
         write_unsigned_varlong(out, folded)

@@ -135,7 +135,7 @@ def wire(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fresh:
+class Fresh:
     """A default that is a new, empty part."""
 
     cls: type
@@ -145,7 +145,7 @@ def _own_default(type_: Type) -> Any:
     if isinstance(type_, ListOf):
         return []
     if isinstance(type_, type):
-        return _Fresh(type_)
+        return Fresh(type_)
     match type_:
         case "string":
             return ""
@@ -179,8 +179,8 @@ def message(*, versions: str | None = None, flexible: str = "none") -> Callable[
         body["__slots__"] = tuple(field.name for field in fields)
         body["__wire__"] = Definition(cls.__name__, known, flexible_in, fields)
         body["__init__"] = _first_init
-        body["__repr__"] = _repr
-        body["__eq__"] = _eq
+        body["__repr__"] = message_text
+        body["__eq__"] = equal_messages
         body["__hash__"] = None
         return cast("type[T]", type(cls.__name__, cls.__bases__, body))
 
@@ -196,7 +196,7 @@ def definition_of(cls: type) -> Definition:
 
 def is_fresh(default: Any) -> bool:
     """Whether a field's default is a new, empty part (and not a value that can be shared)."""
-    return isinstance(default, _Fresh)
+    return isinstance(default, Fresh)
 
 
 def _first_init(self: Any, **values: Any) -> None:
@@ -211,10 +211,10 @@ def _compiled_init(definition: Definition) -> Callable[..., None]:
     body = []
     for field in definition.fields:
         name = field.name
-        if isinstance(field.default, list | _Fresh):
+        if isinstance(field.default, list | Fresh):
             parameters.append(f"{name}=unset")
             fresh = "[]"
-            if isinstance(field.default, _Fresh):
+            if isinstance(field.default, Fresh):
                 scope[f"new_{name}"] = field.default.cls
                 fresh = f"new_{name}()"
             body.append(f"    self.{name} = {fresh} if {name} is unset else {name}")
@@ -227,12 +227,12 @@ def _compiled_init(definition: Definition) -> Callable[..., None]:
     return made
 
 
-def _repr(self: Any) -> str:
+def message_text(self: Any) -> str:
     inner = ", ".join(f"{spec.name}={getattr(self, spec.name)!r}" for spec in definition_of(type(self)).fields)
     return f"{type(self).__name__}({inner})"
 
 
-def _eq(self: Any, other: object) -> Any:
+def equal_messages(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
     return all(getattr(self, spec.name) == getattr(other, spec.name) for spec in definition_of(type(self)).fields)

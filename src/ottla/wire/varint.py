@@ -1,11 +1,11 @@
-"""Numbers of variable length: seven bits a byte, lowest first; signed ones are zig-zag folded.
+"""Variable-length integers: seven bits a byte, lowest first; signed ones are zig-zag encoded.
 
-Owns: writing them to a bytearray, and reading those of messages at a position of a buffer; those of records are read in
-`records.walk`. Compiled by mypyc, runs as it is too.
+Owns writing them to a bytearray, and reading those of messages at a position of a buffer. Those of records are read in
+`records.walk`. Compiled.
 
 Invariants:
-1. A read returns (value, position after it) or raises MalformedInput; it never looks beyond the buffer.
-2. A 32-bit number takes at most 5 bytes, a 64-bit one at most 10; what would not fit the width is refused. Padding inside that
+1. A read returns (value, position after it) or raises MalformedInput; it never reads beyond the buffer.
+2. A 32-bit number takes at most 5 bytes, a 64-bit one at most 10; a value that does not fit is refused. Padding inside that
    limit (a zero written as 80 00) is accepted, as Kafka accepts it.
 """
 

@@ -223,7 +223,7 @@ def test_refused(cls: type, version: int, data: str) -> None:
 def test_f87_a_bound_counts_the_elements_of_all_arrays_together() -> None:
     data = encode(full(), 3)
     assert decoder(Tree, 3, 10)(data, 0) == (full(), len(data))
-    with pytest.raises(MalformedInput, match="tagged_numbers: more than 9 elements in all"):
+    with pytest.raises(MalformedInput, match="tagged_numbers: more than 9 elements"):
         decoder(Tree, 3, 9)(data, 0)
 
 

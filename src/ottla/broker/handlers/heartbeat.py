@@ -1,11 +1,11 @@
-"""Heartbeat: a member of a classic group lives, and hears whether a rebalance has begun (F39)."""
+"""Heartbeat: a member of a classic group renews its session, and hears whether a rebalance has begun (F39)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.reply import Reply
-from ottla.broker.handlers.heartbeat_quick import quick as quick
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -13,15 +13,16 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespons
 VERSIONS = (0, 4)
 
 
-def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+def handle(
+    groups: GroupCoordinators, request: HeartbeatRequest, context: RequestContext
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    groups = context.broker.groups
     try:
         hosted, shard = groups.shards.find(request.group_id)
     except KafkaError as error:
         if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # Nothing is known yet, and sessions begin anew once it is: no reason to disquiet the member.
+            # Sessions start anew once the shard is loaded: the member need not rejoin.
             return HeartbeatResponse()
         raise
     reply: Reply[HeartbeatResponse] = Reply()

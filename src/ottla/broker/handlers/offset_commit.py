@@ -1,8 +1,8 @@
-"""OffsetCommit: a group keeps how far it has read (F41, F42).
+"""OffsetCommit: a group stores the offsets up to which it has consumed (F41, F42).
 
-Answered when the offsets are committed to the topic of offsets: with this broker alone in sync, at once. Partitions that do not
-exist are refused one by one, the others are committed. Version 0, which wrote to ZooKeeper, is not served; from version 10 on
-topics are named by id.
+Answered when the records are committed to `__consumer_offsets`, which is at once if this broker is the only in-sync replica.
+Unknown partitions are refused one by one, the others are committed. Version 0, which wrote to ZooKeeper, is not served. From
+version 10 on topics are named by id.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
+from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.reply import Reply
-from ottla.broker.handlers.offset_commit_quick import quick as quick
 from ottla.broker.handlers.unknown_partitions import answered, refuse_unknown
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode, KafkaError
@@ -30,24 +31,29 @@ VERSIONS = (1, 10)
 _TOPIC_IDS_FROM: Final = 10
 
 
-def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    groups = context.broker.groups
-    image = context.broker.image
-    nameless = _with_names(request, image) if context.version >= _TOPIC_IDS_FROM else []
+def handle(
+    groups: GroupCoordinators, metadata: LocalMetadata, request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    version, image = context.version, metadata.image
+    nameless = _name_topics(request, image) if version >= _TOPIC_IDS_FROM else []
     unknown = [*refuse_unknown(request, image, _refused), *nameless]
-
-    def ask() -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-        hosted, shard = groups.shards.find(request.group_id)
-        reply: Reply[OffsetCommitResponse] = Reply()
-        return groups.shards.reply_of(hosted, reply, shard.offset_commit(request, context.version, reply, groups.shards.now()))
-
     if not unknown:
-        return ask()
-    return answered(ask, unknown, partial(refuse, request)) if request.topics else OffsetCommitResponse(topics=unknown)
+        return _commit(groups, request, version)
+    if not request.topics:
+        return OffsetCommitResponse(topics=unknown)
+    return answered(partial(_commit, groups, request, version), unknown, partial(refuse, request))
 
 
-def _with_names(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:
-    """Give the topics, which came with ids, their names. Those that have none are taken out; returned are the answers to them."""
+def _commit(
+    groups: GroupCoordinators, request: OffsetCommitRequest, version: int
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+    hosted, shard = groups.shards.find(request.group_id)
+    reply: Reply[OffsetCommitResponse] = Reply()
+    return groups.shards.reply_of(hosted, reply, shard.offset_commit(request, version, reply, groups.shards.now()))
+
+
+def _name_topics(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:
+    """Set the names of topics that came with ids. Topics with an unknown id are removed; returned are their results."""
     refused: list[OffsetCommitResponseTopic] = []
     kept: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:

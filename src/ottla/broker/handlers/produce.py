@@ -1,30 +1,27 @@
-"""Produce: append what producers send.
+"""Produce: append record batches to partitions that this broker leads.
 
-acks=0 gets no reply, and an error closes the connection, which is all the producer will notice (W01). acks=1 is answered after
-the append, acks=all when the high watermark has passed the records or the time is over (F27).
-Versions 0 to 2 carry message formats that are not stored; they are advertised, because librdkafka takes their absence for an
+acks=0 gets no reply; an error closes the connection, the only way to tell the producer (W01). acks=1 is answered after the
+append, acks=all when the high watermark has passed the records or the timeout is over (F27, `commit_wait`).
+Versions 0 to 2 carry message formats that are not stored. They are advertised, because librdkafka takes their absence for an
 ancient broker (KAFKA-18659), and answered with UNSUPPORTED_VERSION. From version 13 on topics are named by id.
-Transactional records are appended where the transaction's coordinator says that the partition is part of it, or the partition has
-records of it already (T10). From version 12 on asking is adding (KIP-890).
-Batches that unpack to a lot are checked elsewhere (`large_batches`), and then go the whole way once more, with what was found. A
-connection's next request waits for them, so a producer's batches keep their order.
+Transactional records are appended if the partition is part of the producer's transaction (`produce_txn`).
+A batch that decompresses to megabytes is validated in a worker (`large_batches`) and appended afterwards. The connection's next
+request waits for it, so a producer's batches keep their order.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.handlers.current_leaders import name_leaders
-from ottla.broker.handlers.produce_quick import quick as quick
+from ottla.broker.handlers.produce_txn import verify
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
-from ottla.broker.replicas.partition import ACKS_ALL, VerifiedTransaction
+from ottla.broker.replicas.partition import ACKS_ALL, Partition, VerifiedTransaction
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Part
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -36,315 +33,344 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
-from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused, Rules
-from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
+from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, RECORDS_AT, TRANSACTIONAL_BIT
+from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused
+from ottla.types import Buffer, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater
-    from ottla.broker.replicas.partition import Partition
-
-    Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
+    from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.network.purgatory import Purgatory
+    from ottla.broker.replicas.large_batches import LargeBatches
+    from ottla.broker.replicas.partitions import Partitions
+    from ottla.ports import Clock
 
 VERSIONS = (0, 13)
 
-_FORMAT_V2_FROM = 3
-_ZSTD_FROM = 7
-_TOPIC_IDS_FROM = 13
-_ZSTD = 4
-_ATTRIBUTES_LOW_BYTE = 22
-_BUMPS_EPOCHS_FROM = 12
-_LEADERS_FROM = 10
-_PRODUCER = struct.Struct(">qhi")
-_LENGTH = struct.Struct(">i")
+_FORMAT_V2_FROM: Final = 3
+_ZSTD_FROM: Final = 7
+_LEADERS_FROM: Final = 10
+_BUMPS_EPOCHS_FROM: Final = 12
+_TOPIC_IDS_FROM: Final = 13
+_ZSTD: Final = 4
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_LENGTH: Final = Struct(">i")
 
-_ASK_TIMES = 10
-"""Whether a partition may be written to, while markers come in between."""
-
-Findings = Mapping[int, Checked | KafkaError]
-"""What was found elsewhere, by the place of the batch among those of the request."""
-Waits = list[tuple[CommitWait, PartitionProduceResponse]]
-"""Appended records that are not committed yet, each with its place in the response."""
 Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
 
 
-def handle(request: ProduceRequest, context: RequestContext) -> Reply:
-    return _handle(request, context, None)
+def handle(
+    partitions: Partitions,
+    purgatory: Purgatory,
+    verifier: TransactionVerifier,
+    large_batches: LargeBatches,
+    clock: Clock,
+    metadata: LocalMetadata,
+    request: ProduceRequest,
+    context: RequestContext,
+) -> Reply:
+    return _Produce(partitions, purgatory, verifier, large_batches, clock, metadata, context).answer(request, None)
 
 
-def _handle(request: ProduceRequest, context: RequestContext, findings: Findings | None) -> Reply:
-    refusal = _refusal_of_all(request, context.version)
-    if request.transactional_id is None or refusal is not None:
-        return _append(request, context, refusal, None, findings)
-    try:
-        refusals = _verify(request, request.transactional_id, context)
-    except KafkaError as error:
-        return _append(request, context, error, None, findings)
-    if isinstance(refusals, dict):
-        return _append(request, context, None, refusals, findings)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = bytearray(data.records)  # the request's memory is soon another's
-    return _append_later(request, context, refusals, findings)
+class _LargeBatch:
+    """A batch that a worker has to validate, and the place of its response."""
+
+    __slots__ = ("data", "partition", "records", "responses", "topic")
+
+    def __init__(
+        self,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        records: Buffer,
+        partition: Partition,
+        responses: list[PartitionProduceResponse],
+    ) -> None:
+        self.topic = topic
+        self.data = data
+        self.records = records
+        self.partition = partition
+        self.responses = responses
 
 
-def _verify(request: ProduceRequest, transactional_id: str, context: RequestContext) -> Refusals | RefusalsLater:
-    """Ask the coordinator about the partitions that have no records of the transaction yet."""
-    partitions = context.broker.partitions
-    wanted: list[TopicPartition] = []
-    asked_about: list[Partition] = []
-    producer: ProducerIdAndEpoch | None = None
-    for topic in request.topic_data:
-        name = partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
-        for data in topic.partition_data:
-            found = _transactional_producer(data.records)
-            if found is None or name is None:
-                continue
-            author, sequence = found
-            if producer is not None and author != producer:
-                raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "records of two producers in one transactional request")
-            producer = author
-            key = TopicPartition(name, data.index)
-            partition = partitions.find(key)
-            # What cannot be written anyway shall not become part of the transaction.
-            if partition is None or not partition.is_leader or partition.is_offline:
-                continue
-            producers = partition.log.producers
-            known = producers.get(author.producer_id)
-            if known is not None and author.producer_epoch < known.epoch:
-                # Nor what is refused for its epoch: to ask would be to add, and the marker would be refused for the same reason.
-                continue
-            if not producers.has_ongoing_transaction(*author):
-                producers.attempt(*author, sequence, bumps_epochs=context.version >= _BUMPS_EPOCHS_FROM)
-                wanted.append(key)
-                asked_about.append(partition)
-    if producer is None or not wanted:
-        return {}
-    producer_id, epoch = producer
+class _Produce:
+    """One request: its collaborators, and what became of its batches so far."""
 
-    def ask(about: list[TopicPartition]) -> Refusals | RefusalsLater:
-        return context.broker.verifier.verify(transactional_id, producer_id, epoch, about, "produce", context.version)
+    __slots__ = (
+        "_clock",
+        "_context",
+        "_first_error",
+        "_large",
+        "_large_batches",
+        "_metadata",
+        "_partitions",
+        "_purgatory",
+        "_verifier",
+        "_version",
+        "_waits",
+    )
 
-    answer = ask(wanted)
-    return answer if isinstance(answer, dict) else partial(_guarded, ask, answer, asked_about, producer_id)
+    def __init__(
+        self,
+        partitions: Partitions,
+        purgatory: Purgatory,
+        verifier: TransactionVerifier,
+        large_batches: LargeBatches,
+        clock: Clock,
+        metadata: LocalMetadata,
+        context: RequestContext,
+    ) -> None:
+        self._partitions = partitions
+        self._purgatory = purgatory
+        self._verifier = verifier
+        self._large_batches = large_batches
+        self._clock = clock
+        self._metadata = metadata
+        self._context = context
+        self._version = context.version
+        self._first_error: KafkaError | None = None
+        self._waits: list[tuple[CommitWait, PartitionProduceResponse]] | None = None
+        """Appended records that are not committed yet, each with its place in the response."""
+        self._large: list[_LargeBatch] | None = None
 
+    def answer(self, request: ProduceRequest, validated: list[Checked | KafkaError] | None) -> Reply:
+        """`validated` are the results of batches that a worker has validated, in the order of the request."""
+        refusal = self._refusal(request)
+        if request.transactional_id is None or refusal is not None:
+            return self._append(request, refusal, None, validated)
+        try:
+            refusals = verify(self._partitions, self._verifier, request, self._version)
+        except KafkaError as error:
+            return self._append(request, error, None, validated)
+        if isinstance(refusals, dict):
+            return self._append(request, None, refusals, validated)
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None:
+                    data.records = bytearray(data.records)  # the receive buffer is reused once `handle` returns
+        return self._append_verified(request, refusals, validated)
 
-async def _guarded(ask: Ask, answer: RefusalsLater, partitions: list[Partition], producer_id: int) -> Refusals:
-    """The coordinator's answer, if no marker has come meanwhile: what it said may have been of a transaction that is over now.
+    def _refusal(self, request: ProduceRequest) -> KafkaError | None:
+        """Why no batch of the request may be appended."""
+        if self._version < _FORMAT_V2_FROM:
+            return KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Produce version {self._version} is not supported, use {_FORMAT_V2_FROM} or above",
+            )
+        if request.transactional_id is None and _has_transactional_records(request):
+            return KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
+            )
+        acks = request.acks
+        if acks != 1 and acks != ACKS_ALL and acks != 0:
+            return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {acks}")
+        return None
 
-    It may as well be of the next one, whose producer did not wait for the markers of the one before (KIP-890): so it is asked
-    again where the guard is void.
-    """
-    refusals: dict[TopicPartition, KafkaError] = {}
-    for times_left in reversed(range(_ASK_TIMES)):
-        guards = [(partition, partition.start_verification(producer_id)) for partition in partitions]
-        refusals |= await answer()
-        partitions = []
-        for partition, guard in guards:
-            key = partition.topic_partition
-            if not partition.end_verification(producer_id, guard, keep=key not in refusals) and key not in refusals:
-                partitions.append(partition)
-        if not partitions or not times_left:
-            break
-        again = ask([partition.topic_partition for partition in partitions])
-        if isinstance(again, dict):
-            refusals.update(again)
-            return refusals
-        answer = again
-    for partition in partitions:
-        refusals[partition.topic_partition] = KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "the transaction ended while it was being asked about"
+    async def _append_verified(
+        self, request: ProduceRequest, refusals: RefusalsLater, validated: list[Checked | KafkaError] | None
+    ) -> ProduceResponse | None:
+        return await _awaited(self._append(request, None, await refusals(), validated))
+
+    def _append(
+        self,
+        request: ProduceRequest,
+        refusal: KafkaError | None,
+        refusals: Refusals | None,
+        validated: list[Checked | KafkaError] | None,
+    ) -> Reply:
+        """Append to all partitions. With `refusal` to none. `refusals` are the partitions that are not in the transaction."""
+        transaction = VerifiedTransaction(self._version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
+        acks = request.acks
+        now_ms = self._clock.now_ms()
+        topics: list[TopicProduceResponse] = []
+        place = -1
+        for topic in request.topic_data:
+            responses: list[PartitionProduceResponse] = []
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=responses))
+            for data in topic.partition_data:
+                place += 1
+                try:
+                    partition = self._writable(topic, data, refusal, refusals)
+                    records = data.records if data.records is not None else b""
+                    checked = validated[place] if validated is not None else None
+                    if isinstance(checked, KafkaError):
+                        raise checked
+                    info = partition.append(records, acks, now_ms, transaction=transaction, checked=checked)
+                except MuchToUnpack:
+                    self._validate_later(topic, data, partition, responses)
+                except KafkaError as error:
+                    responses.append(self._failed(data.index, error))
+                else:
+                    response = PartitionProduceResponse(
+                        index=data.index,
+                        base_offset=info.first_offset,
+                        log_append_time_ms=info.log_append_time_ms,
+                        log_start_offset=info.log_start_offset,
+                    )
+                    responses.append(response)
+                    if acks != 0 and partition.awaits(acks, info.last_offset + 1):
+                        self._wait(partition, acks, info.last_offset + 1, response)
+        return self._reply(request, topics) if self._large is None else self._reply_later(request, topics, self._large)
+
+    def _writable(
+        self, topic: TopicProduceData, data: PartitionProduceData, refusal: KafkaError | None, refusals: Refusals | None
+    ) -> Partition:
+        """The partition of a batch, if the request may write to it."""
+        if refusal is not None:
+            raise refusal
+        name = topic.name
+        if self._version >= _TOPIC_IDS_FROM:
+            found = self._partitions.topic_name(topic.topic_id)
+            if found is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
+            name = found
+        elif self._version < _ZSTD_FROM and _uses_zstd(data.records):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, this is {self._version}"
+            )
+        key = (name, data.index)
+        if refusals and key in refusals:
+            raise refusals[TopicPartition(name, data.index)]
+        partition = self._partitions.by_key.get(key)
+        return partition if partition is not None else self._partitions.get(TopicPartition(name, data.index))
+
+    def _wait(self, partition: Partition, acks: int, end_offset: int, response: PartitionProduceResponse) -> None:
+        # After an ISR shrink nothing commits before enough replicas are back (R12, R13): the producer retries.
+        wait = CommitWait(self._partitions, partition, end_offset, acks, ends_under_min_isr=acks == ACKS_ALL)
+        if self._waits is None:
+            self._waits = []
+        self._waits.append((wait, response))
+
+    def _failed(self, index: int, error: KafkaError) -> PartitionProduceResponse:
+        if self._first_error is None:
+            self._first_error = error
+        return _failed(index, error)
+
+    # Replies
+
+    def _reply(self, request: ProduceRequest, topics: list[TopicProduceResponse]) -> Reply:
+        """The response, at once or when the records are committed."""
+        if request.acks == 0:
+            if self._first_error is not None:
+                raise CloseConnection(f"an acks=0 Produce request failed: {self._first_error}")
+            return None
+        response = ProduceResponse(responses=topics)
+        if self._waits is not None:
+            waits = [wait for wait, _ in self._waits]
+            return wait_for_commits(self._purgatory, waits, request.timeout_ms, lambda: self._committed(response))
+        if self._first_error is not None:
+            self._name_leaders(response)
+        return response
+
+    def _committed(self, response: ProduceResponse) -> ProduceResponse:
+        """The response once every wait is done."""
+        for wait, answer in self._waits or ():
+            answer.error_code = int(wait.error.code) if wait.error is not None else 0
+        if any(answer.error_code for topic in response.responses for answer in topic.partition_responses):
+            self._name_leaders(response)
+        return response
+
+    def _name_leaders(self, response: ProduceResponse) -> None:
+        """Name the leaders of partitions that other brokers lead (KIP-951)."""
+        if self._version >= _LEADERS_FROM:
+            response.node_endpoints = name_leaders(
+                self._partitions,
+                self._metadata,
+                self._context.listener_name,
+                self._led_elsewhere(response),
+                LeaderIdAndEpoch,
+                NodeEndpoint,
+            )
+
+    def _led_elsewhere(self, response: ProduceResponse) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
+        for topic in response.responses:
+            name = self._partitions.topic_name(topic.topic_id) if self._version >= _TOPIC_IDS_FROM else topic.name
+            for answer in topic.partition_responses:
+                if name is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    yield TopicPartition(name, answer.index), answer
+
+    # Large batches
+
+    def _validate_later(
+        self,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        partition: Partition,
+        responses: list[PartitionProduceResponse],
+    ) -> None:
+        assert data.records is not None
+        if not self._large_batches.admit(len(data.records)):
+            busy = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait for validation; send it again")
+            responses.append(self._failed(data.index, busy))
+            return
+        data.records = records = bytearray(data.records)  # the receive buffer is reused once `handle` returns
+        if self._large is None:
+            self._large = []
+        self._large.append(_LargeBatch(topic, data, records, partition, responses))
+
+    def _reply_later(self, request: ProduceRequest, topics: list[TopicProduceResponse], large: list[_LargeBatch]) -> Reply:
+        large_batches = self._large_batches
+        size = sum(len(batch.records) for batch in large)
+        try:
+            reply = self._reply(request, topics)
+        except CloseConnection:
+            large_batches.release(size)
+            raise
+        task = asyncio.ensure_future(self._append_large(request, large, reply))
+        task.add_done_callback(lambda _: large_batches.release(size))  # also if it is cancelled before it began
+        return task
+
+    async def _append_large(self, request: ProduceRequest, large: list[_LargeBatch], others: Reply) -> ProduceResponse | None:
+        """Validate the large batches in a worker, and append them as a request of their own: a transaction may have ended
+        meanwhile. `others` is the reply to the rest of the request."""
+        validated: list[Checked | KafkaError] = []
+        for batch in large:
+            try:
+                validated.append(await self._large_batches.check(batch.records, batch.partition.rules))
+            except KafkaError as error:
+                validated.append(error)
+        topics = [TopicProduceData(name=b.topic.name, topic_id=b.topic.topic_id, partition_data=[b.data]) for b in large]
+        again = ProduceRequest(
+            transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=topics
         )
-    return refusals
-
-
-def _transactional_producer(records: Part | None) -> tuple[ProducerIdAndEpoch, int] | None:
-    """Who wrote a transactional batch, and its first sequence; None of another, or of what is none."""
-    if not isinstance(records, Buffer) or len(records) < RECORDS_AT:
-        return None
-    if not records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-        return None
-    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, PRODUCER_ID_AT)
-    return (ProducerIdAndEpoch(producer_id, epoch), sequence) if producer_id > NO_PRODUCER_ID else None
-
-
-async def _append_later(
-    request: ProduceRequest, context: RequestContext, refusals: RefusalsLater, findings: Findings | None
-) -> ProduceResponse | None:
-    return await _awaited(_append(request, context, None, await refusals(), findings))
+        produce = _Produce(
+            self._partitions,
+            self._purgatory,
+            self._verifier,
+            self._large_batches,
+            self._clock,
+            self._metadata,
+            self._context,
+        )
+        reply = await _awaited(produce.answer(again, validated))
+        response = await _awaited(others)
+        if reply is not None:
+            for batch, answer in zip(large, reply.responses, strict=True):
+                batch.responses.extend(answer.partition_responses)
+            if response is not None and reply.node_endpoints:
+                self._name_leaders(response)
+        return response
 
 
 async def _awaited(reply: Reply) -> ProduceResponse | None:
     return reply if reply is None or isinstance(reply, ProduceResponse) else await reply
 
 
-class _Large(NamedTuple):
-    """A batch that has to be unpacked elsewhere, and the place of its answer."""
-
-    topic: TopicProduceData
-    data: PartitionProduceData
-    records: Buffer
-    rules: Rules
-    results: list[PartitionProduceResponse]
-
-
-async def _append_large(
-    request: ProduceRequest, context: RequestContext, large: list[_Large], others: Reply
-) -> ProduceResponse | None:
-    """Have the large batches checked, and append them as a request of their own: whether they may be written is asked anew, as
-    a transaction may have ended meanwhile. `others` is the reply to the rest."""
-    findings: dict[int, Checked | KafkaError] = {}
-    for place, batch in enumerate(large):
-        try:
-            findings[place] = await context.broker.large_batches.check(batch.records, batch.rules)
-        except KafkaError as error:
-            findings[place] = error
-    topics = [TopicProduceData(name=b.topic.name, topic_id=b.topic.topic_id, partition_data=[b.data]) for b in large]
-    again = ProduceRequest(
-        transactional_id=request.transactional_id, acks=request.acks, timeout_ms=request.timeout_ms, topic_data=topics
-    )
-    reply = await _awaited(_handle(again, context, findings))
-    response = await _awaited(others)
-    if reply is not None:
-        for batch, answer in zip(large, reply.responses, strict=True):
-            batch.results.extend(answer.partition_responses)
-        if response is not None and reply.node_endpoints:
-            _name_leaders(response, context)
-    return response
-
-
-def _append(
-    request: ProduceRequest,
-    context: RequestContext,
-    refusal: KafkaError | None,
-    refusals: Refusals | None,
-    findings: Findings | None,
-) -> Reply:
-    """Append to all partitions. `refusal`: none may be written to. `refusals`: of a transaction, those that may not."""
-    version, acks, broker = context.version, request.acks, context.broker
-    transaction = VerifiedTransaction(version >= _BUMPS_EPOCHS_FROM) if refusals is not None else None
-    partitions = broker.partitions
-    now_ms = broker.world.clock.now_ms()
-    answers: list[TopicProduceResponse] = []
-    first_error: KafkaError | None = None
-    waits: Waits | None = None
-    large: list[_Large] | None = None
-    place = -1
+def _has_transactional_records(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
-        name: str | None = topic.name
-        if version >= _TOPIC_IDS_FROM:
-            name = partitions.topic_name(topic.topic_id)
-        results: list[PartitionProduceResponse] = []
-        answers.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
         for data in topic.partition_data:
-            place += 1
-            try:
-                if refusal is not None:
-                    raise refusal
-                if name is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic.topic_id.hex()}")
-                records = data.records if data.records is not None else b""
-                if version < _ZSTD_FROM and _uses_zstd(records):
-                    raise KafkaError(
-                        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_FROM}, this is {version}"
-                    )
-                key = TopicPartition(name, data.index)
-                if refusals and key in refusals:
-                    raise refusals[key]
-                partition = partitions.get(key)
-                found = findings.get(place) if findings is not None else None
-                if isinstance(found, KafkaError):
-                    raise found
-                info = partition.append(records, acks, now_ms, transaction=transaction, checked=found)
-            except KafkaError as error:
-                if isinstance(error, MuchToUnpack) and broker.large_batches.admit(len(records)):
-                    data.records = records = bytearray(records)  # the request's memory is soon another's
-                    large = large if large is not None else []
-                    large.append(_Large(topic, data, records, partition.rules, results))
-                    continue
-                if isinstance(error, MuchToUnpack):
-                    error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many large batches wait to be unpacked; send it again")
-                if first_error is None:
-                    first_error = error
-                results.append(_failed(data.index, error))
-            else:
-                answer = PartitionProduceResponse(
-                    index=data.index,
-                    base_offset=info.first_offset,
-                    log_append_time_ms=info.log_append_time_ms,
-                    log_start_offset=info.log_start_offset,
-                )
-                results.append(answer)
-                if acks and partition.awaits(acks, info.last_offset + 1):
-                    waits = waits if waits is not None else []
-                    # After an ISR shrink nothing commits before enough replicas are back (R12, R13): the producer retries.
-                    wait = CommitWait(partitions, partition, info.last_offset + 1, acks, ends_under_min_isr=acks == ACKS_ALL)
-                    waits.append((wait, answer))
-    if large is None:
-        return _reply(request, context, answers, first_error, waits)
-    size = sum(len(batch.records) for batch in large)
-    try:
-        reply = _reply(request, context, answers, first_error, waits)
-    except CloseConnection:
-        broker.large_batches.release(size)
-        raise
-    task = asyncio.ensure_future(_append_large(request, context, large, reply))
-    task.add_done_callback(lambda _: broker.large_batches.release(size))  # also of one that is given up before it began
-    return task
+            records = data.records
+            if (
+                records is not None
+                and len(records) >= RECORDS_AT
+                and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+                and len(records) >= LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_AT)[0]  # else it is no batch
+            ):
+                return True
+    return False
 
 
-def _reply(
-    request: ProduceRequest,
-    context: RequestContext,
-    answers: list[TopicProduceResponse],
-    first_error: KafkaError | None,
-    waits: Waits | None,
-) -> Reply:
-    """Now, or when what was appended is safe."""
-    if request.acks == 0:
-        if first_error is not None:
-            raise CloseConnection(f"an acks=0 produce request that failed: {first_error}")
-        return None
-    response = ProduceResponse(responses=answers)
-    if waits is None:
-        if first_error is not None:
-            _name_leaders(response, context)
-        return response
-    return wait_for_commits(
-        context.broker.purgatory, [wait for wait, _ in waits], request.timeout_ms, lambda: _answer(response, waits, context)
-    )
-
-
-def _name_leaders(response: ProduceResponse, context: RequestContext) -> None:
-    """Of the partitions that are led elsewhere (KIP-951)."""
-    if context.version >= _LEADERS_FROM:
-        response.node_endpoints = name_leaders(
-            context.broker.partitions,
-            context.broker.metadata,
-            context.listener_name,
-            _led_elsewhere(response, context),
-            LeaderIdAndEpoch,
-            NodeEndpoint,
-        )
-
-
-def _led_elsewhere(
-    response: ProduceResponse, context: RequestContext
-) -> Iterator[tuple[TopicPartition, PartitionProduceResponse]]:
-    for topic in response.responses:
-        name = context.broker.partitions.topic_name(topic.topic_id) if context.version >= _TOPIC_IDS_FROM else topic.name
-        for answer in topic.partition_responses:
-            if name is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                yield TopicPartition(name, answer.index), answer
-
-
-def _answer(response: ProduceResponse, waits: Waits, context: RequestContext) -> ProduceResponse:
-    for wait, answer in waits:
-        answer.error_code = wait.error.code if wait.error is not None else ErrorCode.NONE
-    if any(answer.error_code for topic in response.responses for answer in topic.partition_responses):
-        _name_leaders(response, context)
-    return response
+def _uses_zstd(records: Buffer | None) -> bool:
+    return records is not None and len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & 7 == _ZSTD
 
 
 def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
@@ -362,45 +388,11 @@ def refuse(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None
     )
 
 
-def _refusal_of_all(request: ProduceRequest, version: int) -> KafkaError | None:
-    """What forbids the request as a whole; it is then the answer for each of its partitions."""
-    if version < _FORMAT_V2_FROM:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_VERSION, f"Produce version {version} is not supported, use {_FORMAT_V2_FROM} or above"
-        )
-    if request.transactional_id is None and _has_transactional_records(request):
-        # One such batch speaks for all of them, before anything else is looked at.
-        return KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records came without a transactional id"
-        )
-    if request.acks not in (-1, 0, 1):
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1 (all), not {request.acks}")
-    return None
-
-
-def _has_transactional_records(request: ProduceRequest) -> bool:
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if (
-                isinstance(records, Buffer)
-                and len(records) >= RECORDS_AT
-                and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-                and len(records) >= LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_AT)[0]  # half a batch is none
-            ):
-                return True
-    return False
-
-
-def _uses_zstd(records: Buffer) -> bool:
-    return len(records) > _ATTRIBUTES_LOW_BYTE and records[_ATTRIBUTES_LOW_BYTE] & 7 == _ZSTD
-
-
 def _failed(index: int, error: KafkaError) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1, error_message=error.detail)
+    response = PartitionProduceResponse(index=index, error_code=int(error.code), base_offset=-1, error_message=error.detail)
     if isinstance(error, RecordsRefused):
-        answer.record_errors = [
+        response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
             for batch_index, message in error.record_errors
         ]
-    return answer
+    return response

@@ -12,4 +12,4 @@ VERSIONS = (0, 4)
 
 
 def handle(control_requests: ControlRequests, request: StopReplicaRequest, context: RequestContext) -> Awaitable[object]:
-    return control_requests.handle(context.version, request, context.connection.number)
+    return control_requests.handle(context.version, request, context.connection_number)

@@ -27,7 +27,7 @@ from ottla.ports import FileRange, FileSender, Part
 from ottla.types import Buffer
 
 if TYPE_CHECKING:
-    from ottla.broker.network.dispatch import PendingReply, Usual
+    from ottla.broker.network.dispatch import HeaderCache, PendingReply
     from ottla.broker.network.socket_server import ListenerUse, SocketServer
 
 COPY_BYTES_MAX = 32 << 10
@@ -69,12 +69,12 @@ class Connection:
         "_waits_for_memory",
         "_writable",
         "client_host",
+        "header_cache",
         "last_used",
         "listener",
         "listener_name",
         "number",
         "transport",
-        "usual",
     )
 
     def __init__(self, server: SocketServer, listener: ListenerUse) -> None:
@@ -89,7 +89,7 @@ class Connection:
         self.number = 0
         """Which of all it was to come, from 1 on."""
         self.last_used = 0.0
-        self.usual: Usual | None = None
+        self.header_cache: HeaderCache | None = None
         """Kept for `dispatch`."""
         self.transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None

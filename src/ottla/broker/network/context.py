@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.network.connection import Connection
-
-
-@dataclass(slots=True)
 class RequestContext:
-    """One request's circumstances.
+    """The client and the API of a request. Consecutive requests with the same header share one.
 
     Memoryviews in a request are valid only until `handle` returns (for a coroutine: not at all). What is needed later is copied.
     """
 
-    broker: Broker
-    version: int
-    api_key: int
-    client_id: str | None
-    listener_name: str
-    client_host: str
-    connection: Connection
+    __slots__ = ("api_key", "client_host", "client_id", "connection_number", "listener_name", "version")
+
+    def __init__(
+        self,
+        version: int,
+        api_key: int,
+        client_id: str | None,
+        listener_name: str,
+        client_host: str,
+        connection_number: int,
+    ) -> None:
+        self.version = version
+        self.api_key = api_key
+        self.client_id = client_id
+        self.listener_name = listener_name
+        self.client_host = client_host
+        self.connection_number = connection_number
 
 
 class CloseConnection(Exception):
-    """A handler's last word where the protocol leaves no other: an error of a request that gets no reply."""
+    """Close the connection instead of answering: the request gets no response, and failed."""

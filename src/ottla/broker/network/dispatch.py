@@ -1,11 +1,12 @@
-"""From a frame to the handler of its API, and from the handler's answer to the parts of a reply.
+"""The pipeline of every request: decode, authenticate, authorize, quota, handle, throttle, encode.
 
-Owns the routes (API and version -> decoder, handler), and what becomes of errors:
-a `KafkaError` becomes the reply; `MalformedInput` and `CloseConnection` close the connection; anything else is our bug, logged
-once with its traceback, answered as UNKNOWN_SERVER_ERROR where the reply has room for it, and else the connection is closed.
+Owns the routes (API and version -> decoder, handler with its collaborators and hooks, encoder), and what becomes of errors. A
+`KafkaError` becomes the response. `MalformedInput` and `CloseConnection` close the connection. Any other exception is a bug of
+the broker: it is logged with its traceback once, and answered with UNKNOWN_SERVER_ERROR if the response has room for it, else
+the connection is closed.
 
-A handler that answers at once costs no task; one that returns a future none either. A handler may have a short cut for what is
-asked most (`quick`): it gets the undecoded request, and what it leaves goes the long way.
+The steps between decode and handle, and throttle, are hooks (`hooks`). A handler that answers at once, or with a future, costs no
+task.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.network.handler import Handler, bind
+from ottla.broker.network.hooks import NO_HOOKS, Hooks
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
 from ottla.protocol.headers import RequestHeader, ResponseEncoder, decode_request_header, encode_response
 from ottla.protocol.registry import API_BY_KEY, Api
-from ottla.wire.codec import decoder
+from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -32,45 +34,35 @@ logger = logging.getLogger(__name__)
 
 _API_VERSIONS = 18
 
-_ELEMENTS_MAX = 1 << 18
-"""In all arrays of a request together. 100 MB of empty names would be 33 million: gigabytes of objects, and nobody else served
-for the half minute it takes to make and answer them. The largest clients name some ten thousand partitions."""
-_ORDER_ELEMENTS_MAX = 1 << 24
-"""In what a controller tells: every replica of every partition of the cluster may stand in it."""
-_ORDERS = frozenset({"leader_and_isr", "stop_replica", "update_metadata"})
-
-QuickReply = bytes | list[Part] | asyncio.Future[list[Part]] | None
-"""A short cut's reply, as bytes or parts, now or later; None: it was not for the short cut."""
+_CONTROL_ELEMENTS_MAX = 1 << 24
+"""Limit for LeaderAndIsr, StopReplica and UpdateMetadata: they may list every replica of the cluster."""
+_CONTROL_REQUESTS = frozenset({"leader_and_isr", "stop_replica", "update_metadata"})
 
 
 class Route:
     """One API in one version."""
 
-    __slots__ = ("api", "decode", "encode", "handle", "quick", "refuse", "response_class", "version")
+    __slots__ = ("api", "decode", "encoder", "handle", "refuse", "response_class", "version")
 
     def __init__(
-        self,
-        api: Api,
-        version: int,
-        handle: Callable[[Any, Any], Any],
-        refuse: Callable[[Any, Any], Any] | None,
-        quick: Callable[[memoryview, int, int, RequestContext], QuickReply] | None = None,
+        self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
     ) -> None:
         self.api = api
         self.version = version
-        self.decode = decoder(api.request, version, _ORDER_ELEMENTS_MAX if api.name in _ORDERS else _ELEMENTS_MAX)
-        self.encode = ResponseEncoder(api, version)
+        self.decode = decoder(
+            api.request, version, _CONTROL_ELEMENTS_MAX if api.name in _CONTROL_REQUESTS else REQUEST_ELEMENTS_MAX
+        )
+        self.encoder = ResponseEncoder(api, version)
         self.handle = handle
         self.refuse = refuse
-        self.quick = quick
         self.response_class = api.response
 
 
-class Usual:
-    """What the last request of a connection began with, and what that meant: the next one mostly differs in its correlation id
-    only, which stands between API and client."""
+class HeaderCache:
+    """Cache of the last request header and its route: consecutive requests differ only in the correlation id, which stands
+    between the API and the client id."""
 
-    __slots__ = ("api", "before", "client", "context", "position", "route")
+    __slots__ = ("api", "client", "context", "position", "previous", "route")
 
     def __init__(self, api: bytes, client: bytes, position: int, route: Route, context: RequestContext) -> None:
         self.api = api
@@ -78,8 +70,9 @@ class Usual:
         self.position = position
         self.route = route
         self.context = context
-        self.before: Usual | None = None
-        """What was usual before it: a member of a group joins and syncs in turn, or beats and commits. No more than these two."""
+        self.previous: HeaderCache | None = None
+        """The header before it: many clients send two APIs in turn, such as Heartbeat and OffsetCommit. No more than two are
+        kept."""
 
 
 class PendingReply:
@@ -103,54 +96,49 @@ class PendingReply:
             if error is not None:
                 raise error
             response = self.future.result()
-            if response is None or isinstance(response, list):
-                return response  # a short cut's is whole already
-            return self._route.encode(self._correlation_id, response)
+            return None if response is None else self._route.encoder.encode(self._correlation_id, response)
         except Exception as failure:
             return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure)
 
 
 class Dispatcher:
-    def __init__(self, handlers: Mapping[int, Handler], parts: Mapping[str, Any], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        parts: Mapping[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        hooks: Hooks = NO_HOOKS,
+    ) -> None:
         self._handlers = handlers
         """The APIs that are served, by api key."""
         self._parts = parts
         """The collaborators of handlers, by parameter name. A route binds them when its API is first requested."""
         self._loop = loop
+        self._hooks = hooks
         self._routes: dict[int, Route] = {}
         self._seen_bugs: set[tuple[str, str]] = set()
 
     def dispatch(self, frame: memoryview, connection: Connection) -> list[Part] | PendingReply | None:
         """Answer one request. None: it gets no reply. MalformedInput: close the connection."""
-        usual = connection.usual
-        # Read as bytes: far cheaper than as a view.
-        start = bytes(frame[: usual.position if usual is not None else 8])
-        if usual is None or start[8:] != usual.client or start[:4] != usual.api:
-            found = self._other(frame, connection, usual)
-            if not isinstance(found, Usual):
+        cached = connection.header_cache
+        # A copy: comparing bytes costs far less than comparing memoryviews.
+        start = bytes(frame[: cached.position if cached is not None else 8])
+        if cached is None or start[8:] != cached.client or start[:4] != cached.api:
+            found = self._find_header(frame, connection, cached)
+            if not isinstance(found, HeaderCache):
                 return found
-            usual = found
-        route = usual.route
+            cached = found
+        route = cached.route
         number: i64 = start[4] << 24 | start[5] << 16 | start[6] << 8 | start[7]
         correlation_id: int = number if number < 0x80000000 else number - 0x100000000
-        if route.quick is not None:
-            try:
-                quick_reply = route.quick(frame, usual.position, correlation_id, usual.context)
-            except Exception as error:
-                # It may have kept something: the long way is not for trying again, only for the answer.
-                request, _ = route.decode(frame, usual.position)
-                return self.failure(route, correlation_id, request, error)
-            if quick_reply is not None:
-                if isinstance(quick_reply, bytes):
-                    return [quick_reply]
-                if isinstance(quick_reply, list):
-                    return quick_reply
-                return PendingReply(self, route, correlation_id, None, quick_reply)
-        request, _ = route.decode(frame, usual.position)
         try:
-            response = route.handle(request, usual.context)
+            request, _ = route.decode(frame, cached.position)
+        except MalformedInput as error:
+            raise MalformedInput(f"{route.api.name} v{route.version}: {error}") from error
+        try:
+            response = route.handle(request, cached.context)
             if type(response) is route.response_class:
-                return route.encode(correlation_id, response)
+                return route.encoder.encode(correlation_id, response)
         except Exception as error:
             return self.failure(route, correlation_id, request, error)
         if response is None:
@@ -158,26 +146,26 @@ class Dispatcher:
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
         return PendingReply(self, route, correlation_id, request, future)
 
-    def _other(self, frame: memoryview, connection: Connection, last: Usual | None) -> Usual | list[Part]:
-        """Of a request that is not like the last one: what it is like, from now on the usual."""
+    def _find_header(self, frame: memoryview, connection: Connection, last: HeaderCache | None) -> HeaderCache | list[Part]:
+        """The cache entry of a request whose header is not that of the last one. A list is the reply already."""
         if last is not None:
-            before = last.before
-            if before is not None:
-                start = bytes(frame[: before.position])
-                if start[8:] == before.client and start[:4] == before.api:
-                    last.before, before.before = None, last
-                    connection.usual = before
-                    return before
-        found = self._begin(frame, connection)
-        if isinstance(found, Usual) and found.client:
-            # Only ControlledShutdown v0 names no client: nothing would tell that a frame is too short.
+            previous = last.previous
+            if previous is not None:
+                start = bytes(frame[: previous.position])
+                if start[8:] == previous.client and start[:4] == previous.api:
+                    last.previous, previous.previous = None, last
+                    connection.header_cache = previous
+                    return previous
+        found = self._decode_header(frame, connection)
+        if isinstance(found, HeaderCache) and found.client:
+            # ControlledShutdown v0 has no client id: its entry could not tell that a frame is too short.
             if last is not None:
-                last.before = None
-            found.before = last
-            connection.usual = found
+                last.previous = None
+            found.previous = last
+            connection.header_cache = found
         return found
 
-    def _begin(self, frame: memoryview, connection: Connection) -> Usual | list[Part]:
+    def _decode_header(self, frame: memoryview, connection: Connection) -> HeaderCache | list[Part]:
         header, position = decode_request_header(frame)
         route = self._routes.get(header.api_key << 16 | header.api_version)
         if route is None:
@@ -186,22 +174,21 @@ class Dispatcher:
                 return found
             route = found
         context = RequestContext(
-            self._parts["broker"],
             header.api_version,
             header.api_key,
             header.client_id,
             connection.listener_name,
             connection.client_host,
-            connection,
+            connection.number,
         )
-        return Usual(bytes(frame[:4]), bytes(frame[8:position]), position, route, context)
+        return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context)
 
     def failure(self, route: Route, correlation_id: int, request: object, error: BaseException) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):
             raise MalformedInput(str(error)) from error
         if not isinstance(error, KafkaError):
             self._log_bug(route, error)
-            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "a bug of the broker: its log says more")
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected error, see the log of the broker")
         response = None
         if route.refuse is not None and request is not None:
             response = route.refuse(request, error)
@@ -209,30 +196,33 @@ class Dispatcher:
             response = route.response_class(error_code=error.code)
             if hasattr(response, "error_message"):
                 response.error_message = error.detail
-        if response is None:
-            raise MalformedInput(f"a {route.api.name} request that cannot be answered: {error}") from error
-        return route.encode(correlation_id, response)
+        if response is not None:
+            try:
+                return route.encoder.encode(correlation_id, response)
+            except ValueError:
+                pass  # this version of the response cannot carry the error
+        raise MalformedInput(f"{route.api.name} v{route.version} failed and has no error response: {error}") from error
 
     def _find(self, header: RequestHeader) -> Route | list[Part]:
         handler = self._handlers.get(header.api_key)
         version = header.api_version
         if handler is None:
             known = API_BY_KEY.get(header.api_key)
-            raise MalformedInput(f"an API this broker does not serve: {header.api_key}" + (f" ({known.name})" if known else ""))
+            raise MalformedInput(f"API key {header.api_key} is not served" + (f" ({known.name})" if known else ""))
         if not handler.min_version <= version <= handler.max_version:
             if header.api_key == _API_VERSIONS:
                 return encode_response(handler.api, 0, header.correlation_id, handler.module.unsupported_version())
             raise MalformedInput(
-                f"version {version} of {handler.api.name}, served are {handler.min_version} to {handler.max_version}"
+                f"{handler.api.name} v{version} is not served, versions {handler.min_version} to {handler.max_version} are"
             )
         module = handler.module
-        handle = bind(module.handle, self._parts)
-        route = Route(handler.api, version, handle, getattr(module, "refuse", None), getattr(module, "quick", None))
+        handle = self._hooks.around(handler.api, bind(module.handle, self._parts))
+        route = Route(handler.api, version, handle, getattr(module, "refuse", None))
         self._routes[header.api_key << 16 | version] = route
         return route
 
     def _log_bug(self, route: Route, error: BaseException) -> None:
-        # The same bug met by every request of a client is one traceback and not one per request.
+        # A bug that every request of a client meets is logged with one traceback.
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next

@@ -1,17 +1,16 @@
-"""Reading for one fetch request: what its partitions have to give, and which of them the reply tells of.
+"""Reading for one Fetch request: what each partition has to give, and which partitions the response lists.
 
-Owns the rules of how a fetch's bytes are shared out. Waiting is the handler's; what must be told of an unchanged partition is the
-session's (`replication.fetch_session`); how it is written, the handlers' (`fetch` and `fetch_quick`).
+Owns the rules by which the bytes of a response are shared out. The handler waits and builds the response. The session decides
+whether an unchanged partition is listed (`replication.fetch_session`).
 
-1. The first partition with data gives at least one batch, however large; from then on the limits hold (W03).
-2. An error or a divergence in any partition means that there is nothing to wait for; so does a segment that is complete: what
-   will be written comes behind it.
-3. Consumers see what is below the high watermark, read_committed ones what is below the last stable offset; followers see all.
-4. A consumer is not given empty batches alone while there are records behind them: not every client gets past them (kafka-go).
-5. A partition whose records cannot be found before an index is built again gives none until a worker has done so, and then wakes
-   whoever waits: others do not wait for it (F15).
-6. Where a follower begins to read is how far it has come. That counts once for each request, and only if its epoch is the current
-   one and its position is on this log (R08, R10).
+1. The first partition with data gives at least one batch, however large. From then on the limits hold (W03).
+2. An error or a divergence in any partition ends the wait. So does a segment that is complete: new records go behind it.
+3. Consumers read up to the high watermark, read_committed ones up to the last stable offset, followers up to the log end.
+4. A consumer is not given empty batches alone while records follow them: not every client gets past them (kafka-go).
+5. A partition whose offset index is lost gives no records until a worker has rebuilt the index, which wakes the fetch. Other
+   partitions do not wait for it (F15).
+6. A follower's fetch offset is how far it has replicated. It counts once per request, and only if the follower's epoch is current
+   and its position is on this log (R08, R10).
 """
 
 from __future__ import annotations
@@ -29,23 +28,48 @@ from ottla.storage.segment import IndexLost
 from ottla.types import OffsetAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
+    from ottla.broker.metadata.local_metadata import LocalMetadata
+    from ottla.broker.replicas.index_rebuilder import IndexRebuilder
+    from ottla.broker.replicas.partition import Partition
+    from ottla.broker.replicas.partitions import Partitions
     from ottla.replication.leader import Leadership
     from ottla.storage.txn_index import AbortedTxn
 
 READ_COMMITTED: Final = 1
-_TOPIC_IDS_FROM: Final = 13
 _ZSTD_FROM: Final = 10
 _CLOSEST_FROM: Final = 11
 """The version in which a consumer may read from followers (KIP-392)."""
+_TOPIC_IDS_FROM: Final = 13
 _ZSTD: Final = 4
 _FOLLOWER_FROM: Final = 0
 _UNKNOWN_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-class Found:
-    """What there is to say of one partition."""
+class FetchSource:
+    """What all fetches read from."""
+
+    __slots__ = ("bytes_max", "index_rebuilder", "metadata", "partitions", "selects_replicas")
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        metadata: LocalMetadata,
+        index_rebuilder: IndexRebuilder,
+        bytes_max: int,
+        selects_replicas: bool,
+    ) -> None:
+        self.partitions = partitions
+        self.metadata = metadata
+        self.index_rebuilder = index_rebuilder
+        self.bytes_max = bytes_max
+        """`fetch.max.bytes`."""
+        self.selects_replicas = selects_replicas
+        """Whether consumers are sent to followers in their rack (KIP-392)."""
+
+
+class PartitionRead:
+    """What was read from one partition."""
 
     __slots__ = (
         "aborted",
@@ -68,31 +92,32 @@ class Found:
         self.log_start_offset = log_start_offset
         self.divergence: OffsetAndEpoch | None = None
         self.preferred = -1
-        """The replica that a consumer shall read from instead."""
+        """The replica that the consumer should read from instead."""
         self.aborted: list[AbortedTxn] | None = None
-        """None: none that overlap the records, or nobody asked (`lists_aborted`)."""
+        """Aborted transactions that overlap the records. None: none do, or the reader is not read_committed."""
         self.records: FileRange | None = None
         self.size = 0
-        """Of the records, in bytes."""
+        """Bytes of the records."""
 
     def lists_aborted(self, committed: bool) -> bool:
-        """Whether the reply holds a list of aborted transactions, if an empty one, or null: as Kafka has it, which lists what it
-        read for read_committed consumers, and what it did not even find, and nothing else."""
+        """Whether the response has a list of aborted transactions, perhaps an empty one, or null. As Kafka does: a list for
+        what it read for a read_committed consumer and for a partition it does not know, else null."""
         if self.error_code != 0:
             return self.error_code == _UNKNOWN_PARTITION or self.error_code == _UNKNOWN_ID
         return committed and self.divergence is None and self.preferred < 0
 
 
 class FetchRead:
-    """One fetch request on its way."""
+    """One Fetch request, while it is answered."""
 
     __slots__ = (
-        "_broker",
         "_context",
-        "_found",
+        "_is_follower",
+        "_left",
         "_max_bytes",
         "_min_bytes",
         "_rack",
+        "_reads",
         "_replica_epoch",
         "_replica_id",
         "_version",
@@ -100,11 +125,12 @@ class FetchRead:
         "keys",
         "must_answer",
         "size",
+        "source",
     )
 
     def __init__(
         self,
-        broker: Broker,
+        source: FetchSource,
         context: FetchContext,
         *,
         version: int,
@@ -115,37 +141,37 @@ class FetchRead:
         replica_epoch: int = -1,
         rack: str = "",
     ) -> None:
-        self._broker = broker
+        self.source = source
         self._context = context
         self._version = version
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
-        self.committed = isolation_level == READ_COMMITTED and replica_id < _FOLLOWER_FROM
+        self._max_bytes = max_bytes if max_bytes < source.bytes_max else source.bytes_max
+        self._min_bytes = min_bytes if min_bytes < self._max_bytes else self._max_bytes
+        self._is_follower = replica_id >= _FOLLOWER_FROM
+        self.committed = isolation_level == READ_COMMITTED and not self._is_follower
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
-        self._rack = rack
-        """Of a consumer, where the settings say that it may be sent to a replica near it."""
-        self._found: list[Found] = []
+        self._rack = rack if source.selects_replicas and not self._is_follower else ""
+        """The consumer's rack, if it may be sent to a replica near it."""
+        self._reads: list[PartitionRead] = []
+        self._left = 0
+        """Bytes that the response may still take."""
         self.size = 0
+        """Bytes of all records read."""
         self.must_answer = False
         self.keys: list[Hashable] = []
-        """What to wait for, if more is wanted of the partitions read."""
+        """What the purgatory watches, if more is wanted from the partitions read."""
 
     def follower_progress(self) -> None:
-        """Before the first `read` for a follower: note how far it has come, in every partition it asks for."""
-        partitions = self._broker.partitions
+        """Note how far a follower has come in every partition it asks for. Called once, before the first `read`."""
         for wanted in self._context.partitions:
-            topic = partitions.topic_name(wanted.topic_id) if self._version >= _TOPIC_IDS_FROM else wanted.topic
-            partition = partitions.find(TopicPartition(topic, wanted.partition)) if topic is not None else None
-            if partition is None:
-                continue
             try:
+                partition = self._partition(wanted)
                 partition.check_leader(wanted.current_leader_epoch)
                 leading.check_follower(partition, self._replica_id, self._replica_epoch)
                 if wanted.last_fetched_epoch >= 0 and partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset):
                     continue
             except KafkaError:
-                continue  # `read` says so
+                continue  # `read` reports it
             log = partition.log
             if log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
                 leading.follower_fetched(
@@ -157,7 +183,7 @@ class FetchRead:
                 )
 
     def enough(self) -> bool:
-        """Of what was read last: there is nothing to wait for."""
+        """Whether what was read last can be sent without waiting."""
         return self.size >= self._min_bytes or self.must_answer
 
     def read_enough(self) -> bool:
@@ -165,114 +191,115 @@ class FetchRead:
         return self.size >= self._min_bytes or self.must_answer
 
     def read(self) -> None:
-        """Look at every partition, afresh."""
-        context = self._context
-        incremental = context.incremental
-        committed = self.committed
-        partitions = self._broker.partitions
-        rack = self._rack
-        version = self._version
-        is_follower = self._replica_id >= _FOLLOWER_FROM
-        from_followers = not is_follower and version >= _CLOSEST_FROM
-        left = self._max_bytes
-        found: list[Found] = []
-        keys: list[Hashable] = []
-        total = 0
-        must_answer = False
-        for wanted in context.partitions:
+        """Read every partition from the start."""
+        self._reads = []
+        self.keys = []
+        self.size = 0
+        self.must_answer = False
+        self._left = self._max_bytes
+        for wanted in self._context.partitions:
             try:
-                if version >= _TOPIC_IDS_FROM:
-                    wanted.topic = partitions.topic_name(wanted.topic_id)
-                topic = wanted.topic
-                if topic is None:
-                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-                partition = partitions.by_key.get((topic, wanted.partition))
-                if partition is None:
-                    partition = partitions.get(TopicPartition(topic, wanted.partition))
-                log = partition.log
-                if partition.is_leader or not from_followers:
-                    partition.check_leader(wanted.current_leader_epoch)
-                else:
-                    partition.check_leader_or_follower(wanted.current_leader_epoch)
-                    if wanted.fetch_offset > log.log_end_offset:
-                        # The leader may have it; it will come.
-                        raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
-                high_watermark = log.high_watermark
-                log_start_offset = log.log_start_offset
-                stable_offset = log.last_stable_offset
-                preferred: int | None = None
-                if is_follower:
-                    # Nobody becomes a follower by saying so (CVE-2018-1288).
-                    leading.check_follower(partition, self._replica_id, self._replica_epoch)
-                    keys.append(partition)
-                    end_offset = log.log_end_offset
-                    if partition.leader_throttled and leading.exceeds_leader_quota(partition, self._replica_id):
-                        end_offset = wanted.fetch_offset
-                else:
-                    keys.append(partition.topic_partition)
-                    end_offset = stable_offset if committed else high_watermark
-                    if rack and partition.leadership is not None:
-                        preferred = self._closest(partition.leadership, wanted.fetch_offset)
-                        if preferred is not None:
-                            must_answer = True
-                            data = Found(wanted, high_watermark, stable_offset, log_start_offset)
-                            data.preferred = preferred
-                            found.append(data)
-                            continue
-                if wanted.last_fetched_epoch >= 0:
-                    divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
-                    if divergence is not None:
-                        must_answer = True
-                        data = Found(wanted, high_watermark, stable_offset, log_start_offset)
-                        data.divergence = divergence
-                        found.append(data)
-                        continue
-                if wanted.fetch_offset == end_offset:
-                    # Up to date, as most partitions of most fetches are.
-                    if (
-                        incremental
-                        and high_watermark == wanted.told_high_watermark
-                        and log_start_offset == wanted.told_log_start_offset
-                    ):
-                        continue
-                    found.append(Found(wanted, high_watermark, stable_offset, log_start_offset))
-                    continue
-                if version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
-                    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                max_bytes = wanted.max_bytes if wanted.max_bytes < left else left
-                if max_bytes < 0:
-                    max_bytes = 0
-                info = partition.read(wanted.fetch_offset, max_bytes, end_offset, total == 0, False)
-                if info.size % RECORDS_AT == 0 and info.size and not is_follower:
-                    info = partition.read_past_empty(info, max_bytes, end_offset, total == 0)
-                data = Found(wanted, high_watermark, stable_offset, log_start_offset)
-                size = info.size
-                if size:
-                    total += size
-                    left = left - size if left > size else 0
-                    data.size = size
-                    data.records = info.ranges[0]
-                    if info.records_end_offset < end_offset and info.ranges[0].file is not log.active.file:
-                        must_answer = True
-                    if committed:
-                        data.aborted = partition.aborted(wanted.fetch_offset, info.records_end_offset)
-                found.append(data)
+                partition = self._partition(wanted)
+                read = self._read_partition(partition, wanted)
             except IndexLost as lost:
-                assert partition is not None
-                self._broker.index_rebuilder.build(partition, lost)
-                found.append(Found(wanted, high_watermark, stable_offset, log_start_offset))
+                self.source.index_rebuilder.build(partition, lost)
+                read = _watermarks(partition, wanted)
             except KafkaError as error:
-                must_answer = True
-                data = Found(wanted, -1, -1, -1)
-                data.error_code = int(error.code)
-                found.append(data)
-        self._found = found
-        self.keys = keys
-        self.size = total
-        self.must_answer = must_answer
+                self.must_answer = True
+                read = PartitionRead(wanted, -1, -1, -1)
+                read.error_code = int(error.code)
+            if read is not None:
+                self._reads.append(read)
+
+    def _partition(self, wanted: FetchPartition) -> Partition:
+        partitions = self.source.partitions
+        if self._version >= _TOPIC_IDS_FROM:
+            wanted.topic = partitions.topic_name(wanted.topic_id)
+        topic = wanted.topic
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        partition = partitions.by_key.get((topic, wanted.partition))
+        return partition if partition is not None else partitions.get(TopicPartition(topic, wanted.partition))
+
+    def _read_partition(self, partition: Partition, wanted: FetchPartition) -> PartitionRead | None:
+        """None: an incremental response has nothing to say about the partition."""
+        self._check(partition, wanted)
+        end_offset = self._end_offset(partition, wanted)
+        if self._rack and partition.leadership is not None:
+            preferred = self._closest(partition.leadership, wanted.fetch_offset)
+            if preferred is not None:
+                self.must_answer = True
+                read = _watermarks(partition, wanted)
+                read.preferred = preferred
+                return read
+        if wanted.last_fetched_epoch >= 0:
+            divergence = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if divergence is not None:
+                self.must_answer = True
+                read = _watermarks(partition, wanted)
+                read.divergence = divergence
+                return read
+        if wanted.fetch_offset == end_offset:
+            # Up to date, as most partitions of most fetches are.
+            log = partition.log
+            if (
+                self._context.incremental
+                and log.high_watermark == wanted.told_high_watermark
+                and log.log_start_offset == wanted.told_log_start_offset
+            ):
+                return None
+            return _watermarks(partition, wanted)
+        return self._read_records(partition, wanted, end_offset)
+
+    def _check(self, partition: Partition, wanted: FetchPartition) -> None:
+        """Require that this reader may read the partition here, in the leader epoch it names."""
+        if partition.is_leader or self._is_follower or self._version < _CLOSEST_FROM:
+            partition.check_leader(wanted.current_leader_epoch)
+            if self._is_follower:
+                # A replica id alone makes nobody a follower (CVE-2018-1288).
+                leading.check_follower(partition, self._replica_id, self._replica_epoch)
+            return
+        partition.check_leader_or_follower(wanted.current_leader_epoch)
+        if wanted.fetch_offset > partition.log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)  # the leader may have it, and this follower later
+
+    def _end_offset(self, partition: Partition, wanted: FetchPartition) -> int:
+        """How far this reader may read. Notes what the purgatory has to watch for more."""
+        log = partition.log
+        if not self._is_follower:
+            self.keys.append(partition.topic_partition)
+            return log.last_stable_offset if self.committed else log.high_watermark
+        self.keys.append(partition)
+        if partition.leader_throttled and leading.exceeds_leader_quota(partition, self._replica_id):
+            return wanted.fetch_offset
+        return log.log_end_offset
+
+    def _read_records(self, partition: Partition, wanted: FetchPartition, end_offset: int) -> PartitionRead:
+        if self._version < _ZSTD_FROM and partition.rules.compression == _ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        max_bytes = wanted.max_bytes if wanted.max_bytes < self._left else self._left
+        if max_bytes < 0:
+            max_bytes = 0
+        is_first = self.size == 0
+        info = partition.read(wanted.fetch_offset, max_bytes, end_offset, is_first, False)
+        if info.size % RECORDS_AT == 0 and info.size and not self._is_follower:
+            info = partition.read_past_empty(info, max_bytes, end_offset, is_first)
+        read = _watermarks(partition, wanted)
+        size = info.size
+        if size:
+            self.size += size
+            self._left = self._left - size if self._left > size else 0
+            read.size = size
+            records = info.ranges[0]
+            read.records = records
+            if info.records_end_offset < end_offset and records.file is not partition.log.active.file:
+                self.must_answer = True
+            if self.committed:
+                read.aborted = partition.aborted(wanted.fetch_offset, info.records_end_offset)
+        return read
 
     def _closest(self, leadership: Leadership, offset: int) -> int | None:
-        brokers = self._broker.image.brokers
+        brokers = self.source.metadata.image.brokers
 
         def rack_of(broker_id: int) -> str | None:
             broker = brokers.get(broker_id)
@@ -280,28 +307,33 @@ class FetchRead:
 
         return closest_replica(leadership, self._rack, offset, rack_of)
 
-    def finish(self) -> tuple[int, int, list[Found]]:
-        """Of what was read last, once: the error of the reply as a whole, the session it names, and what it tells."""
+    def finish(self, now_ms: int) -> tuple[int, int, list[PartitionRead]]:
+        """(error of the whole response, session id, partitions it lists), of what was read last. Called once."""
         context = self._context
-        incremental = context.incremental
-        told: list[Found] = []
-        for data in self._found:
-            wanted, size = data.wanted, data.size
+        listed: list[PartitionRead] = []
+        for read in self._reads:
+            wanted, size = read.wanted, read.size
             changed = wanted.tell(
-                data.high_watermark,
-                data.log_start_offset,
+                read.high_watermark,
+                read.log_start_offset,
                 records_bytes=size,
-                failed=data.error_code != 0,
-                diverging=data.divergence is not None or data.preferred >= 0,
+                failed=read.error_code != 0,
+                diverging=read.divergence is not None or read.preferred >= 0,
             )
-            if incremental and not changed:
+            if context.incremental and not changed:
                 continue
             if size:
                 context.served(wanted)
-                if self._replica_id >= _FOLLOWER_FROM:
-                    partition = self._broker.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
+                if self._is_follower:
+                    partition = self.source.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
                     if partition is not None:
                         leading.record_sent(partition, size)
-            told.append(data)
-        error, session_id = context.finish(int(self._broker.world.clock.monotonic() * 1000))
-        return int(error), session_id, [] if error else told
+            listed.append(read)
+        error, session_id = context.finish(now_ms)
+        return int(error), session_id, [] if error else listed
+
+
+def _watermarks(partition: Partition, wanted: FetchPartition) -> PartitionRead:
+    """A read without records."""
+    log = partition.log
+    return PartitionRead(wanted, log.high_watermark, log.last_stable_offset, log.log_start_offset)

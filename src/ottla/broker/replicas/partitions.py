@@ -71,10 +71,6 @@ class Partitions:
         self._image: ClusterImage | None = None
         self.by_key: dict[tuple[str, int], Partition] = {}
         """Changed only here."""
-        self.by_name_bytes: dict[bytes, Partition] = {}
-        self.by_id_bytes: dict[bytes, Partition] = {}
-        """Cache of partitions by the bytes that name them in a request (`handlers.produce_quick`). Cleared when a partition is
-        removed or the image changes."""
         self._deletions: list[tuple[int, str]] = []
         """Deleted replicas: (monotonic time at which to remove it, directory)."""
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
@@ -181,7 +177,6 @@ class Partitions:
     def apply(self, image: ClusterImage) -> None:
         changes = role_changes(self._image, image, self._broker_id)
         first, self._image = self._image is None, image
-        self._clear_caches()
         self._follow_settings(changes)
         for key in changes.removed:
             self.remove(key)
@@ -197,14 +192,9 @@ class Partitions:
         """In a cluster: apply names and settings. Roles come with LeaderAndIsr requests."""
         changes = role_changes(self._image, image, self._broker_id)
         self._image = image
-        self._clear_caches()
         self._follow_settings(changes)
         for topic in changes.reconfigured:
             self._configure(topic.name)
-
-    def _clear_caches(self) -> None:
-        self.by_name_bytes.clear()
-        self.by_id_bytes.clear()
 
     def take_roles(self, roles: Sequence[Role], *, may_be_elsewhere: bool) -> list[Partition | None]:
         """Apply a LeaderAndIsr request, after `prepare_roles`. None: the replica's data directory is offline."""
@@ -361,7 +351,6 @@ class Partitions:
     def stop_replica(self, key: TopicPartition) -> Partition | None:
         """StopReplica without deletion: give up the role and keep the log."""
         partition = self.by_key.pop(key, None)
-        self._clear_caches()
         if partition is not None:
             self.flush_requested.pop(partition, None)
             partition.resign()
@@ -376,7 +365,6 @@ class Partitions:
                 if log is not None and not log.closed:
                     self._remove_leftover(data_dir, log)  # stopped before
         partition = self.by_key.pop(key, None)
-        self._clear_caches()
         if partition is None:
             return
         self.flush_requested.pop(partition, None)

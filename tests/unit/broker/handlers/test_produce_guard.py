@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from ottla.broker.coordinators.transaction_verifier import RefusalsLater
-from ottla.broker.handlers import produce
+from ottla.broker.handlers import produce_txn
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 
@@ -52,7 +52,7 @@ def ask_guarded(markers: list[bool], last: dict[TopicPartition, KafkaError]) -> 
         assert about == [KEY]
         return answer
 
-    refusals = asyncio.run(produce._guarded(ask, answer, [partition], PRODUCER_ID))
+    refusals = asyncio.run(produce_txn._guarded(ask, answer, [partition], PRODUCER_ID))
     return dict(refusals), asked
 
 
@@ -72,4 +72,4 @@ def test_what_is_over_is_refused_by_the_second_answer() -> None:
 def test_markers_without_end_end_in_a_refusal() -> None:
     refusals, asked = ask_guarded([True] * 100, {})
     assert refusals[KEY].code == ErrorCode.INVALID_TXN_STATE
-    assert asked == produce._ASK_TIMES
+    assert asked == produce_txn._ATTEMPTS_MAX

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -12,8 +11,7 @@ from tests.kit.handlers import RecordedControlRequests, call_handler, every_vers
 def test_the_request_goes_on_with_its_version_and_connection(version: int) -> None:
     requests = RecordedControlRequests(StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH))
     request = StopReplicaRequest(controller_id=4, controller_epoch=7)
-    connection = SimpleNamespace(number=12)
-    response = asyncio.run(call_handler({"control_requests": requests}, "stop_replica", version, request, connection=connection))
+    response = asyncio.run(call_handler({"control_requests": requests}, "stop_replica", version, request, connection_number=12))
     assert response.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
     [(handled_version, handled, number)] = requests.handled
     assert isinstance(handled, StopReplicaRequest)

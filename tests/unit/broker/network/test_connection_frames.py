@@ -15,7 +15,8 @@ from ottla.broker.network.request_memory import PEEK_BYTES, SPARE_BYTES
 from ottla.broker.network.socket_server import ConnectionLimits, ListenerUse, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import Network, Part
-from ottla.protocol.registry import API_BY_KEY
+from ottla.protocol.messages.heartbeat import HeartbeatResponse
+from ottla.protocol.registry import API_BY_NAME
 
 
 class Line:
@@ -82,7 +83,7 @@ def play(case: Callable[[Line, list[bytes], SocketServer], None], afterwards: Ca
         if got[-1] == b"wait":
             loop = asyncio.get_running_loop()
             waiting[0] = loop.create_future()
-            route = Route(API_BY_KEY[0], 9, lambda *_: None, None)
+            route = Route(API_BY_NAME["heartbeat"], 0, lambda *_: None, None)
             return PendingReply(Dispatcher({}, {}, loop), route, 1, None, waiting[0])
         if got[-1] == b"silent":
             return None
@@ -201,13 +202,13 @@ def test_replies_do_not_wait_for_a_request_that_waits(slow: bool) -> None:
         if slow:
             line.take_replies()
         assert got == [b"1", b"2", b"wait"], "one request at a time, whether or not the replies before it have left"
-        waiting[0].set_result([b"w"])
+        waiting[0].set_result(HeartbeatResponse())
         asyncio.get_running_loop().call_soon(lambda: checked.append(line.replies))
 
     checked: list[list[bytes]] = []
 
     play(case, afterwards=lambda: checked)
-    assert b"".join(checked[0]) == b"12w34"
+    assert b"".join(checked[0]) == b"12" + b"\0\0\0\6" + b"\0\0\0\1" + b"\0\0" + b"34"
 
 
 def test_a_peer_that_takes_no_replies_is_asked_nothing_more() -> None:

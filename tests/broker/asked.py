@@ -1,18 +1,21 @@
-"""A broker asked without a socket, with the short cut of an API or without it: whether both say the same."""
+"""A broker asked without a socket, with the compiled codec of its messages or with the interpreted one.
+
+In a tree that is not compiled both are the interpreted one, and the tests compare it with itself.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ottla.broker.app import Broker
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.dispatch import PendingReply, Usual
+from ottla.broker.network.dispatch import HeaderCache, PendingReply, Route
 from ottla.broker.network.socket_server import ListenerUse
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
@@ -25,6 +28,7 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.loop import ThreadWorkers, real_world
+from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder, encoder, interpreted_decoder, interpreted_encoder
 
 NOW_MS = 1_700_000_000_000
 NOBODYS_ID = bytes(range(16))
@@ -59,13 +63,11 @@ async def started(
 
 
 class Asked:
-    def __init__(self, broker: Broker, short_cut: Callable[..., Any] | None) -> None:
-        """`short_cut` is the API's own, or None to go the long way."""
+    def __init__(self, broker: Broker, *, interpreted: bool = False) -> None:
         self.broker = broker
-        self.taken = 0
-        """How often the short cut answered."""
-        self._short_cut = short_cut
-        self._dispatcher: Any = broker.server.dispatch.__self__
+        self._interpreted = interpreted
+        dispatch: Any = broker.server.dispatch
+        self._dispatcher: Any = dispatch.__self__
 
     def topic_id(self, name: str) -> bytes:
         topic = self.broker.image.topics.get(name)
@@ -94,7 +96,7 @@ class Asked:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff")],
         )
         caller = Caller(3 if instance_id is None else 5, "c", "/127.0.0.1", "1")
-        joined: Reply[object] = Reply()
+        joined: Reply[Any] = Reply()
         await shards.reply_of(hosted, joined, shard.join_group(join, caller, joined, shards.now()))
         member_id = self.member(group_id)
         sync = SyncGroupRequest(
@@ -124,15 +126,20 @@ class Asked:
         connection = Connection(self.broker.server, ListenerUse("x"))
         data = memoryview(bytearray(frame))  # what a broker receives it may write to
         try:
-            found = self._dispatcher._begin(data, connection)
-            if isinstance(found, Usual):
-                found.route.quick = None if self._short_cut is None else self._counted
+            found = self._dispatcher._decode_header(data, connection)
+            if isinstance(found, HeaderCache):
+                self.prepare(found.route)
             return self._dispatcher.dispatch(data, connection)
         except MalformedInput:
             return "closed"
 
-    def _counted(self, *args: Any) -> Any:
-        assert self._short_cut is not None
-        reply = self._short_cut(*args)
-        self.taken += reply is not None
-        return reply
+    def prepare(self, route: Route) -> None:
+        """Give the route the codec to be tested. Both kinds share one broker, and so its routes."""
+        request, response, version = route.api.request, route.api.response, route.version
+        encoder_of: Any = route.encoder
+        if self._interpreted:
+            route.decode = interpreted_decoder(request, version, REQUEST_ELEMENTS_MAX)
+            encoder_of._encode = interpreted_encoder(response, version)
+        else:
+            route.decode = decoder(request, version, REQUEST_ELEMENTS_MAX)
+            encoder_of._encode = encoder(response, version)

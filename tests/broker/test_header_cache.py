@@ -1,4 +1,4 @@
-"""What a connection remembers of its last requests, beside a connection that remembers nothing: both are answered alike."""
+"""A connection with cached request headers is answered like one without."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.loop import run
-from tests.broker.short_cut import started
+from tests.broker.asked import started
 
 REQUESTS = (
     ("heartbeat", 0, HeartbeatRequest(group_id="g", generation_id=1, member_id="m")),
@@ -50,9 +50,9 @@ def test_requests_in_any_order_are_answered_as_if_each_were_the_first(tmp_path: 
             remembers = Connection(broker.server, ListenerUse("x"))
             for frame in frames:
                 assert answer(remembers, frame) == answer(Connection(broker.server, ListenerUse("x")), frame), frame.hex()
-            last = remembers.usual
+            last = remembers.header_cache
             assert last is not None
-            assert last.before is not None
-            assert last.before.before is None  # no more than two
+            assert last.previous is not None
+            assert last.previous.previous is None  # no more than two
 
     run(case())
