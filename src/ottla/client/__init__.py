@@ -1,14 +1,14 @@
-"""Clients.
+"""Kafka clients, in three groups.
 
-For producing and consuming: confluent-kafka's clients with interceptors (`Producer`, `Consumer`), the same for asyncio
-(`AsyncProducer`, `AsyncConsumer`), and a ready interceptor (`EndToEndLatency`). They are found here by name and loaded, with
-confluent-kafka, when a name is first used.
+Producing and consuming: `Producer` and `Consumer` are confluent-kafka's with interceptors, `AsyncProducer` and `AsyncConsumer`
+the same for asyncio, `EndToEndLatency` is a ready interceptor. They are imported, with confluent-kafka, on first use.
 
-For what brokers, tools and tests say to each other: a small Kafka client of our own; `pipeline` is sans-IO, `connection` puts it
-on a socket of the event loop.
+Between brokers, tools and tests: `pipeline` matches requests and responses without I/O, `connection` puts it on a socket of the
+event loop.
 
-For Spark's workers, where there is no loop: `blocking` finds leaders and coordinators, and tries again; `offsets` and
-`transactions` are what is asked through it. `options` are its settings by Java's names, `stores` and `scram` what security needs.
+Without an event loop, in Spark's workers: `blocking` finds leaders and coordinators and retries, over a `channel` to each broker;
+`offsets` and `transactions` are requests through it; `options` are its settings by Java's names; `stores` and `scram` serve TLS
+and SASL.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.client.aio import AsyncConsumer, AsyncProducer
+    from ottla.client.async_consumer import AsyncConsumer
+    from ottla.client.async_producer import AsyncProducer
     from ottla.client.consumer import Consumer
     from ottla.client.interceptors import Interceptor, ProducerRecord, RecordMetadata
     from ottla.client.latency import EndToEndLatency
@@ -33,10 +34,10 @@ __all__ = [
     "RecordMetadata",
 ]
 
-# The broker imports this package for `connection`: neither the library nor the wrappers may cost it anything.
+# The broker imports this package for `connection` and must not load confluent-kafka.
 _HOMES = {
-    "AsyncConsumer": "aio",
-    "AsyncProducer": "aio",
+    "AsyncConsumer": "async_consumer",
+    "AsyncProducer": "async_producer",
     "Consumer": "consumer",
     "EndToEndLatency": "latency",
     "Interceptor": "interceptors",

@@ -1,6 +1,6 @@
 """A `Pipeline` on a socket: `await connection.call("metadata", 12, MetadataRequest(...))`.
 
-Owns one transport. Any failure of it fails every call in flight with ConnectionError; there is no reconnecting here.
+Owns one transport. A failure fails every call in flight with ConnectionError. Never reconnects.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ClientConnection(asyncio.Protocol):
         return self._failure is not None
 
     def send(self, api: Api | str, version: int, request: object) -> asyncio.Future[Any]:
-        """Send now; the future is the response. Several may be in flight."""
+        """Send a request; the future is the response. Several may be in flight."""
         api = API_BY_NAME[api] if isinstance(api, str) else api
         if self._failure is not None or self._transport is None:
             raise ConnectionResetError("the connection is closed") from self._failure
@@ -56,7 +56,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.writelines(cast(list[Buffer], parts))
 
     async def wait_closed(self) -> None:
-        """Until the connection is gone, by whichever side."""
+        """Wait until either side has closed the connection."""
         await asyncio.shield(self._lost)
 
     def close(self) -> None:

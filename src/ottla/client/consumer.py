@@ -1,7 +1,6 @@
-"""confluent-kafka's Consumer with interceptors: `Consumer(config, interceptors=[…])`, in all else the same object.
+"""`Consumer`: confluent-kafka's consumer with interceptors, otherwise unchanged.
 
-Messages that stand for an error or the end of a partition are events of the client, not records: interceptors do not see them.
-Importing this module loads confluent-kafka; `ottla.client` does so when its name is first used.
+Interceptors do not see messages that stand for an error or the end of a partition. Importing this module loads confluent-kafka.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 def hand_over(chain: Chain, messages: list[Message]) -> list[Message]:
-    """The messages as the program shall see them; errors come behind the records."""
+    """The messages as the program gets them; errors come after the records."""
     if not chain.sees_records_in:
         return messages
     records = [message for message in messages if message.error() is None]
@@ -31,7 +30,7 @@ def hand_over(chain: Chain, messages: list[Message]) -> list[Message]:
 
 
 def commit_target(message: Message | None, offsets: list[TopicPartition] | None) -> list[TopicPartition]:
-    """What a commit was about, where it failed and the client does not say."""
+    """The partitions of a failed commit, where the client does not name them."""
     if offsets is not None:
         return offsets
     if message is None:
@@ -47,7 +46,7 @@ class Consumer(confluent_kafka.Consumer):
     def __init__(self, config: Mapping[str, Any], *, interceptors: Sequence[Interceptor] = (), **more: Any) -> None:
         self._chain = chain = Chain(interceptors)
         self._held: deque[Message] = deque()
-        """What interceptors added beyond what `poll` could return."""
+        """Messages that interceptors added and `poll` has not returned yet."""
         config = {**config, **more}
         if chain.sees_commits:
             own: OnCommit | None = config.get("on_commit")

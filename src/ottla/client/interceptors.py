@@ -1,12 +1,12 @@
-"""Interceptors: code that sees every record on its way out and in, without the program that sends and reads knowing of it.
+"""Interceptors: code that sees every record a client sends and receives.
 
-Owns: what an interceptor may do (`Interceptor`), the record it sees before sending, and the chain that calls several in order.
-Never does: let an interceptor's mistake cost a record. One that raises, or answers with nothing usable, is logged, and the
-record goes on as it was before that interceptor; the ones behind it are called.
+Owns the `Interceptor` base class, the record that it sees before sending, and the chain that calls several in order. An
+interceptor cannot lose a record: if it raises or returns something unusable, this is logged, the record is passed on unchanged
+and the next interceptors are called.
 
-1. Interceptors are called in the order of their list, on the way out as on the way in.
-2. Each `before_send` is followed by exactly one `on_acknowledgement`, also where the client refused the record at once.
-3. "As it was before" is meant: a record cannot be changed in place before it is sent, and a message that was is put back.
+1. Interceptors are called in the order of the list, for sent and received records alike.
+2. Each `before_send` is followed by exactly one `on_acknowledgement`, also if the client refuses the record.
+3. Unchanged means: a record before sending is immutable, and changes in place of a received message are undone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITION_BY_KEY = -1
 
 
 class ProducerRecord(NamedTuple):
-    """A record before it is sent. To change it, return `record._replace(value=…)` or `record.with_header(…)`."""
+    """A record before it is sent. To change it return `record._replace(value=…)` or `record.with_header(…)`."""
 
     topic: str
     value: str | bytes | None = None
@@ -36,53 +36,53 @@ class ProducerRecord(NamedTuple):
     headers: Headers = ()
     partition: int = PARTITION_BY_KEY
     timestamp_ms: int = 0
-    """0: the time of sending."""
+    """0: the time of the send."""
 
     def with_header(self, name: str, value: HeaderValue) -> ProducerRecord:
         return self._replace(headers=(*self.headers, (name, value)))
 
     def header(self, name: str) -> HeaderValue:
-        """The last header of this name: a later one overrides, as everywhere in Kafka."""
+        """The last header of this name."""
         return next((value for found, value in reversed(self.headers) if found == name), None)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record came to stand. Of a record that failed, partition and offset may be -1."""
+    """Where a record was written. Partition and offset may be -1 if it failed."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int
-    """-1 where the broker tells none."""
+    """-1 if the broker sends none."""
 
 
 class Interceptor:
-    """Derive from this and override what you need; it does nothing by itself.
+    """Base class: override what you need.
 
     All calls come from the thread that uses the client: `on_acknowledgement` and the `on_commit` of asynchronous commits out of
     its `poll`, `flush` or `close`. With the async clients all of them come from the event loop.
     """
 
     def before_send(self, record: ProducerRecord) -> ProducerRecord:
-        """What to send instead; topic, partition, key, value, headers and timestamp may differ."""
+        """Return the record to send; topic, partition, key, value, headers and timestamp may differ."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """The record is written (error None), or it will not be."""
+        """The record was written (error None), or failed."""
 
     def before_handover(self, messages: list[Message]) -> list[Message]:
-        """What to hand to the program instead; messages may be left out, added, or changed by their `set_…` methods."""
+        """Return the messages for the program; messages may be dropped, added, or changed by their `set_…` methods."""
         return messages
 
     def on_commit(self, offsets: list[TopicPartition], error: KafkaError | None) -> None:
-        """Offsets were committed, or could not be; single partitions may have failed (`offset.error`)."""
+        """A commit succeeded or failed; single partitions may have failed (`offset.error`)."""
 
     def close(self) -> None:
-        """The client was closed: nothing comes any more."""
+        """The client was closed."""
 
 
 def header_pairs(headers: Mapping[str, HeaderValue] | Iterable[tuple[str, HeaderValue]] | None) -> Headers:
-    """Headers in either form the client takes, or None, as pairs."""
+    """Headers in any form that the client takes, as pairs."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -103,7 +103,7 @@ def metadata_of(message: Message | None, record: ProducerRecord) -> RecordMetada
 
 
 class _Contents:
-    """What of a message can be changed in place, to put it back after an interceptor that failed half way."""
+    """The mutable parts of a message, to undo the changes of an interceptor that failed."""
 
     __slots__ = ("_headers", "_key", "_message", "_value")
 
@@ -121,7 +121,7 @@ class _Contents:
 
 
 class Chain:
-    """Interceptors in their order. Costs nothing for the calls none of them has overridden."""
+    """Interceptors in order. A call that none of them overrides costs nothing."""
 
     def __init__(self, interceptors: Sequence[Interceptor] = ()) -> None:
         self._before_send = self._overriding(interceptors, "before_send")
@@ -161,7 +161,7 @@ class Chain:
             try:
                 changed = method(record)
                 if not isinstance(changed, ProducerRecord):
-                    raise TypeError(f"it returned {type(changed).__name__}, not a ProducerRecord")
+                    raise TypeError(f"before_send returned {type(changed).__name__} instead of a ProducerRecord")
             except Exception:
                 self._failed(method, "the record is sent as it was before")
             else:
@@ -196,7 +196,7 @@ class Chain:
                 self._failed(method, "the commit is not affected")
 
     def close(self) -> None:
-        """Closes each once."""
+        """Close each interceptor once."""
         methods, self._close = self._close, []
         for method in methods:
             try:
@@ -205,10 +205,10 @@ class Chain:
                 self._failed(method, "the others are closed")
 
     def _failed(self, method: Callable[..., Any], consequence: str) -> None:
-        """Log with the traceback, at the first, second, fourth, … time: one that fails on every record must not fill a disk."""
+        """Log with the traceback the first, second, fourth, … time, so that a failure on every record does not fill the disk."""
         owner = getattr(method, "__self__", method)
         name = getattr(method, "__name__", "call")
         times = self._failures.get((id(owner), name), 0) + 1
         self._failures[id(owner), name] = times
         if times & (times - 1) == 0:
-            logger.exception("interceptor %s failed in %s (%d times so far); %s", type(owner).__name__, name, times, consequence)
+            logger.exception("Interceptor %s failed in %s (%d times so far); %s", type(owner).__name__, name, times, consequence)

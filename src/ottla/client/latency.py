@@ -1,8 +1,8 @@
-"""`EndToEndLatency`: how long records take from being sent to being handed over, per topic, in memory that does not grow.
+"""`EndToEndLatency`: the time from send to receive of each record, per topic, in bounded memory.
 
-Give it to producers and consumers alike (one object may serve both). The producer's half puts the time of sending into a
-header; the consumer's half measures. Both clocks are wall clocks: on two machines the difference between them is part of the
-figure, and times that would be negative count as zero and in `clock_skew`.
+An interceptor for producers and consumers; one object may serve both. The producer adds the send time as a header, the consumer
+measures. Both use wall clocks: the difference between two machines is part of the figure. A negative time counts as zero and in
+`clock_skew`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LARGEST_US = (1 << 40) - 1  # twelve days
 
 
 class Histogram:
-    """Counts of durations, 64 steps to each doubling: a quantile is at most 1.6 % above the true one. 18 KB, whatever comes."""
+    """A histogram with 64 buckets per power of two: a quantile is at most 1.6 % too high. 18 KB."""
 
     __slots__ = ("_counts", "count", "max_us", "total_us")
 
@@ -45,7 +45,7 @@ class Histogram:
 
     @staticmethod
     def _upper(index: int) -> int:
-        """The largest value that is counted at this index."""
+        """The largest value of a bucket."""
         shift = max(0, (index >> _PARTS_BITS) - 1)
         return (((index - (shift << _PARTS_BITS)) + 1) << shift) - 1
 
@@ -56,7 +56,7 @@ class Histogram:
         self.max_us = max(self.max_us, value_us)
 
     def quantile_us(self, share: float) -> int:
-        """The smallest step that a share of all durations does not exceed."""
+        """The upper bound of the bucket of a quantile."""
         wanted = max(1, math.ceil(share * self.count))
         seen = 0
         for index, count in enumerate(self._counts):
@@ -75,7 +75,7 @@ class Figures:
     p99_ms: float
     max_ms: float
     clock_skew: int
-    """How many seemed to arrive before they were sent."""
+    """How many records arrived before they were sent, by the two clocks."""
 
 
 class EndToEndLatency(Interceptor):
@@ -120,7 +120,7 @@ class EndToEndLatency(Interceptor):
         histogram.add(max(0, taken_us))
 
     def figures(self) -> dict[str, Figures]:
-        """By topic, since the beginning or the last `reset`."""
+        """By topic, since the start or the last `reset`."""
         return {
             topic: Figures(
                 count=histogram.count,

@@ -1,6 +1,6 @@
-"""Offsets over the blocking client: the ends of partitions, offsets by time, and what groups have committed.
+"""Offset requests over the blocking client: log start and end, offsets by timestamp, committed offsets of groups.
 
-Owns: grouping partitions by their leaders, and the requests. Keeps nothing.
+Groups partitions by their leaders. Keeps no state.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.client.blocking import Client
-from ottla.client.transactions import CommittedOffset, Offsets, offsets_by_topic
+from ottla.client.transactions import CommittedOffset, GroupOffsets, offsets_by_topic
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,14 +28,14 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 _OFFSET_COMMIT_VERSION_MAX = 9
 _OFFSET_FETCH_VERSION_MAX = 9
-"""From 10 on topics go by their ids."""
+"""From version 10 on topics are named by id."""
 _LIST_OFFSETS_VERSION_MAX = 9
 
 
 def list_offsets(
     client: Client, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False, timeout_s: float = 0
 ) -> dict[TopicPartition, TimestampAndOffset]:
-    """For each partition the first record at or after a timestamp, or its end (LATEST) or start (EARLIEST).
+    """For each partition the first record at or after a timestamp, or the log end (LATEST) or start (EARLIEST).
 
     Nothing that late: offset -1. With `read_committed` LATEST is the last stable offset.
     """
@@ -75,7 +75,7 @@ def _list_request(
 def committed_offsets(
     client: Client, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What a group has committed, all of it or for these partitions. Where it has nothing there is no entry.
+    """The committed offsets of a group, all or of some partitions. A partition without one has no entry.
 
     `require_stable` waits for transactions that hold offsets of the group open.
     """
@@ -105,8 +105,8 @@ def committed_offsets(
     }
 
 
-def commit_offsets(client: Client, group_id: str, offsets: Offsets, *, timeout_s: float = 0) -> None:
-    """Commit for a group that has no members, as a tool does."""
+def commit_offsets(client: Client, group_id: str, offsets: GroupOffsets, *, timeout_s: float = 0) -> None:
+    """Commit offsets of a group without members, as admin tools do."""
     by_topic = offsets_by_topic(offsets, OffsetCommitRequestPartition)
     if not by_topic:
         return

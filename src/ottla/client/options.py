@@ -1,7 +1,7 @@
-"""How to reach a cluster, from settings by the names Java's clients and Spark's connector use.
+"""Settings of the blocking client, by the names of Java's clients and Spark's connector.
 
-Owns: which of those names the blocking client understands, what their values may be, and one clear message for each that cannot
-be. Never connects. `ClientOptions` is a plain frozen value: Spark pickles it to its workers.
+Owns which names are supported and their valid values, with one error message for each invalid one. Never connects.
+`ClientOptions` is a frozen value: Spark pickles it to its workers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _JAAS = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'
 
 
 class InvalidOption(ValueError):
-    """An option that cannot be. The message names it and says what is allowed."""
+    """An invalid option. The message names it and what is allowed."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"option {name}: {value!r} is not possible, {allowed}")
@@ -74,11 +74,11 @@ class ClientOptions:
     ssl_trust_file: str | None = None
     ssl_trust_password: str | None = field(default=None, repr=False)
     ssl_trust_pem: str | None = None
-    """Certificates themselves, instead of a file with them."""
+    """PEM certificates, instead of a file."""
     ssl_key_file: str | None = None
     ssl_key_file_password: str | None = field(default=None, repr=False)
     ssl_key_pem: str | None = field(default=None, repr=False)
-    """The key and its certificates themselves, instead of a file with them."""
+    """The key and its certificates as PEM, instead of a file."""
     ssl_key_password: str | None = field(default=None, repr=False)
     ssl_check_host: bool = True
     request_timeout_ms: int = 30_000
@@ -101,7 +101,7 @@ class ClientOptions:
 
 
 def parse_servers(servers: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,[v6]:port` as pairs; port 9092 where none is named. ValueError names the part that is no address."""
+    """`host:port,[v6]:port` as pairs; port 9092 by default. ValueError with the part that is not an address."""
     pairs = []
     for server in filter(None, (part.strip() for part in servers.split(","))):
         address = server.rpartition("://")[2]
@@ -124,14 +124,14 @@ def plain_options(bootstrap_servers: str, **changes: Any) -> ClientOptions:
 
 
 def client_options(options: Mapping[str, str], also: Collection[str] = ()) -> ClientOptions:
-    """The client's part of a data source's options: all that begin with `kafka.`, whatever the case of the letters.
+    """From the options of a data source: all that begin with `kafka.`, in any case.
 
     `also` names those (without the prefix) that somebody else understands; the rest is warned about and ignored, as Java's
     clients do.
     """
     given = {name.lower()[len(PREFIX) :]: value for name, value in options.items() if name.lower().startswith(PREFIX)}
     for name in sorted(given.keys() - _UNDERSTOOD - set(also)):
-        logger.warning("option %s%s is not known here and has no effect", PREFIX, name)
+        logger.warning("Ignoring unknown client option %s%s", PREFIX, name)
     servers = given.get("bootstrap.servers", "")
     try:
         pairs = parse_servers(servers)
@@ -176,7 +176,7 @@ def _milliseconds(given: Mapping[str, str], name: str) -> int:
 
 
 def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
-    """From `sasl.jaas.config` as Java's clients have it, or from librdkafka's two names."""
+    """User and password from `sasl.jaas.config`, or from librdkafka's two options."""
     jaas = {
         name: re.sub(r"\\(.)", r"\1", double or single) or bare
         for name, double, single, bare in _JAAS.findall(given.get("sasl.jaas.config", ""))
@@ -192,7 +192,7 @@ def _credentials(given: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _store(given: Mapping[str, str], store: str) -> str | None:
-    """The file; what is in it is seen when it is read, on the machine that reads it."""
+    """The path of a store. It is read later, on the machine that connects."""
     kind = given.get(f"{store}.type", "PEM")
     if kind.upper() not in STORES:
         raise InvalidOption(f"{PREFIX}{store}.type", kind, f"it is one of {', '.join(STORES)}")

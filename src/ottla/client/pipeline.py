@@ -1,9 +1,9 @@
-"""Requests out, responses in, matched by correlation id: the part of a connection that needs no socket.
+"""Requests and responses of one connection, matched by correlation id, without I/O.
 
-Owns the correlation ids and the requests that are not answered yet. Never waits.
+Owns the correlation ids and the requests in flight.
 
-1. Responses come in the order of their requests; one that does not is MalformedInput, and the connection cannot go on.
-2. A request without a reply (acks=0) is never in flight.
+1. Responses come in the order of their requests. Otherwise MalformedInput: the connection cannot be used any more.
+2. A request without a response (acks=0) is never in flight.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Pipeline:
         self._received = bytearray()
 
     def __len__(self) -> int:
-        """How many requests wait for their response."""
+        """The number of requests in flight."""
         return len(self._in_flight)
 
     def request(self, api: Api, version: int, request: object, *, expect_reply: bool = True) -> tuple[int, list[Part]]:
-        """The correlation id, and what to send."""
+        """The correlation id and the frame to send."""
         correlation_id = self._next_id
         parts = encode_request(api, version, correlation_id, self.client_id, request)
         self._next_id = (correlation_id + 1) & 0x7FFF_FFFF
@@ -68,7 +68,7 @@ class Pipeline:
     def response(self, frame: memoryview) -> tuple[int, object]:
         """The response in a frame that the caller has read whole, without its length. The message may keep the frame's memory."""
         if not self._in_flight:
-            raise MalformedInput("a response that nobody asked for")
+            raise MalformedInput("a response without a request")
         expected = self._in_flight.popleft()
         version = expected.version
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)

@@ -1,6 +1,6 @@
-"""confluent-kafka's Producer with interceptors: `Producer(config, interceptors=[…])`, in all else the same object.
+"""`Producer`: confluent-kafka's producer with interceptors, otherwise unchanged.
 
-Importing this module loads confluent-kafka; `ottla.client` does so when its name is first used.
+Importing this module loads confluent-kafka.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 
 
 def refusal(exception: BaseException) -> KafkaError:
-    """Why the client would not take a record, as the error an acknowledgement carries."""
+    """The exception of a refused record as the error of its acknowledgement."""
     if isinstance(exception, KafkaException) and exception.args and isinstance(exception.args[0], KafkaError):
         return exception.args[0]
     code = KafkaError._QUEUE_FULL if isinstance(exception, BufferError) else KafkaError._INVALID_ARG
@@ -33,7 +33,7 @@ def refusal(exception: BaseException) -> KafkaError:
 
 
 def enqueue(producer: confluent_kafka.Producer, record: ProducerRecord, on_delivery: OnDelivery | None) -> None:
-    """Hand one record to confluent-kafka, as it stands."""
+    """Pass one record to confluent-kafka."""
     arguments: dict[str, Any] = {}
     if record.headers:
         arguments["headers"] = list(record.headers)
@@ -97,7 +97,7 @@ class Producer(confluent_kafka.Producer):
         callback: OnDelivery | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> int:
-        """How many were taken; the others have `_error` set. With interceptors each record goes its own way, as any may move."""
+        """Returns how many were queued; the others have `_error` set. With interceptors records are queued one by one."""
         on_delivery = on_delivery or callback
         if not self._chain.sees_records_out:
             return super().produce_batch(topic, messages, partition, on_delivery=on_delivery)

@@ -1,8 +1,7 @@
-"""SCRAM (RFC 5802, 7677), the client's side of the dialogue: SHA-256 and SHA-512 as Kafka has them, without channel binding.
+"""The client side of SCRAM (RFC 5802, 7677): SHA-256 and SHA-512, without channel binding, as in Kafka.
 
-Owns: the three messages and the proofs in them. Never sends: bytes in, bytes out. A server that does not know the password is
-found out (`check_last`), so a login proves both sides. Names and passwords are taken as they are, as Java's client does: no
-preparation of Unicode.
+Owns the messages and their proofs, without I/O. `check_last` detects a server that does not know the password. Names and
+passwords are not normalized (SASLprep), as in Java's client.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ ITERATIONS_MAX = 1_000_000
 
 
 class ScramError(ValueError):
-    """The server's part of the dialogue is not what it has to be."""
+    """An invalid message of the server."""
 
 
 class Scram:
-    """One login. Call `first`, `final` with the answer to it, `check_last` with the answer to that."""
+    """One authentication: `first`, `final` with its reply, `check_last` with the reply to that."""
 
     def __init__(self, mechanism: str, username: str, password: str, nonce: bytes) -> None:
         self._hash = MECHANISMS[mechanism]
@@ -40,13 +39,13 @@ class Scram:
         fields = _fields(server_first)
         nonce, salt, count = fields.get("r", ""), fields.get("s", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise ScramError("the server did not take up our nonce")
+            raise ScramError("the server's nonce does not begin with the client's")
         if not count.isdecimal() or not ITERATIONS_MIN <= int(count) <= ITERATIONS_MAX:
             raise ScramError(f"the server asks for {count or 'no number of'} iterations")
         try:
             salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(salt, validate=True), int(count))
         except ValueError:
-            raise ScramError("the server's salt is no base64") from None
+            raise ScramError("the server's salt is not base64") from None
         without_proof = f"c=biws,r={nonce}"
         said = b",".join([self._first_bare.encode(), server_first, without_proof.encode()])
         client_key = self._mac(salted, b"Client Key")
@@ -76,5 +75,5 @@ def _fields(message: bytes) -> dict[str, str]:
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
-        raise ScramError("the server's message is no UTF-8") from None
+        raise ScramError("the server's message is not UTF-8") from None
     return {part[0]: part[2:] for part in parts if part[1:2] == "="}

@@ -1,8 +1,7 @@
-"""Keys and certificates from the files that Java's clients name: PEM, JKS, PKCS12.
+"""Reading key stores and trust stores of Java's clients (PEM, JKS, PKCS12) into PEM.
 
-Owns: reading them into PEM text, whatever their ending says: the first bytes tell (as Java's own JKS reader does, which takes
-PKCS12 too). JKS is read here. PKCS12 is encrypted with AES, which Python's library does not have: `cryptography` does it where it
-is installed, else the program `openssl`. Never writes a file that outlives the call.
+The first bytes tell the format, not the file name, as in Java. JKS is read here. PKCS12 needs AES, which Python's library lacks:
+`cryptography` is used if it is installed, else the program `openssl`. No file outlives a call.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _OPENSSL_TIMEOUT_S = 30.0
 
 
 class BadStore(ValueError):
-    """A store that cannot be read. The message says why, not which."""
+    """A store that cannot be read. The message has the reason, not the path."""
 
 
 def certificates(path: str, password: str | None) -> str:
@@ -61,7 +60,7 @@ def key_and_chain(path: str, password: str | None, key_password: str | None) -> 
 
 
 def load_chain(context: ssl.SSLContext, pem: str, password: str | None) -> None:
-    """Python takes keys only from files: one that nobody else can read, for as long as it takes."""
+    """Python loads keys only from files: use a private temporary one."""
     descriptor, name = tempfile.mkstemp(prefix="ottla-key-")
     try:
         with open(descriptor, "w") as file:
@@ -72,7 +71,7 @@ def load_chain(context: ssl.SSLContext, pem: str, password: str | None) -> None:
 
 
 def _no_password() -> str:
-    """Otherwise OpenSSL would ask the terminal."""
+    """Without it OpenSSL would prompt on the terminal."""
     raise BadStore("the private key is encrypted, and no password was given (kafka.ssl.key.password)")
 
 

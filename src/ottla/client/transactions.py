@@ -1,10 +1,10 @@
-"""Transactions over the blocking client, one request at a time, with a producer id and epoch that may travel.
+"""Transactions over the blocking client, one request at a time.
 
-Owns: the requests of a transaction and their errors. Keeps no state of one: who produces (`ProducerIdAndEpoch`) is a value that
-the driver gets and any number of tasks write with, each for partitions of its own. Sequences are the writer's.
+Keeps no state: `ProducerIdAndEpoch` is a value that a driver gets and any number of tasks write with, each to its own partitions.
+Sequence numbers are the writer's.
 
-The versions asked for are those of the first generation (partitions and groups are added explicitly, EndTxn leaves the epoch
-as it is), which every Kafka since 2.5 serves, 4.x too. The epoch is bumped by InitProducerId, which begins each transaction here.
+The requests use transaction version 1 (partitions and groups are added explicitly, EndTxn does not bump the epoch), which Kafka
+2.5 and later supports. InitProducerId starts each transaction and bumps the epoch.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 
 P = TypeVar("P")
 
 
-def offsets_by_topic(offsets: Offsets, partition: Callable[..., P]) -> dict[str, list[P]]:
-    """As the requests that commit want them; `partition` is the class one of them has for it."""
+def offsets_by_topic(offsets: GroupOffsets, partition: Callable[..., P]) -> dict[str, list[P]]:
+    """Offsets in the form of a commit request, whose class for a partition is `partition`."""
     found: dict[str, list[P]] = {}
     for (topic, index), committed in offsets.items():
         found.setdefault(topic, []).append(
@@ -62,9 +62,9 @@ def offsets_by_topic(offsets: Offsets, partition: Callable[..., P]) -> dict[str,
 
 
 def init_producer_id(client: Client, transactional_id: str, timeout_ms: int) -> ProducerIdAndEpoch:
-    """Fence whoever had this id, abort what he left open, and be the one with the new epoch.
+    """Get a new epoch: fence the previous producer of the id and abort its open transaction.
 
-    Waits while the transaction before is being completed. The broker refuses a timeout above its `transaction.max.timeout.ms`.
+    Waits while the previous transaction is being completed. The broker refuses a timeout above its `transaction.max.timeout.ms`.
     """
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
     answer = client.call_coordinator(transactional_id, "transaction", request, max_version=_INIT_VERSION_MAX)
@@ -74,7 +74,7 @@ def init_producer_id(client: Client, transactional_id: str, timeout_ms: int) -> 
 def add_partitions(
     client: Client, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Make partitions part of the transaction, before anything is written to them."""
+    """Add partitions to the transaction. Required before the first write to them."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
@@ -90,7 +90,7 @@ def add_partitions(
 
 
 def add_offsets(client: Client, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str) -> None:
-    """Make a group's offsets part of the transaction, before `txn_offset_commit`."""
+    """Add the offsets of a group to the transaction. Required before `txn_offset_commit`."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -101,9 +101,9 @@ def add_offsets(client: Client, transactional_id: str, producer: ProducerIdAndEp
 
 
 def txn_offset_commit(
-    client: Client, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str, offsets: Offsets
+    client: Client, transactional_id: str, producer: ProducerIdAndEpoch, group_id: str, offsets: GroupOffsets
 ) -> None:
-    """Offsets that become valid when the transaction commits. A member of the group is nobody: it must have no members."""
+    """Commit offsets of a group without members as part of the transaction."""
     by_topic = offsets_by_topic(offsets, TxnOffsetCommitRequestPartition)
     if not by_topic:
         return
@@ -118,7 +118,7 @@ def txn_offset_commit(
 
 
 def end_txn(client: Client, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
-    """Commit or abort. Sent again after a lost answer it has the same outcome."""
+    """Commit or abort. A retry after a lost response has the same result."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -138,12 +138,12 @@ def produce(
     acks: int = -1,
     timeout_ms: int = 30_000,
 ) -> int:
-    """Append one record batch; the offset of its first record, -1 if it had been appended before.
+    """Append one record batch. Returns the offset of its first record, -1 if it was appended before.
 
-    The batch carries producer id, epoch and sequence, so sending it again after a lost answer stores it once.
+    The batch carries producer id, epoch and sequence, so a retry after a lost response stores it once.
     """
     if acks not in (-1, 1):
-        raise ValueError("acks is -1 or 1: without an answer nothing can be known")
+        raise ValueError("acks must be -1 or 1: with acks=0 the broker sends no reply")
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)])
     request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
     try:

@@ -105,7 +105,7 @@ def test_one_that_raises_is_logged_and_the_record_goes_on_as_it_was_before_it(ca
     ]
     logged = [entry.getMessage() for entry in caplog.records]
     assert len(logged) == 5
-    assert logged[0].startswith("interceptor Failing failed in before_send")
+    assert logged[0].startswith("Interceptor Failing failed in before_send")
     assert all(entry.exc_info for entry in caplog.records)
 
 
@@ -129,7 +129,7 @@ def test_an_answer_that_is_no_record_counts_as_a_failure(answer: object, caplog:
     chain = Chain([Forgetful()])
     assert chain.before_send(ProducerRecord("t", b"v")) == ProducerRecord("t", b"v")
     assert len(chain.before_handover([message()])) == 1
-    assert "not a ProducerRecord" in str(caplog.records[0].exc_info[1])  # type: ignore[index]
+    assert "instead of a ProducerRecord" in str(caplog.records[0].exc_info[1])  # type: ignore[index]
 
 
 def test_one_that_always_raises_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
