@@ -158,7 +158,7 @@ class Cluster:
             await self.kill(number)
 
     def _answer_isr_changes(self, broker: Member) -> None:
-        ask = broker.inter_broker.call
+        ask = broker.cluster.inter_broker.call
 
         async def call(broker_id: int, purpose: str, api_name: str, request: Any, **options: Any) -> Any:
             if api_name != "alter_partition":
@@ -167,7 +167,7 @@ class Cluster:
                 await self.isr_gate.wait()
             return self._alter_partition(request(3))
 
-        broker.inter_broker.call = call  # type: ignore[method-assign]
+        broker.cluster.inter_broker.call = call  # type: ignore[method-assign]
 
     def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         response = AlterPartitionResponse()
@@ -310,7 +310,7 @@ def play(tmp_path: Path, case: Callable[[Cluster], Awaitable[None]], brokers: Se
 @contextmanager
 def deaf(cluster: Cluster, number: int) -> Iterator[None]:
     """A follower that cannot fetch."""
-    inter_broker = cluster.brokers[number].inter_broker
+    inter_broker = cluster.brokers[number].cluster.inter_broker
     ask = inter_broker.call
 
     async def call(broker_id: int, purpose: str, api_name: str, request: Any, **options: Any) -> Any:
@@ -728,7 +728,7 @@ def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_pat
             await cluster.produce(1, bytes(4000), timeout_ms=20_000)
         await cluster.until_equal(1, 2)
         for number in cluster.brokers:
-            cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {"leader.replication.throttled.replicas": "*"})
+            cluster.brokers[number].cluster.metadata_cache.configure_topic(TOPIC, {"leader.replication.throttled.replicas": "*"})
             cluster.brokers[number].cluster.replication.leader_quota.bytes_per_second = 20_000
         await cluster.order(T0, State(1, [1, 2], 1, 1))
         await until_async(lambda: cluster.partition(3).log.log_end_offset > 0)
@@ -738,7 +738,7 @@ def test_f56_a_throttled_replica_takes_its_time_and_one_in_sync_does_not(tmp_pat
         assert answer.error_code == 0
         assert cluster.partition(3).log.log_end_offset < 31
         for number in cluster.brokers:
-            cluster.brokers[number].metadata_cache.configure_topic(TOPIC, {})
+            cluster.brokers[number].cluster.metadata_cache.configure_topic(TOPIC, {})
         await until_async(lambda: 3 in cluster.states[T0].isr)
         await cluster.until_equal(1, 2, 3)
 

@@ -59,8 +59,6 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.cluster_member import ClusterMember
-    from ottla.broker.metadata.metadata_cache import MetadataCache
-    from ottla.broker.network.inter_broker import InterBroker
 
 __all__ = ["Broker", "StartupError", "serve"]
 
@@ -72,21 +70,7 @@ IDLE_TICK_MS = 5000
 
 
 class Broker:
-    server: SocketServer
-    partitions: Partitions
-    flusher: Flusher
-    checkpoints: Checkpoints
-    index_rebuilder: IndexRebuilder
-    housekeeping: Housekeeping
-    moves: ReplicaMoves
-    cleaner: Cleaner
-    purgatory: Purgatory
     controller: Controller
-    groups: GroupCoordinators
-    transactions: TransactionCoordinators
-    marker_writer: MarkerWriter
-    verifier: TransactionVerifier
-    store: MetadataStore
     cluster: ClusterMember
     """Only in a cluster."""
 
@@ -136,14 +120,6 @@ class Broker:
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         return self.metadata.endpoints
-
-    @property
-    def inter_broker(self) -> InterBroker:
-        return self.cluster.inter_broker
-
-    @property
-    def metadata_cache(self) -> MetadataCache:
-        return self.cluster.metadata_cache
 
     @property
     def bootstrap_servers(self) -> str:
