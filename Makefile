@@ -50,8 +50,8 @@ demo: setup ## the main job, live: orders stream in, a pipeline on Spark sums th
 .PHONY: check
 check: .venv/.installed ## ruff, mypy --strict (tests, bench and examples too), import-linter
 	@echo "check: ruff, mypy --strict, import-linter"
-	$(PY) -m ruff check --no-cache src tests bench examples packaging setup.py
-	$(PY) -m ruff format --check --no-cache -q src tests bench examples packaging setup.py
+	$(PY) -m ruff check --no-cache src tests bench examples packaging tools setup.py
+	$(PY) -m ruff format --check --no-cache -q src tests bench examples packaging tools setup.py
 	$(PY) -m mypy
 	# As `pip install` sees the hot modules while it builds: none of the packages is there that they are going to run with.
 	$(PY) -m mypy --no-site-packages --follow-imports=silent --cache-dir=.mypy_cache/bare $(HOT)
