@@ -179,7 +179,7 @@ class Copies:
         settings = project.override(
             project.read(file), bootstrap_servers=self.servers, storage=scratch, name=f"bench-{self.made}"
         )
-        flows = running.Flows(self.spark, settings, graph.plan(loading.load(file)), once=True)
+        flows = running.PipelineRun(self.spark, settings, graph.plan(loading.load(file)), once=True)
         try:
             flows.start()
             self.transactions_ms = self._watched(flows)

@@ -27,7 +27,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ottla.pipelines import PipelineError, graph, loading, progress, project, running, session, standing
+from ottla.pipelines import PipelineError, graph, loading, progress, project, running, session
+from ottla.pipelines.status import status
 from ottla.testing import Broker
 
 PIPELINE = Path(__file__).parent / "revenue.py"
@@ -124,7 +125,7 @@ def main() -> int:
 
         acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
         sender = threading.Thread(target=send_orders, args=(servers, acknowledged, half_way), daemon=True)
-        flows = running.Flows(spark, settings, plan)
+        flows = running.PipelineRun(spark, settings, plan)
         watch = progress.Watch(f"{settings.name}.", flows.sinks)
         listener = progress.listen(spark, watch)
         consumer = Consumer(client(servers, **{"group.id": "demo", "isolation.level": "read_committed"}))
@@ -167,7 +168,7 @@ def main() -> int:
         finally:
             consumer.close()
             spark.streams.removeListener(listener)
-        group = standing.status(settings, plan)[0]
+        group = status(settings, plan)[0]
         spark.stop()
 
         if gave_up:

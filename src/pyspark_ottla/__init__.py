@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ottla.pipelines.source import OttlaSource as DefaultSource
+from ottla.pipelines.data_source.readers import OttlaSource as DefaultSource
 
 __all__ = ["DefaultSource"]

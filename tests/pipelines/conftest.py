@@ -120,7 +120,7 @@ class Shop:
         file.write_text(text)
         return file
 
-    def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: Any) -> running.Flows:
+    def flows(self, file: Path, *, once: bool = True, storage: str | None = None, **flags: Any) -> running.PipelineRun:
         settings = project.override(
             project.read(file),
             conf=None,
@@ -128,9 +128,9 @@ class Shop:
             storage=storage or str(self.folder / "storage"),
             **{"trigger": "100 ms", **flags},
         )
-        return running.Flows(self.spark, settings, graph.plan(loading.load(file)), once=once)
+        return running.PipelineRun(self.spark, settings, graph.plan(loading.load(file)), once=once)
 
-    def run(self, file: Path, **more: Any) -> running.Flows:
+    def run(self, file: Path, **more: Any) -> running.PipelineRun:
         """What is there now, until it is done."""
         with self.flows(file, **more) as flows:
             flows.start()

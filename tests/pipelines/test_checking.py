@@ -8,7 +8,7 @@ import pytest
 
 from ottla.client.blocking import Client
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import PipelineError, graph, loading, project, running
+from ottla.pipelines import PipelineError, frames, graph, loading, project
 
 if TYPE_CHECKING:
     from tests.pipelines.conftest import Shop
@@ -22,7 +22,7 @@ orders = p.source("orders", p.json("id long, at timestamp"))
 def refused(shop: Shop, text: str) -> PipelineError:
     file = shop.pipeline(HEAD + text)
     with pytest.raises(PipelineError) as caught:
-        running.check(shop.spark, project.read(file), graph.plan(loading.load(file)))
+        frames.check(shop.spark, project.read(file), graph.plan(loading.load(file)))
     return caught.value
 
 
@@ -50,7 +50,7 @@ def refused(shop: Shop, text: str) -> PipelineError:
             4,
             "Avro schema does not parse: UnknownType: wrong",
         ),
-        ('S = p.source("x", p.avro("{"))\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")', 4, "Avro schema is no JSON"),
+        ('S = p.source("x", p.avro("{"))\np.sql(S, to=p.sink("o"), query="SELECT * FROM x")', 4, "Avro schema is not JSON"),
     ],
 )
 def test_mistakes_are_found_before_anything_runs(shop: Shop, text: str, line: int, words: str) -> None:

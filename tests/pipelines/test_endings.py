@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from ottla import pipelines as p
-from ottla.pipelines import PipelineError, running
+from ottla.pipelines import PipelineError, running, spark_errors
 from ottla.pipelines.failure import Place
 
 FLOW = SimpleNamespace(name="copy", place=Place("shop.py", 4), to=p.sink("out"))
@@ -58,22 +58,22 @@ class Query:
 
 
 class Sink:
-    stop = None
+    failure = None
 
     def __init__(self) -> None:
         self.closing, self.closed = threading.Event(), False
 
-    def settled(self, query: Query) -> bool:
+    def is_recorded(self, query: Query) -> bool:
         return True
 
     def close(self) -> None:
         self.closed = True
 
 
-def flows(*lives: Query) -> running.Flows:
+def flows(*lives: Query) -> running.PipelineRun:
     """One flow that has these lives, one after the other."""
     plan = SimpleNamespace(flows=[FLOW])
-    made = running.Flows(cast(Any, None), cast(Any, None), cast(Any, plan))
+    made = running.PipelineRun(cast(Any, None), cast(Any, None), cast(Any, plan))
     made.sinks = cast(Any, {"copy": Sink()})
     first, *later = lives
     made.queries = cast(Any, {"copy": first})
@@ -81,7 +81,7 @@ def flows(*lives: Query) -> running.Flows:
     return made
 
 
-def watch(found: running.Flows) -> None:
+def watch(found: running.PipelineRun) -> None:
     """As the command does it."""
     while found.running:
         found.wait(60)
@@ -137,12 +137,12 @@ def test_a_query_that_does_not_stop_is_told_where_nothing_else_went_wrong() -> N
     ],
 )
 def test_what_a_worker_raised_is_told_with_its_line(at: tuple[str, int], raised: str, line: int | None, said: str) -> None:
-    found = running.explained(Exception(WORKER.format(file=at[0], line=at[1], raised=raised)), cast(Any, FLOW))
+    found = spark_errors.query_failure(Exception(WORKER.format(file=at[0], line=at[1], raised=raised)), cast(Any, FLOW))
     assert found.message == said
     assert found.place == (FLOW.to.place if line is None else Place("shop.py", line))
 
 
 def test_what_spark_raised_is_told_without_its_package() -> None:
     text = "Proxy\npyspark.errors.exceptions.captured.SparkRuntimeException: [USER_RAISED_EXCEPTION] too large SQLSTATE: P0001\n"
-    found = running.explained(Exception(text), cast(Any, FLOW))
+    found = spark_errors.query_failure(Exception(text), cast(Any, FLOW))
     assert found.message == "flow 'copy': SparkRuntimeException: [USER_RAISED_EXCEPTION] too large SQLSTATE: P0001"

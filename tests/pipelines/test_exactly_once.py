@@ -13,8 +13,10 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import plain_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import PipelineError, exactly_once, producing
-from ottla.pipelines.exactly_once import ExactlyOnce, marker_in
+from ottla.pipelines import PipelineError, producing, transaction
+from ottla.pipelines.exactly_once import ExactlyOnceSink
+from ottla.pipelines.marker import marker_in
+from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,19 +125,19 @@ def test_a_driver_that_dies_after_the_commit_does_not_write_again(shop: Shop, mo
     class Died(Exception):
         pass
 
-    whole = ExactlyOnce._attempt
+    whole = ExactlyOnceSink._attempt
 
-    def dies(self: ExactlyOnce, *arguments: Any) -> None:
+    def dies(self: ExactlyOnceSink, *arguments: Any) -> None:
         whole(self, *arguments)
         raise Died("after EndTxn")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ExactlyOnce, "_attempt", dies)
+        patch.setattr(ExactlyOnceSink, "_attempt", dies)
         with pytest.raises(PipelineError):
             shop.run(file)
     assert len(shop.values(out)) == 100
     flows = shop.run(file)
-    assert flows.sinks["copy"].totals.already_in == 1
+    assert flows.sinks["copy"].totals.already_committed == 1
     assert Counter(value["id"] for value in shop.values(out)) == Counter(range(100))
 
 
@@ -144,17 +146,17 @@ def test_a_batch_that_fails_half_way_runs_again_under_a_new_epoch(shop: Shop, mo
     file, source, out = copy_of(shop)
     shop.produce(source, orders(100))
     epochs = []
-    commit = ExactlyOnce._commit
+    commit = ExactlyOnceSink._commit
 
-    def fails(self: ExactlyOnce, transaction: exactly_once.Transaction, *arguments: Any) -> None:
+    def fails(self: ExactlyOnceSink, transaction: BatchTransaction, *arguments: Any) -> None:
         epochs.append(transaction.producer)
         if len(epochs) < 3:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, "somebody else")
         commit(self, transaction, *arguments)
 
-    monkeypatch.setattr(ExactlyOnce, "_commit", fails)
+    monkeypatch.setattr(ExactlyOnceSink, "_commit", fails)
     flows = shop.run(file)
-    assert flows.sinks["copy"].totals.again == 2
+    assert flows.sinks["copy"].totals.retries == 2
     assert len(set(epochs)) == 3
     assert Counter(value["id"] for value in shop.values(out)) == Counter(range(100))
 
@@ -171,10 +173,10 @@ def test_a_second_attempt_of_a_task_sends_nothing(monkeypatch: pytest.MonkeyPatc
             return 0
 
     monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: Second()))
-    monkeypatch.setattr(producing, "settle", lambda: None)
+    monkeypatch.setattr(producing, "exclude_imports_from_gc", lambda: None)
     writing = producing.Writing(plain_options("127.0.0.1:1"), "t", 1, "x", (1, 0), 0)  # type: ignore[arg-type]
     for way in (writing.produce, writing.write):
-        with pytest.raises(RuntimeError, match=producing.AGAIN):
+        with pytest.raises(RuntimeError, match="this batch must run again"):
             list(way(iter([])))
 
 
@@ -190,7 +192,7 @@ def test_a_task_that_is_not_the_only_one_sends_nothing_where_one_was_promised(mo
             return 1
 
     monkeypatch.setattr(pyspark.TaskContext, "get", classmethod(lambda cls: Other()))
-    monkeypatch.setattr(producing, "settle", lambda: None)
+    monkeypatch.setattr(producing, "exclude_imports_from_gc", lambda: None)
     writing = producing.Writing(plain_options("127.0.0.1:1"), "t", 1, "x", (1, 0), 0)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match="in several tasks"):
         list(writing.write(iter([])))
@@ -208,20 +210,20 @@ def test_every_record_is_there_once_whichever_tasks_write_it(
     """F78: one task goes alone, tasks of one machine write to the same partitions in turns, others through a shuffle."""
     file, source, out = copy_of(shop, partitions=4, more=options)
     ways: list[str] = []
-    one_task, writing = exactly_once._in_one_task, exactly_once.Transaction.writing
+    one_task, writing = transaction.is_in_one_task, BatchTransaction.writing
 
     def counted(frame: DataFrame) -> bool:
         ways.append("alone" if one_task(frame) else "shuffled")
         return ways[-1] == "alone"
 
-    def noted(self: exactly_once.Transaction, topic: str, codec: str, shared: str | None = None) -> producing.Writing:
-        if shared is not None:
+    def noted(self: BatchTransaction, topic: str, codec: str, turns: str | None = None) -> producing.Writing:
+        if turns is not None:
             ways[-1] = "in turns"
-        return writing(self, topic, codec, shared)
+        return writing(self, topic, codec, turns)
 
-    monkeypatch.setattr(exactly_once, "_in_one_task", counted)
-    monkeypatch.setattr(exactly_once.Transaction, "writing", noted)
-    monkeypatch.setattr(exactly_once, "is_local", lambda master: local)
+    monkeypatch.setattr(transaction, "is_in_one_task", counted)
+    monkeypatch.setattr(BatchTransaction, "writing", noted)
+    monkeypatch.setattr(transaction, "is_local", lambda master: local)
     for first in (0, 300):
         shop.produce(source, orders(300, first))
         shop.run(file)
@@ -279,7 +281,7 @@ def test_a_checkpoint_that_is_older_than_the_sink_is_refused(shop: Shop) -> None
     shop.produce(source, orders(3, 3))
     shop.run(file)
     shop.produce(source, orders(3, 6))
-    with pytest.raises(PipelineError, match="is in already, but with other offsets"):
+    with pytest.raises(PipelineError, match="is committed with other offsets"):
         shop.run(file, storage=str(shop.folder / "backup"))
     assert len(shop.read(out)) == 6
 
@@ -383,7 +385,7 @@ p.sql(orders, to=p.jdbc("{database}", "orders", options=DERBY), name="rows", que
 """)
     shop.produce(source, [{"id": n, "customer": f"c{n % 2}"} for n in range(10)])
     with monkeypatch.context() as patch:
-        patch.setattr(ExactlyOnce, "_commit", lambda self, *arguments: 1 / 0)
+        patch.setattr(ExactlyOnceSink, "_commit", lambda self, *arguments: 1 / 0)
         with pytest.raises(PipelineError):
             shop.run(file)
     shop.produce(source, [{"id": n, "customer": f"c{n % 2}"} for n in range(10, 15)])

@@ -61,14 +61,14 @@ def test_loading_imports_no_pyspark(tmp_path: Path) -> None:
     [
         ("import nothing_of_that_name", 1, "ModuleNotFoundError"),
         ("x = 1\nif x\n", 2, "expected ':'"),
-        ("from ottla import pipelines as p\n\n\np.source('a b')", 4, "'a b' is no topic name"),
+        ("from ottla import pipelines as p\n\n\np.source('a b')", 4, "'a b' is not a topic name"),
         ("from ottla import pipelines as p\np.source('a', p.json())", 2, "needs a schema"),
         ("def f():\n    return 1 / 0\n\nf()", 2, "ZeroDivisionError"),
         ("raise SystemExit(3)", 1, "SystemExit"),
         ("from ottla import pipelines as p\np.source('a', columns=['kee'])", 2, "no column 'kee'"),
-        ("from ottla import pipelines as p\np.table('/x', 'xls')", 2, "cannot be 'xls'"),
+        ("from ottla import pipelines as p\np.table('/x', 'xls')", 2, "table format 'xls' is unknown"),
         ("from ottla import pipelines as p\n@p.flow\ndef f(x): return x", 2, "needs its inputs"),
-        ("from ottla import pipelines as p\np.flow(p.source('a'), to='b')(print)", 2, "is no sink"),
+        ("from ottla import pipelines as p\np.flow(p.source('a'), to='b')(print)", 2, "is not a target"),
     ],
 )
 def test_a_file_that_does_not_load_says_where(tmp_path: Path, text: str, line: int, words: str) -> None:
@@ -93,7 +93,7 @@ def test_names_reach_forward_and_unknown_ones_are_named() -> None:
     found = plan([first, later])
     assert found.flows == (later, first)
     assert found.sources(first) == (orders,)
-    with pytest.raises(p.PipelineError, match=r"test_graph.py:\d+: flow 'first' takes 'later', which nothing declares"):
+    with pytest.raises(p.PipelineError, match=r"test_graph.py:\d+: flow 'first' takes 'later', which is not declared"):
         plan([first])
     with pytest.raises(p.PipelineError) as caught:
         plan([p.flow("latter", to=p.sink("out"), name="first")(body), later])
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_with_names_and_places(tmp_path: Path) -> None
     orders = p.source("orders")
     one = p.flow(orders, to=p.sink("a"), name="one")(body)
     other = p.flow(orders, to=p.sink("b"), name="one")(body)
-    assert "flow 'one' is already declared at " in refused(one, other)
+    assert "flow 'one' is declared twice, first at " in refused(one, other)
     assert str(one.place) in refused(one, other)
 
     table = p.flow(orders, to=p.table("/lake/orders"), name="table")(body)
@@ -130,8 +130,10 @@ def test_what_cannot_be_is_refused_with_names_and_places(tmp_path: Path) -> None
     assert f"which flow 'table' ({table.place}) writes" in refused(table, again)
     assert "which writes a table" in refused(table, p.flow(table, to=p.sink("c"), name="reader")(body))
 
-    assert "goes nowhere" in refused(p.flow(orders, name="lonely")(body))
-    assert "and differs" in refused(one, p.flow(p.source("orders", p.bytes()), to=p.sink("z"), name="two")(body))
+    assert "has no target and no reader" in refused(p.flow(orders, name="lonely")(body))
+    assert "declared twice and differently" in refused(
+        one, p.flow(p.source("orders", p.bytes()), to=p.sink("z"), name="two")(body)
+    )
     static = p.files("/somewhere", static=True)
     assert "only static files" in refused(p.flow(static, to=p.sink("z"), name="still")(body))
 
@@ -140,7 +142,7 @@ def test_circles_through_views_and_through_topics_are_refused() -> None:
     """F77: a circle is named with all its flows."""
     there = p.flow("back", name="there")(body)
     back = p.flow("there", to=p.sink("x"), name="back")(body)
-    assert "a circle: " in refused(there, back)
+    assert "flows form a cycle: " in refused(there, back)
 
     ping = p.flow(p.source("pong"), to=p.sink("ping"), name="pinger")(body)
     pong = p.flow(p.source("ping"), to=p.sink("pong"), name="ponger")(body)
@@ -148,14 +150,14 @@ def test_circles_through_views_and_through_topics_are_refused() -> None:
     assert f"'pinger' ({ping.place})" in message
     assert f"'ponger' ({pong.place})" in message
     own = p.flow(p.source(pattern="ev.*", name="all"), to=p.sink("events"), name="own")(body)
-    assert "a circle: 'own'" in refused(own)
+    assert "flows form a cycle: 'own'" in refused(own)
 
 
 def test_dead_letters_go_where_nobody_else_writes_or_reads() -> None:
     own = p.source(pattern="orders.*", name="all", dead_letter="orders.dlq")
-    assert "reads its own dead letters" in refused(p.flow(own, to=p.sink("x"), name="f")(body))
+    assert "reads its own dead-letter topic" in refused(p.flow(own, to=p.sink("x"), name="f")(body))
     mixed = p.source("in", dead_letter="out")
-    assert "dead letters of source 'in_' go to" in refused(
+    assert "the dead-letter topic 'out' of source 'in_' is the target of" in refused(
         p.flow(p.source("in", name="in_", dead_letter="out"), to=p.sink("out"), name="f")(body)
     )
     assert plan([p.flow(mixed, to=p.sink("else"), name="f")(body)]).queries

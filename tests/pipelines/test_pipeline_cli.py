@@ -56,10 +56,10 @@ def test_a_file_that_does_not_load_is_one_line_with_its_place(tmp_path: Path, co
     [
         ("from ottla import pipelines as p\nx = p.source('a'\n", ":2: '(' was never closed"),
         ("import os\nimport no_such_module\n", ":2: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("from ottla import pipelines as p\np.source('no topic')\n", ":2: 'no topic' is no topic name"),
+        ("from ottla import pipelines as p\np.source('no topic')\n", ":2: 'no topic' is not a topic name"),
         ("import sys\nsys.exit(3)\n", ":2: SystemExit: 3"),
         ("from ottla import pipelines as p\n", " declares no flow"),
-        (None, ": there is no such file"),
+        (None, ": no such file"),
     ],
 )
 def test_a_file_that_is_no_pipeline_says_why_in_one_line(tmp_path: Path, text: str | None, said: str) -> None:
@@ -85,7 +85,7 @@ def test_a_broker_that_is_away_is_said_before_spark_is_started(tmp_path: Path, c
 def test_flags_that_cannot_be_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "shop.py"
     file.write_text(COPY.format(source="in", out="out"))
-    assert "is no duration" in ottla("run", file, "--trigger", "soon")[2]
+    assert "is not a duration" in ottla("run", file, "--trigger", "soon")[2]
     assert "two copies of a task" in ottla("run", file, "--conf", "spark.speculation=true")[2]
     assert ottla("run", file, "--conf", "nonsense")[0] == 2
     assert "there is no flow 'nothing'" in ottla("reset", file, "--yes", "--flow", "nothing")[2]

@@ -8,8 +8,9 @@ import pytest
 from ottla.client.blocking import BrokerAway
 from ottla.client.options import plain_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import exactly_once, producing
+from ottla.pipelines import exactly_once, producing, spark_errors
 from ottla.pipelines.checkpoint import offsets_of
+from ottla.pipelines.marker import Marker, marker_in
 from ottla.records.batch import header_at
 from ottla.records.partitioner import partition_of_key
 from ottla.records.record import read_records
@@ -62,15 +63,15 @@ def test_headers_timestamps_and_partitions_of_the_rows_are_kept() -> None:
             found[partition] = read_records(batch, header_at(batch, 0))
     assert [(record.timestamp, record.headers) for record in found[2]] == [(1000, [("h", b"1")]), (3000, [])]
     assert found[0][0].timestamp > 1_700_000_000_000
-    with pytest.raises(ValueError, match="has 2 partitions, a row asks for 2"):
+    with pytest.raises(ValueError, match="has 2 partitions, a row names partition 2"):
         list(writing(2).encode(iter([given])))
 
 
 def test_a_marker_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
-    marker = exactly_once.Marker("bb51c7d3-e101-45cd-b1c2-106cd4d679cb", 17, "00c0ffee")
-    assert exactly_once.marker_in(str(marker)) == marker
-    assert exactly_once.marker_in("") is None
-    assert exactly_once.marker_in("somebody's own words") is None
+    written = Marker("bb51c7d3-e101-45cd-b1c2-106cd4d679cb", 17, "00c0ffee")
+    assert marker_in(str(written)) == written
+    assert marker_in("") is None
+    assert marker_in("somebody's own words") is None
 
 
 @pytest.mark.parametrize(
@@ -80,13 +81,13 @@ def test_a_marker_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), None),
         (KafkaError(ErrorCode.MESSAGE_TOO_LARGE), None),
         (BrokerAway("nobody"), "nobody"),
-        (RuntimeError(f"java… {producing.AGAIN}: a task was lost\n\tat java"), "a task was lost"),
+        (RuntimeError(f"java… {spark_errors.retry_batch('a task was lost')}\n\tat java"), "a task was lost"),
         (RuntimeError("Python worker exited unexpectedly (crashed)"), "a worker was lost (exited unexpectedly)"),
         (RuntimeError("ZeroDivisionError: division by zero"), None),
     ],
 )
 def test_which_failures_of_a_batch_are_worth_another_attempt(error: Exception, reason: str | None) -> None:
-    assert exactly_once._reason(error) == reason
+    assert exactly_once.retry_reason(error) == reason
 
 
 def test_offsets_are_read_as_our_source_and_sparks_write_them() -> None:

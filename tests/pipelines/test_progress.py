@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from ottla.pipelines import progress, session
-from ottla.pipelines.exactly_once import ExactlyOnce, Totals
+from ottla.pipelines import progress, progress_metrics, progress_table, session
+from ottla.pipelines.exactly_once import ExactlyOnceSink, Totals
 
 PROGRESS: dict[str, Any] = {
     "name": "shop.revenue",
@@ -32,8 +32,8 @@ PROGRESS: dict[str, Any] = {
 
 
 def watched(told: list[dict[str, Any]] | None = None) -> progress.Watch:
-    totals = Totals(batches=8, records=90, dead_letters=2, again=1, transaction_ms=21.04, last_error="a worker was lost")
-    sinks = cast("dict[str, ExactlyOnce]", {"revenue": SimpleNamespace(totals=totals)})
+    totals = Totals(batches=8, records=90, dead_letters=2, retries=1, transaction_ms=21.04, last_error="a worker was lost")
+    sinks = cast("dict[str, ExactlyOnceSink]", {"revenue": SimpleNamespace(totals=totals)})
     return progress.Watch("shop.", sinks, told.append if told is not None else None)
 
 
@@ -49,7 +49,7 @@ def test_a_document_has_rates_lag_phases_and_what_the_sink_knows() -> None:
     assert found["phases_ms"] == {"work": 80, "checkpoint": 25, "plan": 5}
     assert (found["rows_per_s"], found["processed_rows_per_s"]) == (50.0, 0.0)
     assert (found["records_out"], found["dead_letters"], found["transaction_ms"]) == (90, 2, 21.0)
-    assert "lag 7, dead letters 2, last error: a worker was lost" in progress.line(found)
+    assert "lag 7, dead letters 2, last error: a worker was lost" in progress_table.line(found)
 
 
 def test_the_table_and_the_metrics_page_say_the_same() -> None:
@@ -57,19 +57,19 @@ def test_the_table_and_the_metrics_page_say_the_same() -> None:
     watch.hear(PROGRESS)
     console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        console.print(progress.table("shop", ["revenue", "waiting"], watch))
+        console.print(progress_table.table("shop", ["revenue", "waiting"], watch))
         text = console.export_text()
     assert "00:00:10" in text
     assert "a worker was lost" in text
     narrow = Console(width=80, record=True, file=io.StringIO())
-    narrow.print(progress.table("shop", ["revenue", "waiting"], watch, width=80))
+    narrow.print(progress_table.table("shop", ["revenue", "waiting"], watch, width=80))
     shown = narrow.export_text()
     # Fewer columns, but whole ones.
     assert {"flow", "revenue", "batch ms", "a worker was lost"} <= set(re.split(r"\s{2,}", shown.replace("\n", "  ")))
     assert shown.count("…") == 1
     samples = {
         (sample.name, sample.labels.get("phase")): sample.value
-        for family in progress.Collector("shop", watch).collect()
+        for family in progress_metrics.Collector("shop", watch).collect()
         for sample in family.samples
     }
     assert samples["ottla_pipeline_lag", None] == 7

@@ -64,13 +64,13 @@ def test_without_a_toml_everything_has_a_default(tmp_path: Path) -> None:
     ("text", "line", "words"),
     [
         ("[pipeline]\nname = \n", 2, "Invalid value"),
-        ("[pipeline]\n\nbootstrap = 'x'\n", 3, "'bootstrap' is not known in [pipeline]"),
-        ("[pipelin]\nname = 'x'\n", 1, "'pipelin' is not known"),
-        ("[pipeline]\ntrigger = 'soon'\n", 2, "'soon' is no duration"),
-        ("[pipeline]\ntrigger = 5\n", 2, "a text is wanted"),
+        ("[pipeline]\n\nbootstrap = 'x'\n", 3, "'bootstrap' is unknown in [pipeline]"),
+        ("[pipelin]\nname = 'x'\n", 1, "'pipelin' is unknown"),
+        ("[pipeline]\ntrigger = 'soon'\n", 2, "'soon' is not a duration"),
+        ("[pipeline]\ntrigger = 5\n", 2, "= 5 is not a string"),
         ("[pipeline]\nname = 'a b'\n", 2, "letters, digits"),
-        ("[pipeline]\nmetrics = 'here'\n", 2, "'here' is no address"),
-        ("[spark.conf]\nspark.executor.memory = '1g'\n", 2, "names with dots are quoted"),
+        ("[pipeline]\nmetrics = 'here'\n", 2, "'here' is not an address"),
+        ("[spark.conf]\nspark.executor.memory = '1g'\n", 2, "quote names with dots"),
     ],
 )
 def test_a_mistake_in_the_toml_has_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
@@ -114,7 +114,7 @@ def test_a_java_is_found_or_the_message_says_what_to_install(tmp_path: Path, mon
     assert java.java_home({**empty, "JAVA_HOME": str(good)}) == str(good)
     assert java.java_home({**empty, "PATH": str(good / "bin")}) is None
     assert java.java_home({**empty, "JAVA_HOME": str(old), "PATH": str(good / "bin")}) == str(good)
-    with pytest.raises(PipelineError, match="there is no java") as caught:
+    with pytest.raises(PipelineError, match="no java found") as caught:
         java.java_home(empty)
     assert "ottla[java]" in (caught.value.hint or "")
     with pytest.raises(PipelineError, match="is Java 8"):
@@ -133,5 +133,5 @@ def test_the_packaged_java_gets_a_wrapper_that_drops_what_it_lacks(tmp_path: Pat
 
 def test_a_toml_that_is_no_text_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "shop.toml").write_bytes(b"[pipeline]\nname = '\xff'\n")
-    with pytest.raises(PipelineError, match=r"shop\.toml:2: the settings are no UTF-8"):
+    with pytest.raises(PipelineError, match=r"shop\.toml:2: the settings are not UTF-8"):
         project.read(tmp_path / "shop.py")

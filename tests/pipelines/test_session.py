@@ -87,7 +87,7 @@ def test_a_cluster_gets_its_settings_and_the_package(
     assert os.environ["PYSPARK_PYTHON"] == conf.get("spark.pyspark.python", "as it was")
     (package,) = recorder.shipped
     # The sources alone, from the zip: what an executor without Ottla would import.
-    code = "import pyspark_ottla, ottla.pipelines.producing, ottla.pipelines.source_read as it; print(it.__file__)"
+    code = "import pyspark_ottla, ottla.pipelines.producing, ottla.pipelines.data_source.fetching as it; print(it.__file__)"
     words = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {package!r}); {code}"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.startswith(package), done.stderr

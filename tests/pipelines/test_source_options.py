@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.client.options import ClientOptions, InvalidOption, client_options, parse_servers
-from ottla.pipelines.source_options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
+from ottla.pipelines.data_source.options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
 from ottla.types import TopicPartition
 
 BASE = {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"}

@@ -24,9 +24,9 @@ from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import InvalidOption, plain_options
 from ottla.errors import KafkaError
-from ottla.pipelines import source_read
-from ottla.pipelines.source import OttlaReader, OttlaSource, OttlaStreamReader
-from ottla.pipelines.source_plan import DataLost
+from ottla.pipelines.data_source import fetching
+from ottla.pipelines.data_source.planning import DataLost
+from ottla.pipelines.data_source.readers import OttlaReader, OttlaSource, OttlaStreamReader
 from ottla.testing import Broker
 from ottla.types import TopicPartition
 from tests.kit.subject import EITHER, KEEPING, running
@@ -149,7 +149,7 @@ def test_f78_a_schema_chooses_columns_and_text(broker: Broker, topic: str, produ
 def test_f78_many_records_of_all_codecs_in_several_fetches(
     broker: Broker, topic: str, produce: Callable[..., None], codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_read, "ROWS_MAX", 700)
+    monkeypatch.setattr(fetching, "ROWS_MAX", 700)
     sent = [b"%06d" % number * 10 for number in range(5000)]
     produce(topic, 0, *sent, **{"compression.type": codec, "batch.num.messages": 300})
     reader = batch(broker, topic, kafka_max_partition_fetch_bytes=20_000)
@@ -392,7 +392,7 @@ def test_f78_records_removed_before_they_were_read(
     end = reader.latestOffset(start, ALL)
     planned = reader.partitions(start, end)
     delete_records(broker, topic, 0, 7)
-    with pytest.raises(DataLost, match=f"offsets 0 to 6 of {topic}-0 are gone: it begins at 7 now"):
+    with pytest.raises(DataLost, match=f"offsets 0 to 6 of {topic}-0 are gone: its log now starts at 7"):
         reader.partitions(start, end)
     with pytest.raises(DataLost, match=f"offsets 0 to 6 of {topic}-0 are gone"):
         rows(reader, planned)
@@ -410,14 +410,14 @@ def test_f78_a_topic_deleted_and_made_again(broker: Broker, topic: str, produce:
     end = reader.latestOffset(start, ALL)
     planned = reader.partitions(start, end)
     broker.delete_topic(topic)
-    with pytest.raises(DataLost, match=f"{topic}-0 is gone"):
+    with pytest.raises(DataLost, match=f"{topic}-0 was deleted"):
         reader.latestOffset(end, ALL)
     broker.create_topic(topic, 2)
     # More than before: only the topic's id tells.
     produce(topic, 0, b"new", b"newer", b"newest")
-    with pytest.raises(DataLost, match=f"topic {topic} was deleted and made again.*partition 0 had been read up to offset 2"):
+    with pytest.raises(DataLost, match=f"topic {topic} was deleted and recreated.*the query has read partition 0 up to offset 2"):
         reader.latestOffset(end, ALL)
-    with pytest.raises(DataLost, match=f"{topic}-0 was deleted before its offsets 0 to 1 were read"):
+    with pytest.raises(DataLost, match=f"{topic}-0 was deleted before the query read its offsets 0 to 1"):
         rows(reader, planned)
     lenient = stream(broker, topic, failOnDataLoss="false")
     ((begin, after),) = micro_batches(lenient, end)

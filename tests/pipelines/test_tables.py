@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla import pipelines as p
-from ottla.pipelines import tables
+from ottla.pipelines import spark_jvm, tables
 
 SPARK = cast(Any, SimpleNamespace(version="4.3.0"))
 
@@ -16,7 +16,7 @@ def test_jars_made_for_another_spark_are_said_to_be_so() -> None:
     said = "An error occurred while calling o70.save.\n: java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'\n\tat a.b"
     found = tables._failed(SPARK, p.table("/lake", "delta"), RuntimeError(said), "flow 'rows', ")
     assert found.message == "flow 'rows', table '/lake': java.lang.NoSuchMethodError: 'void LogicalRDD.<init>(Seq)'"
-    assert found.hint == "these jars of delta were made for another Spark than 4.3.0"
+    assert found.hint == "use delta jars that are made for Spark 4.3.0"
     assert found.place is not None
     assert found.place.file == __file__
 
@@ -42,4 +42,4 @@ def test_a_class_that_does_not_fit_this_spark_is_not_said_to_be_missing() -> Non
 
     utils = SimpleNamespace(Utils=SimpleNamespace(classForName=loaded))
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(util=utils))))
-    assert tables._has_class(cast(Any, SimpleNamespace(_jvm=jvm)), "org.apache.iceberg.spark.SparkCatalog")
+    assert spark_jvm.has_class(cast(Any, SimpleNamespace(_jvm=jvm)), "org.apache.iceberg.spark.SparkCatalog")

@@ -35,7 +35,7 @@ def pipeline(folder: Path, source: str) -> Path:
 
 def ask(file: Path, servers: str) -> None:
     settings = project.override(project.read(file), bootstrap_servers=servers)
-    topics.ask(settings, graph.plan(loading.load(file)))
+    topics.check(settings, graph.plan(loading.load(file)))
 
 
 @pytest.mark.parametrize("command", ["run", "check"])
@@ -51,7 +51,7 @@ def test_a_missing_topic_is_told_before_spark_is_started(
     assert (found.exit_code, found.stdout) == (1, "")
     first, hint = found.stderr.splitlines()
     assert first.startswith(f"error: {file}:4: source 'orders': UNKNOWN_TOPIC_OR_PARTITION")
-    assert hint == "  `ottla topic create asked.nowhere`"
+    assert hint == "  create it with `ottla topic create asked.nowhere`"
 
 
 def test_what_is_written_here_or_was_read_before_may_be_missing(tmp_path: Path, ottla_broker: Broker) -> None:

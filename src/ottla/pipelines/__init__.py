@@ -1,4 +1,4 @@
-"""Pipelines on Spark: what to read, what to make of it, where it goes.
+"""Pipelines on Spark: sources, flows over them, and the topics and tables that flows write.
 
     from ottla import pipelines as p
     from pyspark.sql import functions as F
@@ -11,23 +11,27 @@
                       .groupBy(F.window("at", "10 seconds"), "customer")
                       .agg(F.sum("amount").alias("total")))
 
-`ottla pipeline check|run|status|reset orders.py` does the rest. The words here only build frozen definitions that know the file
-and line that declared them: importing a pipeline starts no Spark and imports no pyspark.
+`ottla pipeline check|run|status|reset orders.py` works with such a file. These functions only build frozen definitions that know
+the line that declared them: importing a pipeline starts no Spark and imports no pyspark.
 
-The rooms: `definitions` and `values` (the words), `loading` (a file becomes definitions), `graph` (their order; what cannot be is
-refused), `project` (where and how it runs), `topics` (are they there), `java` and `session` (a Spark), `reading` (a source as a
-DataFrame), `encoding` (a DataFrame as records), `producing` (what tasks do), `sequences` (whose turn it is), `exactly_once` (one
-transaction per micro-batch), `tables`, `dead_letters`, `checkpoint`, `scratch`, `running`, `progress`, `standing` (how far it is,
-and beginning anew), `failure` (what is wrong, and in which line). `source` with its neighbours (`source_options`, `source_plan`,
-`source_offsets`, `source_read`) and the module `pyspark_ottla` are `format("ottla")`; it needs nothing of the rest but `workers`.
+The modules, in the order of a run:
+- `declare`, `definitions`, `values`: the functions above and what they build; `loading` runs the file, `graph` orders and checks
+  the flows, `project` reads the settings, `failure` is the error that names the user's line;
+- `topics` asks the cluster for the topics, `java` and `session` start Spark;
+- `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`;
+- `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
+- `exactly_once` writes a micro-batch in one Kafka `transaction`, with `producing` and `sequences` (in tasks), `tables`,
+  `dead_letters`, `checkpoint`, `marker`;
+- `status` and `reset` look at flows and start them anew.
+
+`data_source` is `format("ottla")`. `spark_jvm` holds all access to Spark's JVM objects, `spark_errors` all decisions from Spark's
+error texts.
 """
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
-from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table, files, flow, jdbc, sink, source, sql, table
+from ottla.pipelines.declare import files, flow, jdbc, sink, source, sql, table
+from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.values import Avro, Bytes, Json, String, avro, bytes, json, string
 
@@ -54,14 +58,3 @@ __all__ = [
     "string",
     "table",
 ]
-
-
-class _Words(ModuleType):
-    """Python binds a submodule's name in its package when it is first imported: `p.source` must stay the word."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (isinstance(value, ModuleType) and name in __all__):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Words

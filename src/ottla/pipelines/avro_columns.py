@@ -1,7 +1,6 @@
-"""Avro in and out of columns, with fastavro.
+"""Avro decoding and encoding of columns, with fastavro (`ottla[avro]`, needed on the executors too).
 
-Spark's own functions for Avro live in a jar that is not in the pyspark wheel; fastavro installs with pip, on every executor too
-(`ottla[avro]`). Owns: the schema as Spark's types, and the two functions over columns. What does not decode has a reason.
+Spark's own Avro functions need a jar that the pyspark wheel does not have.
 """
 
 from __future__ import annotations
@@ -35,24 +34,26 @@ _LOGICAL = {
 
 
 def parse(schema: str, place: Place) -> Any:
-    """The schema as fastavro wants it. PipelineError says what is wrong with it."""
+    """The schema as parsed by fastavro. PipelineError says what is wrong with it."""
     try:
         import fastavro
     except ImportError:
-        raise PipelineError("Avro needs fastavro", place, hint="pip install 'ottla[avro]', on the executors too") from None
+        raise PipelineError(
+            "fastavro is not installed", place, hint="install it, on the executors too: pip install 'ottla[avro]'"
+        ) from None
     try:
         parsed = fastavro.parse_schema(json.loads(schema))
     except json.JSONDecodeError as error:
-        raise PipelineError(f"the Avro schema is no JSON: {error}", place) from None
+        raise PipelineError(f"the Avro schema is not JSON: {error}", place) from None
     except Exception as error:
         raise PipelineError(f"the Avro schema does not parse: {type(error).__name__}: {error}", place) from None
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
-        raise PipelineError("the Avro schema of a value is a record", place)
+        raise PipelineError("the Avro schema of a value must be a record", place)
     return parsed
 
 
 def ddl_fields(schema: Any, place: Place) -> list[tuple[str, str]]:
-    """The record's fields and Spark's types for them."""
+    """The record's fields and their Spark types."""
     names: dict[str, Any] = {}
     _type(schema, names, place)
     return [(field["name"], _type(field["type"], names, place)) for field in schema["fields"]]
@@ -62,7 +63,9 @@ def _type(schema: Any, names: dict[str, Any], place: Place) -> str:
     if isinstance(schema, list):
         kinds = [each for each in schema if each != "null"]
         if len(kinds) != 1:
-            raise PipelineError(f"an Avro union of {len(kinds)} types has no column in Spark", place, hint="null and one other")
+            raise PipelineError(
+                f"an Avro union of {len(kinds)} types has no Spark type", place, hint="use a union of null and one type"
+            )
         return _type(kinds[0], names, place)
     if isinstance(schema, str):
         if schema in _PLAIN:
@@ -89,7 +92,7 @@ def _type(schema: Any, names: dict[str, Any], place: Place) -> str:
 
 
 def decoder(schema: Any, returns: Any, corrupt: str) -> Any:
-    """An Arrow UDF: bytes -> struct of the fields and `corrupt`, the reason where they could not be read."""
+    """An Arrow UDF: bytes -> struct of the fields and of `corrupt`, the reason why the bytes do not decode."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     def decode(values: Any) -> Any:
@@ -135,6 +138,7 @@ def _arrow_udf(function: Any, returns: Any) -> Any:
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
-    # PySpark tells the kinds of UDF apart by their hints, which must be types, not text.
+    # PySpark finds the kind of a UDF by its type hints, which must be types, not strings.
+
     function.__annotations__ = dict.fromkeys([*function.__annotations__], pa.Array)
     return arrow_udf(function, returnType=returns)

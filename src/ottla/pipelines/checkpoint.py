@@ -1,8 +1,6 @@
-"""What Spark keeps of a query, and what we keep beside it.
+"""The checkpoint of a flow: Spark's files, which are only read, and a note beside them that says whose checkpoint it is.
 
-Owns: reading the query's id and the offsets of a batch from Spark's own files (the offset log is written before a batch runs),
-and the note that says whose checkpoint this is. Files are reached through Spark's file systems, so storage may be anywhere.
-Never changes a file of Spark's.
+Spark's file `metadata` holds the query's id, `offsets/N` the offsets of batch N, written before the batch runs.
 """
 
 from __future__ import annotations
@@ -10,27 +8,30 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
+from ottla.pipelines.definitions import Files, Flow, Source
 from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.graph import Plan
+from ottla.pipelines.spark_jvm import FileSystem
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTE = "ottla.json"
-Offsets = dict[TopicPartition, int]
+PartitionOffsets = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class BatchOffsets:
-    """Where a batch begins and ends in each topic it reads. Sources that are no topics are not in it."""
+    """The start and end offsets of a batch, for each partition it reads. Without sources that are not topics."""
 
-    start: Offsets
-    end: Offsets
+    start: PartitionOffsets
+    end: PartitionOffsets
     fingerprint: str
-    """Of the batch's whole entry in the offset log: the same batch run again has the same."""
+    """Of the batch's entry in the offset log: the same for every run of the batch."""
 
 
 class Checkpoint:
@@ -38,56 +39,48 @@ class Checkpoint:
         self.location = location.rstrip("/")
         self._query_id: str | None = None
         self._last: tuple[int, list[str]] = -1, []
-        """The entry of the offset log that was read last: the next batch begins where it ended."""
-        self._jvm = cast(Any, spark._jvm)
-        path = self._jvm.org.apache.hadoop.fs.Path(self.location)
-        self._files = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        """The entry of the offset log that was read last: the next batch starts where it ends."""
+        self._files = FileSystem(spark, self.location)
 
     def query_id(self) -> str | None:
-        """The identity of the checkpoint, which never changes; None where no query has begun yet."""
+        """The identity of the checkpoint, which never changes. None before the first run."""
         if self._query_id is None:
             text = self._read("metadata")
             self._query_id = None if text is None else query_id_in(text, f"{self.location}/metadata")
         return self._query_id
 
-    def note(self) -> dict[str, Any] | None:
-        text = self._read(NOTE)
-        return None if text is None else note_in(text, f"{self.location}/{NOTE}")
-
     def write_note(self, document: dict[str, Any]) -> None:
-        """Where there is none yet; whole or not at all."""
-        draft = self._path(f"_{NOTE}")
-        stream = self._files.create(draft, True)
-        try:
-            stream.write(bytearray(json.dumps(document, indent=1).encode()))
-        finally:
-            stream.close()
-        if not self._files.rename(draft, self._path(NOTE)):
-            raise PipelineError(f"{self.location}/{NOTE} cannot be written", hint="does another driver start the same flow?")
+        """Write the first note, atomically."""
+        draft, note = f"{self.location}/_{NOTE}", f"{self.location}/{NOTE}"
+        self._files.write_text(draft, json.dumps(document, indent=1))
+        if not self._files.rename(draft, note):
+            raise PipelineError(f"{note} cannot be written", hint="check whether another driver starts the same flow")
 
-    def mine(self, pipeline: str, flow: str, inputs: list[str]) -> dict[str, Any] | None:
-        """The note, if this is the checkpoint of that flow; None where there is none yet. PipelineError if it is another's."""
-        found = self.note()
-        if found is None:
+    def own_note(self, pipeline: str, flow: str, inputs: list[str]) -> dict[str, Any] | None:
+        """The note of this flow's checkpoint, or None before its first run. PipelineError if the checkpoint is not this
+        flow's."""
+        text = self._read(NOTE)
+        if text is None:
             if self.query_id() is not None:
-                raise PipelineError(
-                    f"{self.location} holds a checkpoint that no pipeline of Ottla made", hint="choose another storage"
-                )
+                raise PipelineError(f"{self.location} is a checkpoint of another program", hint="choose another --storage")
             return None
+        found = note_in(text, f"{self.location}/{NOTE}")
         check_owner(found, self.location, pipeline, flow)
         if found.get("inputs") != inputs:
             raise PipelineError(
-                f"{self.location} was made when flow {flow!r} read {', '.join(found.get('inputs') or ['nothing'])}; now it reads "
-                f"{', '.join(inputs or ['nothing'])}",
-                hint=f"`ottla pipeline reset … --flow {flow}` begins anew, or give the flow another name",
+                f"{self.location} was made when flow {flow!r} read {', '.join(found.get('inputs') or ['nothing'])}; now the flow "
+                f"reads {', '.join(inputs or ['nothing'])}",
+                hint=f"remove it with `ottla pipeline reset … --flow {flow}`, or give the flow another name",
             )
         return found
 
-    def batch_offsets(self, batch_id: int, starting: Offsets) -> BatchOffsets:
-        """`starting` is where a partition begins that no earlier batch had; a partition not even there begins at 0."""
+    def batch_offsets(self, batch_id: int, starting: PartitionOffsets) -> BatchOffsets:
+        """The offsets of a batch. Partitions that no earlier batch had start at `starting`, or at 0."""
         entry = self._entry(batch_id)
         if entry is None:
-            raise PipelineError(f"{self.location}/offsets/{batch_id} is missing", hint="was the checkpoint changed by hand?")
+            raise PipelineError(
+                f"{self.location}/offsets/{batch_id} is missing", hint="the checkpoint was changed; `ottla pipeline reset` it"
+            )
         before = self._entry(batch_id - 1) if batch_id > 0 else None
         self._last = batch_id, entry
         start, end = _topics(before or []), _topics(entry)
@@ -102,29 +95,16 @@ class Checkpoint:
         text = self._read(f"offsets/{batch_id}")
         if text is None:
             return None
-        # A version, the batch's own settings, then one line for each source.
+        # Lines: a version, the settings of the batch, then one for each source.
         return text.split("\n")[2:]
 
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.location}/{name}")
-
     def _read(self, name: str) -> str | None:
-        path = self._path(name)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
-        finally:
-            stream.close()
-
-    def remove(self) -> None:
-        self._files.delete(self._jvm.org.apache.hadoop.fs.Path(self.location), True)
+        return self._files.read_text(f"{self.location}/{name}")
 
 
-def _topics(lines: list[str]) -> Offsets:
-    """The offsets in the lines that are those of topics. Two sources of one topic: what both have passed."""
-    found: Offsets = {}
+def _topics(lines: list[str]) -> PartitionOffsets:
+    """The offsets of all topic sources. If two sources read one partition, the smaller offset."""
+    found: PartitionOffsets = {}
     for line in lines:
         for where, offset in offsets_of(line).items():
             found[where] = min(offset, found.get(where, offset))
@@ -136,12 +116,12 @@ def check_owner(note: dict[str, Any], location: str, pipeline: str, flow: str) -
     if owner != (pipeline, flow):
         raise PipelineError(
             f"{location} is the checkpoint of {owner[0]}.{owner[1]}, not of {pipeline}.{flow}",
-            hint="choose another storage (--storage), or another name for the pipeline",
+            hint="choose another --storage, or another --name for the pipeline",
         )
 
 
 def query_id_in(text: str, file: str) -> str:
-    """What Spark's file `metadata` says."""
+    """The query id in the text of Spark's file `metadata`."""
     return str(_document(text, file, "id")["id"])
 
 
@@ -155,19 +135,21 @@ def _document(text: str, file: str, *wanted: str) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict) or not document.keys() >= set(wanted):
-        raise PipelineError(f"{file} is damaged", hint="`ottla pipeline reset` begins anew")
+        raise PipelineError(f"{file} is damaged", hint="remove the checkpoint with `ottla pipeline reset`")
     return document
 
 
 def local_folder(location: str) -> Path | None:
-    """The directory of a checkpoint on this machine; None where only Spark's file systems reach it."""
+    """The directory of a checkpoint on this machine, or None if only Spark's file systems reach it."""
     if location.startswith("file:/"):
         return Path("/" + location.removeprefix("file:").lstrip("/"))
     return None if "://" in location else Path(location)
 
 
-def offsets_of(line: str) -> Offsets:
-    """`{"orders": {"0": 17}}`, as our source and Spark's connector write it; empty where it is the offset of something else."""
+def offsets_of(line: str) -> PartitionOffsets:
+    """The offsets in `{"orders": {"0": 17}}`, as `format("ottla")` and Spark's Kafka source write them. Empty for other
+    sources."""
+
     try:
         document = json.loads(line)
         return {
@@ -178,3 +160,10 @@ def offsets_of(line: str) -> Offsets:
         }
     except (ValueError, AttributeError, TypeError):
         return {}
+
+
+def inputs_of(plan: Plan, flow: Flow, sources: tuple[Source, ...] | None = None) -> list[str]:
+    """The topics and paths that a flow reads, as its checkpoint notes them. Other inputs need another checkpoint."""
+    read = plan.sources(flow) if sources is None else sources
+    inputs = sorted(source.pattern or ",".join(source.topics) for source in read)
+    return inputs + sorted(node.path for node in plan.inputs[flow.name] if isinstance(node, Files))

@@ -1,8 +1,8 @@
 """Records that do not parse.
 
-A stream only counts them (`reading`). Where a batch has any, its offsets are read again, judged again, and the bad ones sent to
-the dead-letter topic in the batch's own transaction: key, value and headers as they were, and five headers of ours. A source
-without a dead-letter topic stops the flow with the first of them.
+A stream only counts them (`reading`). If a batch has any, its offsets are read and parsed again, and the bad records go to the
+dead-letter topic in the batch's transaction: key, value and headers unchanged, plus the five headers below. Without a dead-letter
+topic the first bad record stops the flow.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.pipelines import reading
-from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, Offsets
+from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
 from ottla.pipelines.definitions import Flow, Source
-from ottla.pipelines.exactly_once import Letters, Transaction, observed
+from ottla.pipelines.exactly_once import SendDeadLetters
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import reads
+from ottla.pipelines.spark_jvm import observed_metrics
+from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,16 +42,16 @@ _OFFSET_OPTIONS = frozenset(
 )
 
 
-def letters(
+def sender(
     spark: SparkSession, flow: Flow, sources: Sequence[Source], kafka: Mapping[str, str], checkpoint: Checkpoint
-) -> Letters:
-    """What `exactly_once` calls after the rows of a batch were written."""
+) -> SendDeadLetters:
+    """The function that `exactly_once` calls after the rows of a batch are written."""
     by_metric = {reading.metric(source): source for source in sources}
 
-    def send(frame: DataFrame, offsets: BatchOffsets, transaction: Transaction) -> int:
+    def send(frame: DataFrame, offsets: BatchOffsets, transaction: BatchTransaction) -> int:
         if not by_metric:
             return 0
-        counts = observed(spark, by_metric, str(checkpoint.query_id()))
+        counts = observed_metrics(spark, str(checkpoint.query_id()), by_metric)
         return sum(
             _send(spark, flow, source, kafka, offsets, transaction) for name, source in by_metric.items() if counts.get(name)
         )
@@ -58,7 +60,12 @@ def letters(
 
 
 def _send(
-    spark: SparkSession, flow: Flow, source: Source, kafka: Mapping[str, str], offsets: BatchOffsets, transaction: Transaction
+    spark: SparkSession,
+    flow: Flow,
+    source: Source,
+    kafka: Mapping[str, str],
+    offsets: BatchOffsets,
+    transaction: BatchTransaction,
 ) -> int:
     from pyspark.sql import functions as F
 
@@ -71,11 +78,11 @@ def _send(
         .option("startingOffsets", _offsets({where: offsets.start[where] for where in mine}))
         .option("endingOffsets", _offsets({where: offsets.end[where] for where in mine}))
         .option("includeHeaders", "true")
-        # What retention removed meanwhile cannot be judged any more; the good part of the batch is in already.
+        # Retention may have removed records since the batch read them; its good rows are written already.
         .option("failOnDataLoss", "false")
         .load()
     )
-    bad = reading.judge(raw, source).where(F.col(reading.REASON).isNotNull())
+    bad = reading.parsed(raw, source).where(F.col(reading.REASON).isNotNull())
     if source.dead_letter is None:
         first = bad.select("topic", "partition", "offset", reading.REASON).orderBy("topic", "partition", "offset").first()
         if first is None:
@@ -84,7 +91,7 @@ def _send(
             f"flow {flow.name!r} stops at topic {first['topic']}, partition {first['partition']}, offset {first['offset']}: "
             f"{first[reading.REASON]}",
             source.place,
-            hint=f"give source {source.name!r} a dead_letter topic, and the flow goes on without such records",
+            hint=f"give source {source.name!r} a dead_letter topic for such records",
         )
     added = [
         F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
@@ -107,7 +114,8 @@ def _assign(places: Sequence[tuple[str, int]]) -> str:
     return json.dumps(topics)
 
 
-def _offsets(offsets: Offsets) -> str:
+def _offsets(offsets: PartitionOffsets) -> str:
+
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset

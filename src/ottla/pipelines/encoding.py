@@ -1,7 +1,6 @@
-"""A flow's result as records: the columns key, value and, where the sink names them, headers, timestamp, partition.
+"""A flow's result as the columns of records: key, value and, if the sink names them, headers, timestamp, partition.
 
-Owns: which column goes where, and one clear message for each that cannot. Bytes are made by Spark's own expressions; record
-batches are `sink`'s.
+Spark's own expressions make the bytes; `producing` makes the record batches.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
-    """To select from the flow's result, or from any batch of it: they are made by dozens of calls into the JVM, so once.
+    """The columns to select from the flow's result, or from any batch of it. Made once: they take dozens of calls into the JVM.
 
-    PipelineError where the sink names a column that is not there or cannot be what it should be.
+    PipelineError if the sink names a column that does not exist or has the wrong type.
     """
     from pyspark.sql import functions as F
 
@@ -28,7 +27,7 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
         return PipelineError(
             f"flow {flow!r} has no column {name!r} for the {role} of topic {sink.topic!r}",
             sink.place,
-            hint=f"it has {', '.join(frame.columns) or 'none'}",
+            hint=f"its columns are {', '.join(frame.columns) or 'none'}",
         )
 
     roles = {"key": sink.key, "headers": sink.headers, "timestamp": sink.timestamp, "partition": sink.partition}
@@ -86,11 +85,11 @@ def _value(frame: DataFrame, sink: Sink, fields: list[str], flow: str) -> Column
         name = rest[0]
     else:
         raise PipelineError(
-            f"flow {flow!r} has the columns {', '.join(fields)}: which is the value of topic {sink.topic!r}?",
+            f"flow {flow!r} has the columns {', '.join(fields)}, but no column `value` for topic {sink.topic!r}",
             sink.place,
-            hint="name one `value`, or write p.json()",
+            hint="rename one to `value`, or use p.json()",
         )
     kind = frame.schema[name].dataType.simpleString()
     if kind not in ("string", "binary"):
-        raise PipelineError(f"column {name!r} is {kind}, no string or bytes", sink.place, hint="cast it, or write p.json()")
+        raise PipelineError(f"column {name!r} is {kind}, not string or binary", sink.place, hint="cast it, or use p.json()")
     return F.col(f"`{name}`").cast("binary")

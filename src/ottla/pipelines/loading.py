@@ -1,7 +1,4 @@
-"""A file of the user's becomes the flows it declares.
-
-Owns: running the file, and saying in one line with file and line what stops it. Starts no Spark.
-"""
+"""Runs a pipeline's file and returns the flows it declares. Starts no Spark. Errors name the user's line."""
 
 from __future__ import annotations
 
@@ -10,30 +7,30 @@ import sys
 import traceback
 from pathlib import Path
 
-from ottla.pipelines.definitions import Flow, _declared
+from ottla.pipelines.declare import collecting
+from ottla.pipelines.definitions import Flow
 from ottla.pipelines.failure import PipelineError, Place
 
 _MODULE = "ottla_pipeline_"
 
 
 def load(path: str | Path) -> list[Flow]:
-    """The flows of the file, in the order they are declared. PipelineError for anything that stops it."""
+    """The flows of the file, in the order of their declaration. PipelineError if the file does not run."""
     file = Path(path)
     if not file.is_file():
-        raise PipelineError(f"{file}: {'this is no file' if file.exists() else 'there is no such file'}")
+        raise PipelineError(f"{file}: {'not a file' if file.exists() else 'no such file'}")
     name = _MODULE + "".join(letter if letter.isalnum() else "_" for letter in file.stem)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise PipelineError(f"{file} is no Python file")
+        raise PipelineError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    flows: list[Flow] = []
-    token = _declared.set(flows)
-    # What it imports may lie beside it, as when it is run as a script.
+    # It may import modules beside it, like a script.
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with collecting() as flows:
+            spec.loader.exec_module(module)
     except PipelineError:
         raise
     except SyntaxError as error:
@@ -41,19 +38,18 @@ def load(path: str | Path) -> list[Flow]:
     except (Exception, SystemExit) as error:
         raise PipelineError(f"{type(error).__name__}: {error}", where_in(error, file) or Place(str(file), 0)) from error
     finally:
-        _declared.reset(token)
-        # Known by name only while it runs: Spark sends functions and classes of modules it cannot find by value, and workers
-        # cannot import this one.
+        # Workers cannot import this module. Spark pickles functions and classes by value only if it cannot find their module.
         sys.modules.pop(name, None)
         if folder in sys.path:
             sys.path.remove(folder)
     if not flows:
-        raise PipelineError(f"{file} declares no flow", hint="@p.flow(…) or p.sql(…) declares one")
+        raise PipelineError(f"{file} declares no flow", hint="declare one with @p.flow(…) or p.sql(…)")
     return flows
 
 
 def where_in(error: BaseException, file: str | Path) -> Place | None:
-    """The last line of the user's own files that the error passed: what libraries did below it does not matter."""
+    """The innermost line of the user's own files in the traceback of the error."""
+
     near = str(Path(file).resolve().parent)
     own = [
         frame

@@ -1,19 +1,19 @@
-"""What tasks do: rows become record batches, record batches go to their partition. Runs in Spark's Python workers.
+"""What tasks do: turn rows into record batches and produce them to their partitions. Runs in Spark's Python workers.
 
-On one machine a task packs its rows into record batches and sends them with the producer id and epoch that the driver holds
-(`write`); where there are several tasks, they take turns at each partition (`sequences`). The rows cross into Python once.
+On one machine a task packs its rows into record batches and produces them with the driver's producer id and epoch (`write`).
+Several tasks take turns at each partition (`sequences`).
 
-Tasks of several machines have nothing to take turns by: there it is two steps with a shuffle between. `encode` packs rows into
-finished record batches, each for one partition of the topic, wherever the rows are. The shuffle carries a few big binary rows.
-`produce` has all batches of a partition in one task, gives them their sequences and sends them.
+Tasks on several machines cannot take turns. They work in two steps with a shuffle between: `encode` packs rows into record
+batches, each for one partition of the topic; `produce` gets all batches of a partition in one task, numbers them and produces
+them.
 
 Invariants
-1. A partition of the topic is written by one task at a time, which has the acknowledgement of what it sent before another one
-   sends. Its sequences begin at 0: every transaction has an epoch of its own. A topic that gets rows twice goes on.
-2. `produce` and `write` run once: a second attempt of the task raises before it sends anything. Its rows could come in another
-   order, and the broker would take different records for duplicates. The driver begins anew under a new epoch. A second attempt
-   of the stage looks to a task like a first one; `session` forbids it (spark.stage.maxConsecutiveAttempts).
-3. When a task ends without an error, the broker has acknowledged every batch of it.
+1. One task at a time writes to a partition, and every batch it sent is acknowledged before another task sends. Sequences start
+   at 0, because every transaction has its own epoch. A second write to the same topic continues them.
+2. `produce` and `write` run once. A second attempt of a task raises before it sends anything: its rows may come in another order,
+   and the broker would take them for duplicates. The driver runs the whole batch again under a new epoch. A task cannot see a
+   second attempt of its stage, so `session` forbids those (spark.stage.maxConsecutiveAttempts).
+3. When a task ends without an error, the broker has acknowledged all its batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ottla.client.transactions import add_partitions
 from ottla.client.transactions import produce as send
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.sequences import Own, Sequences, Shared
-from ottla.pipelines.workers import settle
+from ottla.pipelines.spark_errors import retry_batch
+from ottla.pipelines.workers import exclude_imports_from_gc
 from ottla.records.batch import header_at, write_header
 from ottla.records.column_writer import BatchWriter, BytesInput, HeadersInput
 from ottla.records.partitioner import partition_of_keys
@@ -40,10 +41,8 @@ if TYPE_CHECKING:
 
 PACKED = "partition int, records int, batch binary"
 WRITTEN = "partition int, records bigint, bytes bigint"
-AGAIN = "ottla: this batch must run again"
-"""In the text of an error that a new attempt of the whole batch may cure: only text survives Spark's way of reporting."""
 BATCH_BYTES_MAX = 128 * 1024
-"""Of far larger ones the memory goes back to the system and is fetched anew each time, in the client and in the broker."""
+"""Larger batches cost more: the allocator returns their memory to the system after each, in the client and in the broker."""
 _FATAL = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -63,14 +62,14 @@ _FATAL = frozenset(
 )
 
 
-def may_pass(error: BaseException) -> bool:
-    """Whether another attempt under a new epoch may succeed where this one met `error`."""
+def is_retriable(error: BaseException) -> bool:
+    """Whether another attempt of the batch, under a new epoch, may succeed."""
     return isinstance(error, OSError) or (isinstance(error, KafkaError) and error.code not in _FATAL)
 
 
 @dataclass(frozen=True)
 class Writing:
-    """One transaction's way into one topic, as it travels to the tasks."""
+    """How tasks write to one topic in one transaction. Spark pickles it to them."""
 
     options: ClientOptions
     topic: str
@@ -79,9 +78,9 @@ class Writing:
     producer: ProducerIdAndEpoch
     codec: int
     first: Mapping[int, int] = field(default_factory=dict)
-    """The sequences that partitions begin with that this transaction wrote to before."""
-    shared: str | None = None
-    """A directory by which the tasks of this machine take turns; None: each has its partitions to itself."""
+    """The next sequences of partitions that this transaction has written to before."""
+    turns: str | None = None
+    """The directory by which tasks of one machine take turns. None: each task has its partitions to itself."""
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows (key, value, and maybe headers, timestamp, partition) -> PACKED."""
@@ -89,13 +88,13 @@ class Writing:
             yield _packed(full)
 
     def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[tuple[int, bytearray]]]:
-        """Record batches and the partition of each; those of a partition have their sequences, as if nobody else wrote to it."""
+        """Record batches and their partitions. Sequences are those of a task that has its partitions to itself."""
         import numpy as np
         from pyspark import TaskContext
 
-        settle()
+        exclude_imports_from_gc()
         context = TaskContext.get()
-        # Records without a key go round; not every task begins with partition 0.
+        # Records without a key go round-robin; tasks start at different partitions.
         next_null = context.partitionId() if context is not None else 0
         writers: dict[int, BatchWriter] = {}
         for batch in batches:
@@ -149,35 +148,35 @@ class Writing:
         chosen = column.to_numpy(zero_copy_only=False).astype(np.int32)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= self.partitions):
             wrong = chosen.min() if chosen.min() < 0 else chosen.max()
-            raise ValueError(f"topic {self.topic} has {self.partitions} partitions, a row asks for {wrong}")
+            raise ValueError(f"topic {self.topic} has {self.partitions} partitions, a row names partition {wrong}")
         return chosen
 
     def produce(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PACKED, all of a partition in one task -> WRITTEN."""
+        """PACKED, with all batches of a partition in one task -> WRITTEN."""
         return self._sent(
             list(zip(packed.column("partition").to_pylist(), packed.column("batch").to_pylist(), strict=True))
             for packed in batches
         )
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Rows, all there are or those of one of the tasks that take turns -> WRITTEN."""
+        """Rows, all of them in one task or those of one of the tasks that take turns -> WRITTEN."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        if self.shared is None and context is not None and context.partitionId() > 0:
-            # Two tasks would use the same sequences, and the broker take what one sends for what the other sent.
-            raise RuntimeError(f"topic {self.topic}: rows are in several tasks where one was promised")
+        if self.turns is None and context is not None and context.partitionId() > 0:
+            # Two tasks would use the same sequences, and the broker would take the batches of one for duplicates of the other's.
+            raise RuntimeError(f"topic {self.topic}: the rows are in several tasks, expected one")
         return self._sent(self._encoded(batches))
 
     def _sent(self, batches: Iterable[Sequence[tuple[int, Buffer]]]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
         from pyspark import TaskContext
 
-        settle()
+        exclude_imports_from_gc()
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
-            raise RuntimeError(f"{AGAIN}: a task was lost, and what it sent cannot be known")
-        sequences: Sequences = Own(self.first) if self.shared is None else Shared(self.shared, self.first)
+            raise retry_batch("a task was lost, and what it sent is unknown")
+        sequences: Sequences = Own(self.first) if self.turns is None else Shared(self.turns, self.first)
         records: dict[int, int] = {}
         size: dict[int, int] = {}
         try:
@@ -194,8 +193,8 @@ class Writing:
                         records[partition] = records.get(partition, 0) + count
                         size[partition] = size.get(partition, 0) + len(batch)
         except (KafkaError, OSError) as error:
-            if may_pass(error):
-                raise RuntimeError(f"{AGAIN}: {error}") from error
+            if is_retriable(error):
+                raise retry_batch(error) from error
             raise RuntimeError(f"topic {self.topic}: {error}") from error
         yield pa.RecordBatch.from_arrays(
             [
@@ -208,7 +207,7 @@ class Writing:
 
 
 def _numbered(batch: Buffer, sequence: int) -> Buffer:
-    """The batch with this sequence, changed in its place where that can be."""
+    """The batch with this sequence, changed in place if possible."""
     info = header_at(batch, 0)
     if info.base_sequence == sequence:
         return batch
@@ -232,7 +231,7 @@ def _packed(full: list[tuple[int, bytearray]]) -> pa.RecordBatch:
 
 
 def bytes_input(column: pa.Array) -> BytesInput:
-    """Arrow's buffers of a column of bytes or strings, as the compiled writer reads them."""
+    """The Arrow buffers of a column of bytes or strings, as the compiled writer reads them."""
     import pyarrow as pa
 
     if pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type):

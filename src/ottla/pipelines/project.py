@@ -1,4 +1,4 @@
-"""Where and how a pipeline runs: the TOML beside it, overridden by flags.
+"""The settings of a pipeline: the TOML file beside it, overridden by the flags of the command line.
 
     [pipeline]
     name = "orders"                       # default: the file's name
@@ -18,7 +18,7 @@
     [spark.conf]
     "spark.sql.shuffle.partitions" = 8
 
-Owns: reading and checking it. Every mistake is one message with the file and, where it can be told, the line.
+Errors name the file and, if known, the line.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _ADDRESS = re.compile(r".*:\d{1,5}")
 
-# What would break exactly once, whoever asks for it.
+# Settings that would break exactly once.
 _FORBIDDEN_CONF = {
     "spark.speculation": ("true", "two copies of a task would write the same records"),
-    "spark.sql.streaming.asyncProgressTrackingEnabled": ("true", "a batch must be known to Spark before the next one begins"),
+    "spark.sql.streaming.asyncProgressTrackingEnabled": ("true", "a batch must be in the checkpoint before the next one starts"),
 }
 
 
@@ -62,12 +62,12 @@ class Project:
         return f"{self.storage.rstrip('/')}/{flow}"
 
     def group_id(self, flow: str) -> str:
-        """The consumer group that shows the flow's progress, and the transactional id of its sink."""
+        """The consumer group that holds the flow's committed offsets, and the transactional id of its sink."""
         return f"{self.name}.{flow}"
 
     @property
     def kafka_options(self) -> dict[str, str]:
-        """For `format("ottla")` and for our client."""
+        """The client properties, as options of `format("ottla")`."""
         return {
             "kafka.bootstrap.servers": self.bootstrap_servers,
             **{f"kafka.{name}": value for name, value in self.kafka.items()},
@@ -79,18 +79,18 @@ def toml_of(pipeline: Path) -> Path:
 
 
 def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
-    """The project of a pipeline's file; its TOML may be missing unless it was named."""
+    """The project of a pipeline's file. Its TOML may be missing, unless `settings` names it."""
     file = Path(pipeline)
     toml = Path(settings) if settings is not None else toml_of(file)
     if not toml.is_file():
         if settings is not None:
-            raise PipelineError(f"{toml}: there is no such file")
+            raise PipelineError(f"{toml}: no such file")
         return _complete(Project(file, file.stem))
     try:
         text = toml.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise PipelineError(
-            "the settings are no UTF-8", Place(str(toml), error.object.count(b"\n", 0, error.start) + 1)
+            "the settings are not UTF-8", Place(str(toml), error.object.count(b"\n", 0, error.start) + 1)
         ) from None
     except OSError as error:
         raise PipelineError(f"{toml}: {error.strerror}") from None
@@ -111,7 +111,7 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
     def section(name: str, within: dict[str, Any]) -> dict[str, Any]:
         found = within.pop(name, {})
         if not isinstance(found, dict):
-            raise PipelineError(f"{name} is a section: [{name}]", place(name))
+            raise PipelineError(f"{name} is not a section", place(name), hint=f"write [{name}]")
         return found
 
     document = dict(document)
@@ -122,29 +122,29 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
         "spark": ("master", "ship"),
     }
     for name in document:
-        raise PipelineError(f"{name!r} is not known", place(name), hint="the sections are [pipeline], [spark], [kafka]")
+        raise PipelineError(f"section {name!r} is unknown", place(name), hint="the sections are [pipeline], [spark], [kafka]")
     for name, given in (("pipeline", pipeline), ("spark", spark)):
         for key in given.keys() - set(known[name]):
-            raise PipelineError(f"{key!r} is not known in [{name}]", place(key), hint=f"there are {', '.join(known[name])}")
+            raise PipelineError(f"{key!r} is unknown in [{name}]", place(key), hint=f"the keys are {', '.join(known[name])}")
     changes: dict[str, Any] = {}
     for key, value in {**pipeline, **spark}.items():
         if key == "ship":
             if not isinstance(value, bool):
-                raise PipelineError(f"ship = {value!r}: true or false is wanted", place(key))
+                raise PipelineError(f"ship = {value!r} is neither true nor false", place(key))
             changes[key] = value
             continue
         if not isinstance(value, str) or not value:
-            raise PipelineError(f"{key} = {value!r}: a text is wanted", place(key))
+            raise PipelineError(f"{key} = {value!r} is not a string", place(key))
         try:
             changes.update(_setting(key, value))
         except ValueError as error:
             raise PipelineError(f"{key}: {error}", place(key)) from None
     if "storage" in changes and "://" not in changes["storage"]:
-        # Relative to the file that says so, not to where somebody stands.
+        # Relative to the TOML file, not to the working directory.
         changes["storage"] = str((toml.parent / changes["storage"]).resolve())
     for key, value in conf.items():
         if isinstance(value, dict):
-            raise PipelineError(f"{key}: names with dots are quoted", place(key), hint='"spark.executor.memory" = "2g"')
+            raise PipelineError(f"{key}: quote names with dots", place(key), hint='write "spark.executor.memory" = "2g"')
     project = Project(file, file.stem, conf=_texts(conf), kafka=_texts(kafka))
     return replace(project, **changes)
 
@@ -153,14 +153,14 @@ def _setting(key: str, value: str) -> dict[str, Any]:
     if key in ("trigger", "transaction_timeout"):
         return {f"{key}_ms": duration_ms(value)}
     if key == "metrics" and not _ADDRESS.fullmatch(value):
-        raise ValueError(f"{value!r} is no address: write 127.0.0.1:9404")
+        raise ValueError(f"{value!r} is not an address: write 127.0.0.1:9404")
     if key == "name" and not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r}: letters, digits, '.', '_' and '-'")
+        raise ValueError(f"{value!r} is not a name: use letters, digits, '.', '_' and '-'")
     return {key: value}
 
 
 def override(project: Project, *, conf: Mapping[str, str] | None = None, **flags: str | None) -> Project:
-    """The project with what the command line said: flags by the names of the TOML's keys."""
+    """The project with the flags of the command line, by the names of the TOML's keys."""
     changes: dict[str, Any] = {}
     for key, value in flags.items():
         if value is None:
@@ -177,17 +177,18 @@ def override(project: Project, *, conf: Mapping[str, str] | None = None, **flags
 def _complete(project: Project) -> Project:
     for key, (value, reason) in _FORBIDDEN_CONF.items():
         if project.conf.get(key, "").lower() == value:
-            raise PipelineError(f"{key}={value}: {reason}", hint="take it out of the settings")
+            raise PipelineError(f"{key}={value}: {reason}", hint="remove it from the settings")
     if not project.storage:
         return replace(project, storage=str(project.file.resolve().parent / ".ottla" / project.name))
     return project
 
 
 def duration_ms(text: str) -> int:
-    """`500 ms`, `1 second`, `10 minutes`, `2h`."""
+    """Parse `500 ms`, `1 second`, `10 minutes`, `2h`."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise ValueError(f"{text!r} is no duration: write 500 ms, 1 second, 10 minutes")
+        raise ValueError(f"{text!r} is not a duration: write 500 ms, 1 second, 10 minutes")
+
     unit = "ms" if match[2].startswith(("ms", "milli")) else match[2][0]
     return int(match[1]) * _UNITS_MS[unit]
 

@@ -1,19 +1,18 @@
-"""A source as a DataFrame.
+"""A source as a DataFrame: raw records, parsed columns, and the reason for each record that does not parse.
 
-Owns: the raw records, the parsed columns, and the reason beside each record that does not parse. A stream counts such records in
-an observed metric named after the source, so a batch without any costs nothing more; `dead_letters` finds out which.
-
-A record without a value (a tombstone) is no bad record: it is a row whose columns are null.
+A stream counts bad records in an observed metric named after the source; `dead_letters` finds them if there are any. A record
+without a value (a tombstone) is a row whose columns are null, not a bad record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines import avro_columns as avro
 from ottla.pipelines.definitions import Files, Source
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.spark_errors import first_line
 from ottla.pipelines.values import Avro, Json, String
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def metric(source: Source) -> str:
 
 
 def options_of(source: Source, kafka: Mapping[str, str], starting: str | None = None) -> dict[str, str]:
-    """For `format("ottla")`."""
+    """The options of `format("ottla")` for a source."""
     chosen = {"subscribePattern": source.pattern} if source.pattern is not None else {"subscribe": ",".join(source.topics)}
     options = {**kafka, **chosen, "startingOffsets": starting or source.starting, **dict(source.options)}
     if "headers" in source.columns:
@@ -38,15 +37,14 @@ def options_of(source: Source, kafka: Mapping[str, str], starting: str | None = 
 
 
 def stream(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
-    """The good records, as a stream; the bad ones are counted."""
+    """The records that parse, as a stream. Counts the others."""
     from pyspark.sql import functions as F
 
-    from ottla.pipelines.source import schema_of
+    from ottla.pipelines.data_source.columns import schema_of
 
-    # Spark does not tell a Python source which columns a query uses: unasked, all of them would go through the JVM, row by row.
+    # Spark does not tell a Python source which columns a query uses, so the schema does. All others would cross into the JVM.
     raw = spark.readStream.format("ottla").schema(schema_of(("value", *source.columns))).options(**options).load()
-    parsed = judge(raw, source)
-    observed = parsed.observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
+    observed = parsed(raw, source).observe(metric(source), F.count_if(F.col(REASON).isNotNull()).alias("bad"))
     return columns(observed.where(F.col(REASON).isNull()), source)
 
 
@@ -55,8 +53,7 @@ def files(spark: SparkSession, given: Files) -> DataFrame:
         if given.static:
             reader = spark.read.format(given.format).options(**dict(given.options))
             return (reader.schema(struct(given.schema, given.place)) if given.schema is not None else reader).load(given.path)
-        # Files at any depth, columns from the files alone: what directories say is only known once there are some, too late for a
-        # stream, whose columns are fixed before.
+        # Files at any depth, and no partition columns from directory names: a stream's columns are fixed before the first file.
         stream = spark.readStream.format(given.format).options(**{"recursiveFileLookup": "true", **dict(given.options)})
         return stream.schema(struct(given.schema, given.place)).load(given.path)
     except PipelineError:
@@ -65,14 +62,8 @@ def files(spark: SparkSession, given: Files) -> DataFrame:
         raise PipelineError(f"files {given.name!r}: {first_line(error)}", given.place) from None
 
 
-def make_directory(spark: SparkSession, path: str) -> None:
-    jvm = cast(Any, spark._jvm)
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    place.getFileSystem(spark._jsc.hadoopConfiguration()).mkdirs(place)
-
-
-def judge(raw: DataFrame, source: Source) -> DataFrame:
-    """The raw records, what was parsed of each, and the reason where it could not be (else null)."""
+def parsed(raw: DataFrame, source: Source) -> DataFrame:
+    """The raw records with their parsed values, and with REASON, which is null for a record that parses."""
     from pyspark.sql import functions as F
 
     value = F.col("value")
@@ -82,7 +73,7 @@ def judge(raw: DataFrame, source: Source) -> DataFrame:
     if isinstance(source.value, Json):
         schema = struct(source.value.schema, source.place).add(_CORRUPT, "string")
         given = {**dict(source.value.options), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        parsed = raw.withColumn(_VALUE, F.from_json(text, schema, given))
+        found = raw.withColumn(_VALUE, F.from_json(text, schema, given))
         broken = F.col(_VALUE).isNull() | F.col(f"{_VALUE}.{_CORRUPT}").isNotNull()
         why = F.when(F.try_parse_json(text).isNull(), "the value is no JSON").otherwise("the value does not fit the schema")
         reason = F.when(value.isNull(), no_reason).when(~F.is_valid_utf8(text), "the value is no UTF-8").when(broken, why)
@@ -91,29 +82,29 @@ def judge(raw: DataFrame, source: Source) -> DataFrame:
         returns = struct(", ".join(f"`{name}` {kind}" for name, kind in avro.ddl_fields(schema, source.place)), source.place).add(
             _CORRUPT, "string"
         )
-        parsed = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
+        found = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, String):
-        parsed = raw.withColumn(_VALUE, F.struct(text.alias("value")))
+        found = raw.withColumn(_VALUE, F.struct(text.alias("value")))
         reason = F.when(value.isNotNull() & ~F.is_valid_utf8(text), "the value is no UTF-8").otherwise(no_reason)
     else:
-        parsed = raw.withColumn(_VALUE, F.struct(value.alias("value")))
+        found = raw.withColumn(_VALUE, F.struct(value.alias("value")))
         reason = no_reason
     if isinstance(source.key, String):
         key_is_bad = F.col("key").isNotNull() & ~F.is_valid_utf8(F.col("key").cast("string"))
         reason = F.when(key_is_bad, "the key is no UTF-8").otherwise(reason)
-    return parsed.withColumn(REASON, reason)
+    return found.withColumn(REASON, reason)
 
 
 def columns(parsed: DataFrame, source: Source) -> DataFrame:
-    """What a flow sees: the value's fields, then the columns of the record that were asked for."""
+    """The columns that a flow sees: the fields of the value, then the record columns that the source names."""
     from pyspark.sql import functions as F
 
     schema = parsed.schema[_VALUE].dataType
     fields = [name for name in schema.fieldNames() if name != _CORRUPT]  # type: ignore[attr-defined]
     clash = sorted(set(fields) & set(source.columns))
     if clash:
-        raise PipelineError(f"source {source.name!r}: the value has a field {clash[0]!r} too", source.place)
+        raise PipelineError(f"source {source.name!r}: {clash[0]!r} is a field of the value and in columns=", source.place)
     wanted = [F.col(f"{_VALUE}.`{name}`").alias(name) for name in fields]
     for name in source.columns:
         column = F.col(name)
@@ -122,27 +113,19 @@ def columns(parsed: DataFrame, source: Source) -> DataFrame:
 
 
 def struct(schema: Any, place: Place) -> Any:
-    """A StructType from one, or from Spark's DDL. PipelineError says what does not parse."""
+    """The schema as a StructType, from a StructType or Spark's DDL. PipelineError says what does not parse."""
     from pyspark.sql.types import StructType
 
     if isinstance(schema, StructType):
-        # A copy: add() changes the one it is called on.
+        # A copy, because StructType.add() changes its object.
         return StructType(list(schema.fields))
     if not isinstance(schema, str):
-        raise PipelineError(f"schema {schema!r}: Spark's DDL or a StructType is wanted", place)
+        raise PipelineError(f"schema {schema!r} is neither Spark DDL nor a StructType", place)
     try:
         found = StructType.fromDDL(schema)
     except Exception as error:
         raise PipelineError(f"schema {schema!r} does not parse: {first_line(error)}", place) from None
     if not isinstance(found, StructType):
-        raise PipelineError(f"schema {schema!r} is no list of columns", place, hint='"id long, at timestamp"')
+        raise PipelineError(f"schema {schema!r} is not a list of columns", place, hint='write "id long, at timestamp"')
+
     return found
-
-
-def first_line(error: BaseException) -> str:
-    """What Spark says, without its stack and its plan."""
-    text = str(error).strip()
-    lines = [line.strip() for line in text.split("\n") if line.strip()]
-    if lines and lines[0].startswith("An error occurred while calling") and len(lines) > 1:
-        lines = [lines[1].removeprefix(": ")]
-    return (lines[0] if lines else type(error).__name__)[:600]

@@ -1,13 +1,11 @@
-"""Files that nobody needs after this process: the package for executors, the turns of a batch's tasks.
+"""The temporary directory of this process: the package for executors, the turns of a batch's tasks.
 
-Owns: one directory of this process, under the system's one for temporary files. A process that ends in order removes its own. One
-that is killed cannot, so a directory is locked for as long as its process lives, and the next pipeline of the same user removes
-those that nobody holds.
+A process removes its directory at exit. It also holds a lock on the directory, so that the next pipeline of the same user can
+remove the directories of killed processes.
 
 Invariants
-1. A directory is removed only by whoever holds its lock: never that of a process that lives, also not of one that is stopped.
-2. Nothing in it is needed by anybody else: tasks that a killed driver left behind may find it gone and fail, as they would anyway
-   because their driver commits no more.
+1. Only the holder of its lock removes a directory: never that of a living process, not even of a suspended one.
+2. No other process needs a file in it. Tasks of a killed driver may fail because of it; their driver cannot commit anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class _Held(NamedTuple):
     path: Path
     pid: int
     lock: int | None
-    """Open for as long as the process lives, and locked. (systemd's cleaner leaves alone what is locked like that.)"""
+    """The open, locked directory. systemd's cleaner also respects this lock."""
 
 
 _held: _Held | None = None
@@ -36,7 +34,7 @@ _making = threading.Lock()
 
 
 def directory() -> Path:
-    """This process's own, made at the first call; what killed processes left is removed then."""
+    """This process's directory. The first call makes it and removes those of killed processes."""
     global _held
     with _making:
         if _held is None or _held.pid != os.getpid() or not _held.path.is_dir():
@@ -50,7 +48,7 @@ def _made() -> _Held:
     while True:
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         lock = _lock(path, wait=True)
-        # Between the two somebody may have taken it for one that was left behind.
+        # Before the lock, another process may have removed it.
         if path.is_dir():
             return _Held(path, os.getpid(), lock)
         if lock is not None:
@@ -58,10 +56,10 @@ def _made() -> _Held:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """The directory, open and locked; None where another holds it, or where there are no such locks."""
+    """The directory, open and locked. None if another process holds it, or if the system has no such locks."""
     try:
         import fcntl
-    except ImportError:  # not every system has it: there nothing is swept
+    except ImportError:  # no locks on this system: nothing is removed
         return None
     with suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -76,7 +74,7 @@ def _lock(path: Path, *, wait: bool) -> int | None:
 
 def _sweep() -> None:
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        # Others sweep at the same time, and other users have theirs here.
+        # Other processes remove them at the same time, and other users have theirs here.
         with suppress(OSError):
             lock = _lock(path, wait=False) if path.lstat().st_uid == os.getuid() else None
             if lock is not None:
@@ -85,5 +83,5 @@ def _sweep() -> None:
 
 
 def _remove(held: _Held) -> None:
-    if held.pid == os.getpid():  # a fork of it has the same list of things to do at exit
+    if held.pid == os.getpid():  # a forked child inherits this exit handler
         shutil.rmtree(held.path, ignore_errors=True)

@@ -1,13 +1,13 @@
-"""Which sequence the next record batch of a partition has, for tasks that write under one producer id and epoch.
+"""The next sequence of each partition, for tasks that write with one producer id and epoch.
 
-A broker takes the batches of a producer in one partition only without a gap. `Own` counts for a task that has its partitions to
-itself. `Shared` counts for tasks of one machine that write to the same partitions, in turns: a file per partition holds the next
-sequence, and whoever has it locked is the only one who sends there, until the broker has acknowledged.
+A broker accepts the batches of a producer in a partition only without a gap. `Own` counts for a task that has its partitions to
+itself. `Shared` counts for tasks of one machine that write to the same partitions in turns: a file for each partition holds the
+next sequence, and only the task that has locked the file sends, until the broker has acknowledged.
 
 Invariants
-1. A turn that ends without an error leaves the sequence after the last batch that was acknowledged in it.
-2. A turn that ends otherwise (an error, a killed process: the kernel lets go of its lock) leaves a mark, and there is no further
-   turn at the partition: what the broker has of it cannot be known. Tasks that meet the mark fail, as the one that left it did.
+1. A turn without an error leaves the sequence after its last acknowledged batch.
+2. A turn that ends in an error or with a killed process leaves the sequence unknown: what the broker has is unknown. No further
+   turn at the partition is possible, and every task that tries one fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNKNOWN = -1
 
 
 class TurnLost(OSError):
-    """Another task ended in the middle of its turn at a partition."""
+    """Another task failed during its turn at the partition."""
 
 
 class Turn:
@@ -32,14 +32,14 @@ class Turn:
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
-        """Of the next batch."""
+        """The sequence of the next batch."""
 
     def acknowledged(self, records: int) -> None:
         self.sequence = (self.sequence + records) & SEQUENCE_MAX
 
 
 class Own:
-    """`first` are those that do not begin at 0."""
+    """`first` holds the sequences that do not start at 0."""
 
     def __init__(self, first: Mapping[int, int]) -> None:
         self._next = dict(first)
@@ -52,7 +52,7 @@ class Own:
 
 
 class Shared:
-    """`directory` is one that all these tasks see, empty before the first of them."""
+    """All tasks share `directory`, which is empty before the first of them."""
 
     def __init__(self, directory: str, first: Mapping[int, int]) -> None:
         self._directory = directory
@@ -60,7 +60,7 @@ class Shared:
 
     @contextmanager
     def turn(self, partition: int) -> Iterator[Turn]:
-        import fcntl  # only where there are such tasks: not every system has it
+        import fcntl  # not on every system
 
         file = os.open(f"{self._directory}/{partition}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -68,7 +68,8 @@ class Shared:
             found = os.pread(file, _NEXT.size, 0)
             turn = Turn(_NEXT.unpack(found)[0] if found else self._first.get(partition, 0))
             if turn.sequence == _UNKNOWN:
-                raise TurnLost(f"another task was lost while it wrote to partition {partition}")
+                raise TurnLost(f"another task failed while it wrote to partition {partition}")
+
             os.pwrite(file, _NEXT.pack(_UNKNOWN), 0)
             yield turn
             os.pwrite(file, _NEXT.pack(turn.sequence), 0)

@@ -1,42 +1,44 @@
-"""Tables as targets: every batch is in them once, whatever is run again.
+"""Tables as targets. Each batch is written once, also if it runs again.
 
-Files: a batch is written aside and renamed into `ottla_batch=<checkpoint>-<number>`; a directory of that name means it is in.
-JDBC: a batch is written into a staging table, then moved with its number in one transaction of the database.
-Delta: its own (txnAppId, txnVersion). Iceberg: the batch's name in the snapshot's summary.
+Files: a batch is written to a draft directory and renamed to `ottla_batch=<checkpoint>-<number>`, which marks it as written.
+JDBC: a batch is written to a staging table, then copied together with its number in one database transaction.
+Delta: txnAppId and txnVersion. Iceberg: the batch's name in the snapshot summary.
 
-The table comes first, the Kafka transaction with the offsets and dead letters after it: a batch that is in the table but whose
-transaction was lost is found there and not written again.
+The table is written before the Kafka transaction commits. If that transaction is lost, the batch is found in the table and is not
+written again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from ottla.pipelines.definitions import Flow, Table
-from ottla.pipelines.exactly_once import Marker, Target, Transaction
+from ottla.pipelines.exactly_once import WriteRows
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.reading import first_line
+from ottla.pipelines.marker import Marker
+from ottla.pipelines.spark_errors import first_line, is_incompatible_class, is_missing_jdbc_driver, retry_reason
+from ottla.pipelines.spark_jvm import FileSystem, JdbcConnection, has_class
+from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCHES = "ottla_batches"
-"""The table of a database that remembers the last batch of each flow."""
+"""The database table that holds the last batch of each flow."""
 _CLASSES = {
     "delta": ("io.delta.sql.DeltaSparkSessionExtension", "delta-spark, and its two settings in [spark.conf]"),
     "iceberg": ("org.apache.iceberg.spark.SparkCatalog", "iceberg-spark-runtime, and a catalog in [spark.conf]"),
 }
 _SNAPSHOT = "ottla-batch"
-_UNFIT = ("NoSuchMethodError", "NoSuchFieldError", "AbstractMethodError", "IncompatibleClassChangeError", "NoClassDefFoundError")
 
 
 def check(spark: SparkSession, table: Table) -> None:
-    """PipelineError where what the table needs is not installed."""
+    """PipelineError if the jars that the table needs are not installed."""
     wanted = _CLASSES.get(table.format)
     driver = dict(table.options).get("driver") if table.format == "jdbc" else None
     name, hint = wanted if wanted is not None else (driver, "the database's jar: spark.jars in [spark.conf]")
-    if name is not None and not _has_class(spark, name):
-        raise PipelineError(f"{table.format} is not installed: Spark finds no {name}", table.place, hint=f"it needs {hint}")
+    if name is not None and not has_class(spark, name):
+        raise PipelineError(f"{table.format} is not installed: Spark finds no class {name}", table.place, hint=f"install {hint}")
     if table.format == "iceberg":
         try:
             spark.catalog.tableExists(table.path)
@@ -45,26 +47,29 @@ def check(spark: SparkSession, table: Table) -> None:
 
 
 def _failed(spark: SparkSession, table: Table, error: BaseException, flow: str = "") -> PipelineError:
-    """Jars of Delta and Iceberg fit one release of Spark; with another one they fail somewhere inside."""
-    unfit = any(kind in str(error) for kind in _UNFIT) and table.format in _CLASSES
-    hint = f"these jars of {table.format} were made for another Spark than {spark.version}" if unfit else None
-    if table.format == "jdbc" and "driver" not in dict(table.options) and "driver" in first_line(error).lower():
-        hint = 'a driver that came with spark.jars is named: options={"driver": "org.postgresql.Driver"}'
+    """The error at the table's line. Jars of Delta and Iceberg fit one Spark release and fail somewhere inside with another."""
+    hint = None
+    if table.format in _CLASSES and is_incompatible_class(error):
+        hint = f"use {table.format} jars that are made for Spark {spark.version}"
+    elif table.format == "jdbc" and "driver" not in dict(table.options) and is_missing_jdbc_driver(error):
+        hint = 'name the driver class of a jar in spark.jars: options={"driver": "org.postgresql.Driver"}'
     return PipelineError(f"{flow}table {table.path!r}: {first_line(error)}", table.place, hint=hint)
 
 
-def target(spark: SparkSession, flow: Flow, table: Table, group_id: str) -> Target:
-    def write(frame: DataFrame, marker: Marker, transaction: Transaction) -> tuple[int, int]:
+def writer(spark: SparkSession, flow: Flow, table: Table, group_id: str) -> WriteRows:
+    def write(frame: DataFrame, marker: Marker, transaction: BatchTransaction) -> tuple[int, int]:
+        from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        # Counted on the way: a second pass over the batch would run it again.
-        frame = frame.observe(counted := _counter(), F.count(F.lit(1)).alias("rows"))
+        # Counts while the batch is written: `count()` would run the batch a second time.
+        counted = Observation()
+        frame = frame.observe(counted, F.count(F.lit(1)).alias("rows"))
         try:
             done = _write(frame, marker)
         except PipelineError:
             raise
         except Exception as error:
-            if "ottla:" in str(error):
+            if retry_reason(error) is not None:
                 raise
             raise _failed(spark, table, error, f"flow {flow.name!r}, ") from error
         return (int(counted.get["rows"]) if done else 0), 0
@@ -84,30 +89,23 @@ def target(spark: SparkSession, flow: Flow, table: Table, group_id: str) -> Targ
     return write
 
 
-def _counter() -> Any:
-    from pyspark.sql import Observation
-
-    return Observation()
-
-
 def batch_name(marker: Marker) -> str:
     return f"{marker.query_id[:8]}-{marker.batch_id:09d}"
 
 
 def _files(spark: SparkSession, frame: DataFrame, table: Table, marker: Marker) -> bool:
-    jvm = cast(Any, spark._jvm)
     root = table.path.rstrip("/")
-    done = jvm.org.apache.hadoop.fs.Path(f"{root}/ottla_batch={batch_name(marker)}")
-    # Readers skip what begins with an underscore.
-    draft = jvm.org.apache.hadoop.fs.Path(f"{root}/_ottla_draft/{batch_name(marker)}")
-    files = done.getFileSystem(spark._jsc.hadoopConfiguration())
+    done = f"{root}/ottla_batch={batch_name(marker)}"
+    # Spark's readers skip directories that begin with an underscore.
+    draft = f"{root}/_ottla_draft/{batch_name(marker)}"
+    files = FileSystem(spark, root)
     if files.exists(done):
         frame.write.format("noop").mode("overwrite").save()
         return False
     writer = frame.write.format(table.format).mode("overwrite").options(**dict(table.options))
-    (writer.partitionBy(*table.partition_by) if table.partition_by else writer).save(draft.toString())
+    (writer.partitionBy(*table.partition_by) if table.partition_by else writer).save(draft)
     if not files.rename(draft, done):
-        raise PipelineError(f"{draft.toString()} could not be renamed to {done.toString()}", table.place)
+        raise PipelineError(f"{draft} could not be renamed to {done}", table.place)
     return True
 
 
@@ -132,46 +130,30 @@ def _iceberg(spark: SparkSession, frame: DataFrame, table: Table, marker: Marker
 
 def _jdbc(spark: SparkSession, frame: DataFrame, table: Table, marker: Marker, group_id: str) -> bool:
     options = dict(table.options)
-    jvm = cast(Any, spark._jvm)
     staging = f"{table.path}_ottla_{marker.query_id[:8]}"
-    properties = jvm.java.util.Properties()
-    for name, value in options.items():
-        if name not in ("url", "driver"):
-            properties.setProperty(name, value)
     frame.write.format("jdbc").options(**options).option("dbtable", staging).mode("overwrite").save()
-    if "driver" in options:
-        jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(options["driver"])
-    connection = jvm.java.sql.DriverManager.getConnection(options["url"], properties)
+    connection = JdbcConnection(spark, options)
     try:
-        connection.setAutoCommit(False)
-        tables = connection.getMetaData()
-        statement = connection.createStatement()
-        if not _exists(tables, BATCHES):
-            statement.executeUpdate(
+        if not connection.has_table(BATCHES):
+            connection.execute(
                 f"CREATE TABLE {BATCHES} (flow VARCHAR(400) NOT NULL PRIMARY KEY, query_id VARCHAR(40), batch_id BIGINT)"
             )
-        if not _exists(tables, table.path):
+        if not connection.has_table(table.path):
             frame.limit(0).write.format("jdbc").options(**options).option("dbtable", table.path).mode("append").save()
-        find = connection.prepareStatement(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?")
-        find.setString(1, group_id)
-        found = find.executeQuery()
-        known = found.next()
-        if known and found.getString(1) == marker.query_id and found.getLong(2) >= marker.batch_id:
+        last = connection.text_and_number(f"SELECT query_id, batch_id FROM {BATCHES} WHERE flow = ?", group_id)
+        if last is not None and last[0] == marker.query_id and last[1] >= marker.batch_id:
             connection.rollback()
             return False
-        # As Spark itself wrote them when it made the table: MySQL wants other marks than everybody else.
-        dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(options["url"])
-        columns = ", ".join(dialect.quoteIdentifier(name) for name in frame.columns)
-        statement.executeUpdate(f"INSERT INTO {table.path} ({columns}) SELECT {columns} FROM {staging}")
-        change = connection.prepareStatement(
+        columns = connection.quoted(frame.columns)
+        connection.execute(f"INSERT INTO {table.path} ({columns}) SELECT {columns} FROM {staging}")
+        connection.execute(
             f"UPDATE {BATCHES} SET query_id = ?, batch_id = ? WHERE flow = ?"
-            if known
-            else f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)"
+            if last is not None
+            else f"INSERT INTO {BATCHES} (query_id, batch_id, flow) VALUES (?, ?, ?)",
+            marker.query_id,
+            marker.batch_id,
+            group_id,
         )
-        change.setString(1, marker.query_id)
-        change.setLong(2, marker.batch_id)
-        change.setString(3, group_id)
-        change.executeUpdate()
         connection.commit()
         return True
     except BaseException:
@@ -179,30 +161,3 @@ def _jdbc(spark: SparkSession, frame: DataFrame, table: Table, marker: Marker, g
         raise
     finally:
         connection.close()
-
-
-def _exists(tables: Any, name: str) -> bool:
-    """Databases keep names in the case they like."""
-    for spelt in {name, name.upper(), name.lower()}:
-        found = tables.getTables(None, None, spelt, None)
-        try:
-            if found.next():
-                return True
-        finally:
-            found.close()
-    return False
-
-
-def _has_class(spark: SparkSession, name: str) -> bool:
-    jvm = cast(Any, spark._jvm)
-    try:
-        jvm.org.apache.spark.util.Utils.classForName(name, True, False)
-        return True
-    except Exception as error:
-        if any(kind in str(error) for kind in _UNFIT):
-            return True  # there, but made for another Spark: whatever uses it first says so
-        try:
-            jvm.java.lang.Class.forName(name)
-            return True
-        except Exception:
-            return False

@@ -1,7 +1,6 @@
-"""A pipeline's topics, asked of the cluster by the driver: are they there, may they be seen, where does a source begin.
+"""The topics of a pipeline: whether they exist, whether this client may use them, where a source starts.
 
-Owns: reaching the cluster, and one message for each topic that cannot be had, with the line that names it. Needs no Spark: `ask`
-says it before one is started for nothing. Reads no records.
+Runs on the driver and needs no Spark: `check` reports a problem before Spark starts. Errors name the line that names the topic.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from ottla.types import TopicPartition
 
 _REACH_TIMEOUT_S = 5.0
 _ASK_TIMEOUT_S = 10.0
-_MADE_TIMEOUT_S = 10.0
-# A topic made a moment ago is not known to every broker yet.
+_CREATE_TIMEOUT_S = 10.0
 _MISSING_TIMEOUT_S = 1.0
+"""A new topic is not known to every broker at once."""
 
 
 def connect(project: Project) -> ClientOptions:
-    """How to reach the cluster; PipelineError if nobody answers there."""
+    """The client options of the project. PipelineError if no broker answers."""
     try:
         options = client_options(project.kafka_options, also=("isolation.level",))
         with Client(options) as client:
@@ -36,35 +35,35 @@ def connect(project: Project) -> ClientOptions:
     except InvalidOption as error:
         raise PipelineError(str(error)) from None
     except BrokerAway as error:
-        raise PipelineError(str(error), hint="nothing was read or written; is a broker running there?") from None
+        raise PipelineError(str(error), hint="nothing was read or written; check that a broker runs there") from None
     except KafkaError as error:
         raise PipelineError(f"{project.bootstrap_servers}: {error}") from None
     return options
 
 
-def ask(project: Project, plan: Plan) -> None:
-    """PipelineError if nobody answers, if a topic that a flow would begin to read is not there, if one may not be used, or if a
-    flow's checkpoint on this machine is another's.
+def check(project: Project, plan: Plan) -> None:
+    """PipelineError if no broker answers, if a topic that a new flow reads does not exist, if this client may not use a topic, or
+    if a checkpoint on this machine belongs to another flow.
 
-    What `running` finds out as well, after Spark has started. Not asked: topics that a flow of this pipeline writes, which the
-    broker may make then; topics of a flow that has begun already, whose loss is `failOnDataLoss`'s to judge.
+    Topics that a flow of this pipeline writes need not exist. Nor those of a flow that has a checkpoint: `failOnDataLoss` says
+    what happens if they are gone.
     """
     with Client(connect(project)) as client:
         for flow in plan.queries:
-            has_begun = _has_begun(project, flow)
+            has_run = _has_run(project, flow)
             for source in plan.sources(flow):
-                _ask_source(client, source, plan, may_be_gone=has_begun)
+                _check_source(client, source, plan, may_be_gone=has_run)
                 if source.dead_letter is not None:
-                    _ask(client, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
+                    _exists(client, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
             if isinstance(flow.to, Sink):
-                _ask(client, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place)
+                _exists(client, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place)
 
 
-def _ask_source(client: Client, source: Source, plan: Plan, *, may_be_gone: bool) -> None:
-    made_here = {flow.to.topic for flow in plan.queries if isinstance(flow.to, Sink)}
+def _check_source(client: Client, source: Source, plan: Plan, *, may_be_gone: bool) -> None:
+    written_here = {flow.to.topic for flow in plan.queries if isinstance(flow.to, Sink)}
     what = f"source {source.name!r}"
     for name in source.topics:
-        if _ask(client, name, what, source.place) or may_be_gone or name in made_here:
+        if _exists(client, name, what, source.place) or may_be_gone or name in written_here:
             continue
         try:
             client.topic(name, timeout_s=_MISSING_TIMEOUT_S)
@@ -72,16 +71,16 @@ def _ask_source(client: Client, source: Source, plan: Plan, *, may_be_gone: bool
             raise _refused(what, source.place, error, name) from None
 
 
-def _ask(client: Client, topic: str, what: str, place: Place) -> bool:
-    """Whether it is there. PipelineError if that may not be known."""
+def _exists(client: Client, topic: str, what: str, place: Place) -> bool:
+    """Whether the topic exists. PipelineError if this client may not know."""
     try:
         return topic in client.describe([topic], timeout_s=_ASK_TIMEOUT_S)
     except KafkaError as error:
         raise _refused(what, place, error, None) from None
 
 
-def _has_begun(project: Project, flow: Flow) -> bool:
-    """Whether the flow has a checkpoint, or may have one: storage elsewhere is seen by Spark alone."""
+def _has_run(project: Project, flow: Flow) -> bool:
+    """Whether the flow has a checkpoint, or may have one: only Spark can look into remote storage."""
     location = project.checkpoint(flow.name)
     folder = local_folder(location)
     if folder is None:
@@ -93,17 +92,17 @@ def _has_begun(project: Project, flow: Flow) -> bool:
     return True
 
 
-def have(options: ClientOptions, topic: str, place: Place) -> None:
-    """A topic that is written to is there, or made by the broker's own rules."""
+def ensure(options: ClientOptions, topic: str, place: Place) -> None:
+    """Return when the topic exists; the broker may auto-create it. PipelineError if it cannot be had."""
     try:
         with Client(options) as client:
-            client.topic(topic, create=True, timeout_s=_MADE_TIMEOUT_S)
+            client.topic(topic, create=True, timeout_s=_CREATE_TIMEOUT_S)
     except KafkaError as error:
         raise _refused(f"topic {topic!r}", place, error, topic) from None
 
 
 def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
-    """`starting` of a source as {"option": for Spark, "offsets": {topic: {partition: offset}}}."""
+    """Where a source starts: {"option": the value of startingOffsets, "offsets": {topic: {partition: offset}}}."""
     try:
         names = source.topics or tuple(
             sorted(name for name, topic in client.topics().items() if not topic.is_internal and reads(source, name))
@@ -116,9 +115,9 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
             given = offsets_of(starting)
             if not given:
                 raise PipelineError(
-                    f"source {source.name!r}: starting={starting!r}",
+                    f"source {source.name!r}: starting={starting!r} is not a position",
                     source.place,
-                    hint='earliest, latest, or {"topic": {"0": 17}}',
+                    hint='use earliest, latest, or {"topic": {"0": 17}}',
                 )
             ends = {where: given.get(where, EARLIEST) for where in places}
             asked = {where: offset for where, offset in ends.items() if offset < 0}
@@ -130,10 +129,10 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
     offsets: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(found.items()):
         offsets.setdefault(topic, {})[str(partition)] = offset
-    # As a word, earliest stays true while retention goes on; where nothing exists yet, new topics are read from their start.
+    # "earliest" stays correct while retention removes records, and new topics of a pattern are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
 
 
 def _refused(what: str, place: Place, error: KafkaError, topic: str | None) -> PipelineError:
     missing = topic is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return PipelineError(f"{what}: {error}", place, hint=f"`ottla topic create {topic}`" if missing else None)
+    return PipelineError(f"{what}: {error}", place, hint=f"create it with `ottla topic create {topic}`" if missing else None)

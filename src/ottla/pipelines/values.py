@@ -1,7 +1,4 @@
-"""What the bytes of a value (or key) are: `json`, `avro`, `string`, `bytes`. Definitions only; `reading` and `encoding` act.
-
-The names shadow builtins on purpose: they are read as `p.json(...)`, `p.bytes()`.
-"""
+"""The formats of keys and values: `json`, `avro`, `string`, `bytes`. Users write `p.json(...)` and `p.bytes()`."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Avro:
-    """Avro's binary encoding of one record, without any framing. `schema` is the text of the Avro schema."""
+    """The binary Avro encoding of one record, without framing. `schema` is the Avro schema as JSON text."""
 
     schema: str
 
@@ -34,28 +31,32 @@ class String:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes as they are, in a column `value`."""
+    """Plain bytes, in a column `value`."""
 
 
 Value = Json | Avro | String | Bytes
 
 
 def json(schema: Any = None, **options: object) -> Json:
-    """`options` are those of Spark's `from_json` and `to_json` (`timestampFormat`, `dateFormat`, …)."""
+    """JSON objects. `options` are those of Spark's `from_json` and `to_json` (`timestampFormat`, `dateFormat`, …)."""
+
     return Json(schema, tuple(sorted((name, _text(value)) for name, value in options.items())))
 
 
 def avro(schema: str) -> Avro:
+    """Binary Avro. `schema` is the Avro schema as JSON text."""
     if not isinstance(schema, str):
-        raise PipelineError("avro wants the text of an Avro schema", hint="json.dumps makes a text of a dict")
+        raise PipelineError("p.avro needs an Avro schema as text", hint="convert a dict with json.dumps")
     return Avro(schema)
 
 
 def string() -> String:
+    """UTF-8 text, in a column `value`."""
     return String()
 
 
 def bytes() -> Bytes:
+    """Plain bytes, in a column `value`."""
     return Bytes()
 
 

@@ -108,12 +108,12 @@ def check(
     """
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name)
     with _failures():
-        from ottla.pipelines import running, topics
+        from ottla.pipelines import frames, topics
 
         if bootstrap_servers is not None:
-            topics.ask(project, plan)
+            topics.check(project, plan)
         with _spark(project, ship=False) as spark:
-            results = running.check(spark, project, plan)
+            results = frames.check(spark, project, plan)
             flows: list[dict[str, Any]] = [
                 {
                     "flow": flow.name,
@@ -156,7 +156,7 @@ def run(
     with _failures():
         from ottla.pipelines import topics
 
-        topics.ask(project, plan)
+        topics.check(project, plan)
         if not json_output:
             note(f"pipeline {project.name}: starting Spark on {project.master}")
         with _spark(project, ship=project.ship) as spark:
@@ -179,14 +179,14 @@ def _spark(project: Project, *, ship: bool) -> Iterator[SparkSession]:
 def _run(spark: Any, project: Project, plan: Plan, *, once: bool, json_output: bool) -> None:
     import signal
 
-    from ottla.pipelines import progress, running
+    from ottla.pipelines import progress, progress_metrics, progress_table, running
 
-    flows = running.Flows(spark, project, plan, once=once)
+    flows = running.PipelineRun(spark, project, plan, once=once)
     live = sys.stdout.isatty() and not json_output
-    tell = None if live else (_print_now if json_output else lambda found: print(progress.line(found), flush=True))
+    tell = None if live else (_print_now if json_output else lambda found: print(progress_table.line(found), flush=True))
     watch = progress.Watch(f"{project.name}.", flows.sinks, tell)
     if project.metrics is not None:
-        progress.serve_metrics(project.metrics, project.name, watch)
+        progress_metrics.serve_metrics(project.metrics, project.name, watch)
 
     def stop(number: int, frame: object) -> None:
         flows.stopping.set()
@@ -222,12 +222,12 @@ def _print_now(found: dict[str, Any]) -> None:
 def _watch_live(flows: Any, watch: Any, name: str, names: list[str]) -> None:
     from rich.live import Live
 
-    from ottla.pipelines import progress
+    from ottla.pipelines import progress_table
 
-    with Live(progress.table(name, names, watch), refresh_per_second=4) as live:
+    with Live(progress_table.table(name, names, watch), refresh_per_second=4) as live:
         while flows.running and not flows.stopping.is_set():
             flows.wait(0.5)
-            live.update(progress.table(name, names, watch, "Ctrl-C lets the running batch finish", live.console.width))
+            live.update(progress_table.table(name, names, watch, "Ctrl-C lets the running batch finish", live.console.width))
 
 
 @app.command("status")
@@ -243,9 +243,9 @@ def status(
     """How far each flow is: its group's offsets and lag, its checkpoint."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
     with _failures():
-        from ottla.pipelines import standing
+        from ottla.pipelines.status import status as flow_status
 
-        found = standing.status(project, plan)
+        found = flow_status(project, plan)
     if json_output:
         print_document({"pipeline": project.name, "flows": [each.document() for each in found]})
         return
@@ -291,9 +291,9 @@ def reset(
             raise Failure("nobody to ask", "--yes does it without asking", exit_code=EXIT_USAGE)
         typer.confirm(f"Forget the progress of {', '.join(chosen)} in {project.storage}?", abort=True)
     with _failures():
-        from ottla.pipelines import standing
+        from ottla.pipelines.reset import reset as reset_flows
 
-        for line in standing.reset(project, plan, chosen, to):
+        for line in reset_flows(project, plan, chosen, to):
             note(line)
 
 

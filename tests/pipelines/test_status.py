@@ -11,7 +11,9 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import commit_offsets
 from ottla.client.options import plain_options
 from ottla.client.transactions import CommittedOffset
-from ottla.pipelines import PipelineError, graph, loading, project, standing
+from ottla.pipelines import PipelineError, graph, loading, project
+from ottla.pipelines.reset import reset
+from ottla.pipelines.status import status
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def test_status_counts_what_a_flow_reads_now(tmp_path: Path, ottla_broker: Broke
     file = tmp_path / "standing.py"
     file.write_text(TWO_STEPS)
     settings = project.override(project.read(file), bootstrap_servers=ottla_broker.bootstrap_servers)
-    found = standing.status(settings, graph.plan(loading.load(file)))
+    found = status(settings, graph.plan(loading.load(file)))
     # The topics are empty: offsets beyond their ends are no lag.
     assert [(each.flow, each.committed, each.lag) for each in found] == [("first", 5, 0), ("second", 5, 0)]
 
@@ -53,7 +55,7 @@ def test_a_damaged_checkpoint_is_named_and_can_be_reset(tmp_path: Path, ottla_br
     (folder / "metadata").write_text("")
     (folder / "ottla.json").write_text('{"pipeline": ')
     with pytest.raises(PipelineError, match=r"first/metadata is damaged") as caught:
-        standing.status(settings, plan)
-    assert caught.value.hint == "`ottla pipeline reset` begins anew"
-    standing.reset(settings, plan, ["first"])
+        status(settings, plan)
+    assert caught.value.hint == "remove the checkpoint with `ottla pipeline reset`"
+    reset(settings, plan, ["first"])
     assert not folder.exists()

@@ -1,7 +1,6 @@
-"""Reads ranges of partitions, in a task of Spark: fetches ahead, decodes into columns, yields Arrow's record batches.
+"""Reads offset ranges in a task of Spark: fetches ahead, decodes into columns, yields Arrow record batches.
 
-Owns: the fetches and the Arrow arrays around the columns that `records.columns` filled. Decides nothing about what to read; of
-data that vanished between planning and reading `failOnDataLoss` decides here too.
+`failOnDataLoss` also applies here: data may be lost between planning and reading.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import EARLIEST, list_offsets
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.pipelines.source_offsets import Range
-from ottla.pipelines.source_options import SourceOptions
-from ottla.pipelines.source_plan import DataLost
+from ottla.pipelines.data_source.offsets import OffsetRange
+from ottla.pipelines.data_source.options import SourceOptions
+from ottla.pipelines.data_source.planning import FAIL_ON_DATA_LOSS_HINT, DataLost
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.records.columns import BatchReader, Columns
 from ottla.types import ZERO_UUID
@@ -27,16 +26,16 @@ logger = logging.getLogger("ottla.source")
 
 ROWS_MAX: Final = 32_768
 SIZE_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of one Arrow batch: it is whole in memory here and in the JVM."""
+"""Limit of one Arrow batch, which is in memory twice: here and in the JVM."""
 _FETCH_VERSION_MIN_BY_ID: Final = 13
 _FETCH_VERSION_MAX: Final = 17
 _WAIT_MS: Final = 500
 
 
 class Fetcher:
-    """The bytes of a range, one fetch ahead of whoever reads them."""
+    """Fetches the bytes of a range, one request ahead of the reader."""
 
-    def __init__(self, client: Client, options: SourceOptions, entry: Range, topic_id: bytes) -> None:
+    def __init__(self, client: Client, options: SourceOptions, entry: OffsetRange, topic_id: bytes) -> None:
         self._client = client
         self._options = options
         self._entry = entry
@@ -44,7 +43,7 @@ class Fetcher:
         self._ahead: tuple[int, Callable[[], Any]] | None = None
 
     def fetch(self, offset: int) -> PartitionData:
-        """What is at this offset. Waits and tries again as long as the client does."""
+        """The fetched data at this offset. Retries until the client's timeout."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             try:
@@ -52,18 +51,18 @@ class Fetcher:
                 if ahead[0] == offset:
                     return _only(answer)
             except (BrokerAway, KafkaError) as error:
-                # Asked again below, where it is tried until it cannot be.
-                logger.debug("a fetch ahead failed: %s", error)
+                # The request below has retries.
+                logger.debug("Prefetch failed: %s", error)
         where = self._entry.where
         return _only(self._client.call_leader(where.topic, where.partition, self._request(offset), **self._versions))
 
     def ahead(self, offset: int) -> None:
-        """Ask for this offset now, while the caller has work to do."""
+        """Send the fetch of this offset while the caller decodes."""
         where = self._entry.where
         try:
             self._ahead = offset, self._client.send_leader(where.topic, where.partition, self._request(offset), **self._versions)
         except (BrokerAway, KafkaError) as error:
-            logger.debug("a fetch ahead failed: %s", error)
+            logger.debug("Prefetch failed: %s", error)
 
     @property
     def _versions(self) -> dict[str, Any]:
@@ -96,17 +95,19 @@ def _only(answer: Any) -> PartitionData:
     return found
 
 
-def read_ranges(options: SourceOptions, entries: Iterable[tuple[Range, bytes]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of ranges, each with the id of its topic, one after the other."""
+def read_ranges(
+    options: SourceOptions, entries: Iterable[tuple[OffsetRange, bytes]], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of these ranges, in order. Each range comes with the id of its topic."""
     with Client(options.client) as client:
         for entry, topic_id in entries:
             yield from _read_range(client, options, entry, topic_id, schema)
 
 
 def _read_range(
-    client: Client, options: SourceOptions, entry: Range, topic_id: bytes, schema: pa.Schema
+    client: Client, options: SourceOptions, entry: OffsetRange, topic_id: bytes, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a range. Every offset of it is read, passed (compaction, markers, aborted), or reported lost."""
+    """The rows of a range. Each offset is read, skipped (compacted, control batch, aborted) or reported as lost."""
     columns = Columns(options.include_headers and "headers" in schema.names)
     fetcher = Fetcher(client, options, entry, topic_id)
     offset = entry.start
@@ -133,34 +134,34 @@ def _read_range(
         if idle * _WAIT_MS > options.client.api_timeout_ms:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"{entry.where} gives nothing at offset {offset}, its high watermark is {data.high_watermark}; "
-                f"{entry.start} to {entry.end - 1} were to be read",
+                f"{entry.where} returns no records at offset {offset} (high watermark {data.high_watermark}); "
+                f"the query wants {entry.start} to {entry.end - 1}",
             )
         offset = reader.next_offset
     if columns.rows:
         yield to_arrow(columns, entry, schema)
 
 
-def _after_loss(client: Client, options: SourceOptions, entry: Range, offset: int, error: KafkaError) -> int:
-    """Where to go on when what should be there is not; raises if that is an error, or not about lost data."""
+def _after_loss(client: Client, options: SourceOptions, entry: OffsetRange, offset: int, error: KafkaError) -> int:
+    """The offset to continue at after lost data. Raises with failOnDataLoss, or if the error is not about lost data."""
     where = entry.where
     if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
         first = list_offsets(client, {where: EARLIEST})[where].offset
         after = min(first, entry.end) if first > offset else entry.end
-        what = f"offsets {offset} to {after - 1} of {where} are gone, it begins at {first} now"
+        what = f"offsets {offset} to {after - 1} of {where} are gone: its log now starts at {first}"
     elif error.code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         after = entry.end
-        what = f"{where} was deleted before its offsets {offset} to {entry.end - 1} were read"
+        what = f"{where} was deleted before the query read its offsets {offset} to {entry.end - 1}"
     else:
         raise error
     if options.fail_on_data_loss:
-        raise DataLost(f"{what}; set failOnDataLoss to false to go on with what is there")
-    logger.warning("%s; going on with what is there", what)
+        raise DataLost(f"{what}; {FAIL_ON_DATA_LOSS_HINT}")
+    logger.warning("%s; continuing with the remaining records", what)
     return after
 
 
-def to_arrow(columns: Columns, entry: Range, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns as an Arrow batch of this schema, which names those of ours that are wanted."""
+def to_arrow(columns: Columns, entry: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of the schema as an Arrow batch."""
     import pyarrow as pa
 
     rows = columns.rows
@@ -202,7 +203,8 @@ def _buffers(*parts: bytes | None) -> list[Any]:
 
 
 def _steps(size: int, rows: int) -> bytes:
-    """The offsets of `rows` strings of one size."""
+    """Arrow's offsets buffer for `rows` strings of one size."""
+
     from array import array
 
     steps = array("i", range(0, size * rows + 1, size)) if size else array("i", bytes(4 * (rows + 1)))

@@ -1,8 +1,7 @@
-"""What there is to read: topics, partitions, offsets, asked of the cluster by the driver.
+"""Which partitions and offsets a query reads. Runs on the driver and asks the cluster; reads no records, knows no Spark.
 
-Owns: which partitions the options mean, from where to where, and the judgement of lost data: records that should be read and are
-not there any more (retention, a topic that was deleted, or deleted and made again). `failOnDataLoss` decides whether that is an
-error or a warning. Reads no records, knows no Spark.
+Also detects lost data: records that the query should read and that no longer exist (retention, a deleted or recreated topic).
+`failOnDataLoss` says whether lost data is an error or a warning.
 """
 
 from __future__ import annotations
@@ -15,32 +14,32 @@ from ottla.client.blocking import Client, Topic
 from ottla.client.offsets import list_offsets
 from ottla.client.options import InvalidOption
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines.source_offsets import Offsets, Range, topic_id_text
-from ottla.pipelines.source_options import EARLIEST, LATEST, Position, Positions, SourceOptions
+from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, topic_id_text
+from ottla.pipelines.data_source.options import EARLIEST, LATEST, Positions, ReadBound, SourceOptions
 from ottla.types import TopicPartition
 
 logger = logging.getLogger("ottla.source")
 
-_ADVICE = "set failOnDataLoss to false to go on with what is there"
+FAIL_ON_DATA_LOSS_HINT = "set failOnDataLoss=false to continue with the remaining records"
 
 
 class DataLost(Exception):
-    """Records that were to be read are gone. The message names topic, partition and offsets."""
+    """Records that the query should read no longer exist. The message names topic, partition and offsets."""
 
 
-class Plan:
+class ReadPlanner:
     def __init__(self, options: SourceOptions, client: Client) -> None:
         self.options = options
         self.client = client
 
     def lost(self, what: str) -> None:
-        """DataLost, or a warning."""
+        """Report lost data: DataLost, or a warning without failOnDataLoss."""
         if self.options.fail_on_data_loss:
-            raise DataLost(f"{what}; {_ADVICE}")
-        logger.warning("%s; going on with what is there", what)
+            raise DataLost(f"{what}; {FAIL_ON_DATA_LOSS_HINT}")
+        logger.warning("%s; continuing with the remaining records", what)
 
-    def partitions(self, *, missing_ok: bool = False) -> Offsets:
-        """The partitions that the options mean, each at position 0, and the ids of their topics, as they are now."""
+    def partitions(self, *, missing_ok: bool = False) -> SourceOffsets:
+        """The partitions that the options select, each with offset 0, and the ids of their topics."""
         options = self.options
         if options.pattern is not None:
             matches = re.compile(options.pattern).fullmatch
@@ -50,7 +49,7 @@ class Plan:
             topics = self.client.describe(names)
             absent = [name for name in names if name not in topics]
             if absent and not missing_ok:
-                # One more look, with the patience that a topic made a moment ago deserves.
+                # Ask again with retries: a new topic is not known to every broker at once.
                 topics |= {name: self._existing(name) for name in absent}
         wanted = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]
         if options.assigned:
@@ -59,7 +58,7 @@ class Plan:
                 raise InvalidOption("assign", str(gone[0]), "there is no such partition")
             wanted = [where for where in options.assigned if where in set(wanted)]
         ids = {name: topic_id_text(topics[name].topic_id) for name in dict.fromkeys(where.topic for where in wanted)}
-        return Offsets(dict.fromkeys(wanted, 0), {name: text for name, text in ids.items() if text is not None})
+        return SourceOffsets(dict.fromkeys(wanted, 0), {name: text for name, text in ids.items() if text is not None})
 
     def _existing(self, name: str) -> Topic:
         try:
@@ -70,7 +69,7 @@ class Plan:
             raise
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends; with read_committed those of what is stable."""
+        """The end offsets: last stable offsets with read_committed, else high watermarks."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -81,16 +80,16 @@ class Plan:
         return {where: entry.offset for where, entry in found.items()}
 
     def first(self, partitions: Iterable[TopicPartition], default: int) -> dict[TopicPartition, int]:
-        """Where a new query begins."""
-        starting = self.options.starting or Position("startingOffsets", everywhere=default)
+        """The offsets where a new query starts."""
+        starting = self.options.starting or ReadBound("startingOffsets", everywhere=default)
         return self._resolve(starting, list(partitions), is_start=True)
 
     def last(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a batch ends."""
-        ending = self.options.ending or Position("endingOffsets", everywhere=LATEST)
+        """The offsets where a batch query ends."""
+        ending = self.options.ending or ReadBound("endingOffsets", everywhere=LATEST)
         return self._resolve(ending, list(partitions), is_start=False)
 
-    def _resolve(self, position: Position, partitions: list[TopicPartition], *, is_start: bool) -> dict[TopicPartition, int]:
+    def _resolve(self, position: ReadBound, partitions: list[TopicPartition], *, is_start: bool) -> dict[TopicPartition, int]:
         if position.everywhere is not None:
             return self._list(dict.fromkeys(partitions, position.everywhere))
         if position.offsets is not None:
@@ -109,69 +108,71 @@ class Plan:
             raise InvalidOption(
                 position.option,
                 times[late[0]],
-                f"{late[0]} has no record as late as that (startingOffsetsByTimestampStrategy=latest begins at the end)",
+                f"{late[0]} has no record that late (startingOffsetsByTimestampStrategy=latest starts at the end)",
             )
         return found | self.latest(late)
 
-    def _complete(self, position: Position, given: Positions, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def _complete(self, position: ReadBound, given: Positions, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
         unknown = sorted(set(given) - set(partitions))
         if unknown:
-            raise InvalidOption(position.option, str(unknown[0]), "that partition is not among those to read")
+            raise InvalidOption(position.option, str(unknown[0]), "the query does not read that partition")
         absent = sorted(set(partitions) - set(given))
         if absent:
-            raise InvalidOption(position.option, str(absent[0]), "it must name every partition that is read; this one is missing")
+            raise InvalidOption(
+                position.option, str(absent[0]), "it must name every partition that the query reads; this one is missing"
+            )
         return given
 
-    def behind(self, start: Offsets, now: Offsets) -> Offsets:
-        """The start as it counts against what is there now: without what is gone, judged. `now` holds the present ends."""
+    def surviving(self, start: SourceOffsets, now: SourceOffsets) -> SourceOffsets:
+        """`start` without partitions whose data was lost, which it reports. `now` holds the present end offsets."""
         kept: dict[TopicPartition, int] = {}
         remade: set[str] = set()
         for where, offset in start.positions.items():
             was, present = start.topic_ids.get(where.topic), now.topic_ids.get(where.topic)
             if where not in now.positions:
-                self.lost(f"{where} is gone, its topic or partition was deleted; it had been read up to offset {offset}")
+                self.lost(f"{where} was deleted; the query has read it up to offset {offset}")
             elif was is not None and present is not None and was != present:
                 if where.topic not in remade:
                     remade.add(where.topic)
                     self.lost(
-                        f"topic {where.topic} was deleted and made again (its id was {was}, now it is {present}); "
-                        f"partition {where.partition} had been read up to offset {offset}, now it ends at {now.positions[where]}"
+                        f"topic {where.topic} was deleted and recreated (topic id {was}, now {present}); the query has read "
+                        f"partition {where.partition} up to offset {offset}, which now ends at {now.positions[where]}"
                     )
             elif now.positions[where] < offset:
                 self.lost(
-                    f"{where} ends at offset {now.positions[where]}, before offset {offset}, up to which it had been read: "
-                    "records were lost or the topic was made again"
+                    f"{where} ends at offset {now.positions[where]}, before offset {offset}, up to which the query has read it: "
+                    "records were lost or the topic was recreated"
                 )
             else:
                 kept[where] = offset
-        return Offsets(kept, now.topic_ids)
+        return SourceOffsets(kept, now.topic_ids)
 
-    def ranges(self, start: Offsets, end: Offsets) -> list[Range]:
-        """What to read between two offsets of a query."""
-        wanted: list[Range] = []
+    def ranges(self, start: SourceOffsets, end: SourceOffsets) -> list[OffsetRange]:
+        """The offset ranges between two offsets of a query."""
+        wanted: list[OffsetRange] = []
         for where, stop in end.positions.items():
             begin = start.positions.get(where, 0)
             was, present = start.topic_ids.get(where.topic), end.topic_ids.get(where.topic)
             if stop < begin or (was is not None and present is not None and was != present):
-                # Judged when this end was chosen: the topic was made again.
+                # The topic was recreated; `surviving` has reported it.
                 begin = 0
             if begin < stop:
-                wanted.append(Range(where, begin, stop))
+                wanted.append(OffsetRange(where, begin, stop))
         return self.present(wanted)
 
-    def present(self, wanted: list[Range]) -> list[Range]:
-        """The ranges without what retention has removed, judged."""
+    def present(self, wanted: list[OffsetRange]) -> list[OffsetRange]:
+        """The ranges without the offsets that retention has removed, which it reports."""
         if not wanted:
             return []
         earliest = self.earliest(entry.where for entry in wanted)
-        found: list[Range] = []
+        found: list[OffsetRange] = []
         for entry in wanted:
             first = earliest[entry.where]
             if first > entry.start:
                 gone = min(first, entry.end)
                 self.lost(
-                    f"offsets {entry.start} to {gone - 1} of {entry.where} are gone: it begins at {first} now (retention, or "
-                    f"records deleted); {entry.start} to {entry.end - 1} were to be read"
+                    f"offsets {entry.start} to {gone - 1} of {entry.where} are gone: its log now starts at {first} (retention or "
+                    f"DeleteRecords); the query wants {entry.start} to {entry.end - 1}"
                 )
                 entry = entry._replace(start=gone)
             if entry.size > 0:

@@ -1,7 +1,6 @@
-"""The options of `format("ottla")`, by the names Spark's Kafka source has for them.
+"""The options of `format("ottla")`, with the names of Spark's Kafka source.
 
-Owns: which options there are, what they may be, and one clear message (`InvalidOption`) for each that cannot be. Never connects,
-imports no Spark. `SourceOptions` is a plain frozen value: Spark pickles it to its workers.
+Parses and checks them (`InvalidOption`). Never connects, imports no Spark. Spark pickles `SourceOptions` to its workers.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _KNOWN = (
     "maxTriggerDelay",
     "minPartitions",
     "maxRecordsPerPartition",
-    # Spark's own, about its consumers: here nothing joins a group or waits for a consumer. They are taken and have no effect.
+    # Accepted without effect: Spark's source uses them for its Java consumers.
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -46,8 +45,8 @@ _KNOWN = (
 )
 _BY_LOWER = {name.lower(): name for name in _KNOWN}
 _REFUSED = {
-    "auto.offset.reset": "startingOffsets says where to begin",
-    "enable.auto.commit": "offsets are committed when a micro-batch is done, if kafka.group.id names a group",
+    "auto.offset.reset": "use startingOffsets",
+    "enable.auto.commit": "set kafka.group.id to commit the offsets of each finished micro-batch",
     "key.deserializer": "keys are bytes; cast the column",
     "value.deserializer": "values are bytes; cast the column",
     "interceptor.classes": "there is no Java consumer",
@@ -60,8 +59,8 @@ _FETCH_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """Where to begin or end: everywhere the same offset (EARLIEST, LATEST) or time, or partition by partition."""
+class ReadBound:
+    """Where a query starts or ends: one offset (EARLIEST, LATEST) or time for all partitions, or one for each partition."""
 
     option: str
     everywhere: int | None = None
@@ -76,8 +75,8 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
-    starting: Position | None = None
-    ending: Position | None = None
+    starting: ReadBound | None = None
+    ending: ReadBound | None = None
     late_start_is_error: bool = True
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -135,10 +134,10 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def check_stream(options: SourceOptions) -> SourceOptions:
-    """What a stream cannot have."""
+    """The options, if a stream may have them."""
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
         if name in options.given:
-            raise InvalidOption(name, "…", "a stream has no end; use spark.read")
+            raise InvalidOption(name, "…", "a streaming query has no end; use spark.read")
     high, low = options.offsets_per_trigger_max, options.offsets_per_trigger_min
     if high is not None and low is not None and low > high:
         raise InvalidOption("minOffsetsPerTrigger", low, f"it is at most maxOffsetsPerTrigger, {high}")
@@ -146,18 +145,18 @@ def check_stream(options: SourceOptions) -> SourceOptions:
 
 
 def check_batch(options: SourceOptions) -> SourceOptions:
-    """What a batch cannot have."""
+    """The options, if a batch query may have them."""
     for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
         if name in options.given:
-            raise InvalidOption(name, "…", "only a stream has triggers; use spark.readStream")
+            raise InvalidOption(name, "…", "a batch query has no triggers; use spark.readStream")
     if options.starting is not None and (
         options.starting.everywhere == LATEST or LATEST in (options.starting.offsets or {}).values()
     ):
-        raise InvalidOption(options.starting.option, "latest", "a batch that begins at the end has nothing to read")
+        raise InvalidOption(options.starting.option, "latest", "a batch query that starts at the end reads nothing")
     if options.ending is not None and (
         options.ending.everywhere == EARLIEST or EARLIEST in (options.ending.offsets or {}).values()
     ):
-        raise InvalidOption(options.ending.option, "earliest", "a batch that ends at the start has nothing to read")
+        raise InvalidOption(options.ending.option, "earliest", "a batch query that ends at the start reads nothing")
     return options
 
 
@@ -166,7 +165,7 @@ def _topics(given: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in given["subscribe"].split(",")))))
     if not topics:
-        raise InvalidOption("subscribe", given["subscribe"], "it names topics: one,two")
+        raise InvalidOption("subscribe", given["subscribe"], "it is a list of topics: one,two")
     return topics
 
 
@@ -179,7 +178,7 @@ def _pattern(given: Mapping[str, str]) -> str | None:
     except re.error as error:
         raise InvalidOption("subscribePattern", pattern, f"it is a regular expression: {error}") from None
     if not pattern:
-        raise InvalidOption("subscribePattern", pattern, "it is a regular expression that whole names of topics match")
+        raise InvalidOption("subscribePattern", pattern, "it is a regular expression that matches whole topic names")
     return pattern
 
 
@@ -198,31 +197,31 @@ def _assigned(given: Mapping[str, str]) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(found)))
 
 
-def _position(given: Mapping[str, str], edge: str) -> Position | None:
-    """A time for all partitions comes before times by partition, and these before offsets, as in Spark."""
+def _position(given: Mapping[str, str], edge: str) -> ReadBound | None:
+    """As in Spark, a time for all partitions wins over times by partition, and these win over offsets."""
     name = f"{edge}Timestamp"
     if name in given:
         if not given[name].strip().isdecimal():
             raise InvalidOption(name, given[name], "it is a number of milliseconds since 1970")
-        return Position(name, timestamp_ms=int(given[name]))
+        return ReadBound(name, timestamp_ms=int(given[name]))
     name = f"{edge}OffsetsByTimestamp"
     if name in given:
-        return Position(name, timestamps_ms=_by_partition(given, name, 0, 'it is JSON like {"topic":{"0":1700000000000}}'))
+        return ReadBound(name, timestamps_ms=_by_partition(given, name, 0, 'it is JSON like {"topic":{"0":1700000000000}}'))
     name = f"{edge}Offsets"
     if name not in given:
         return None
     word = given[name].strip().lower()
     if word in ("earliest", "latest"):
-        return Position(name, everywhere=EARLIEST if word == "earliest" else LATEST)
+        return ReadBound(name, everywhere=EARLIEST if word == "earliest" else LATEST)
     allowed = 'it is earliest, latest, or JSON like {"topic":{"0":23,"1":-2}} (-2 is earliest, -1 latest)'
-    return Position(name, offsets=_by_partition(given, name, EARLIEST, allowed))
+    return ReadBound(name, offsets=_by_partition(given, name, EARLIEST, allowed))
 
 
 def _by_partition(given: Mapping[str, str], name: str, lowest: int, allowed: str) -> Positions:
     found: dict[TopicPartition, int] = {}
     for topic, partitions in _document(given, name, allowed).items():
         if topic.startswith("#"):
-            continue  # what our own offsets say beside positions
+            continue  # a topic id
         if not isinstance(partitions, dict):
             raise InvalidOption(name, given[name], allowed)
         for partition, value in partitions.items():

@@ -1,10 +1,8 @@
-"""How far a query has read: the offsets that Spark keeps in its checkpoint, and the arithmetic on them.
+"""How far a query has read: the offsets in Spark's checkpoint, and the arithmetic on them. Pure: no client, no Spark.
 
-Owns: their JSON, `{"orders": {"0": 17, "1": 4}, "#orders": "<topic id>"}`: partitions by topic as Spark's Kafka source has them,
-and beside them the id of each topic, so that one that was deleted and made again is noticed (`#` cannot begin a topic's name).
-Also how a limit is shared out among partitions, and how ranges are split or put together into tasks. Pure: no client, no Spark.
-
-1. The same offsets have the same JSON: Spark compares texts to find out whether there is anything new.
+Their JSON is `{"orders": {"0": 17, "1": 4}, "#orders": "<topic id>"}`: offsets by topic and partition as in Spark's Kafka source,
+and the id of each topic, which shows that a topic was deleted and recreated (`#` cannot begin a topic name). Equal offsets have
+equal JSON: Spark compares the texts to find out whether there is anything new.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ _ID = "#"
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class SourceOffsets:
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Where the cluster has ids for topics."""
+    """Empty for clusters without topic ids."""
 
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -34,7 +32,7 @@ class Offsets:
         return found
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Offsets:
+    def of(cls, document: Mapping[str, Any]) -> SourceOffsets:
         positions: dict[TopicPartition, int] = {}
         topic_ids: dict[str, str] = {}
         for name, value in document.items():
@@ -46,11 +44,11 @@ class Offsets:
 
 
 def topic_id_text(topic_id: bytes) -> str | None:
-    """As Kafka's tools print it; None for no id."""
+    """The id as Kafka's tools print it, or None for the zero id."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if any(topic_id) else None
 
 
-class Range(NamedTuple):
+class OffsetRange(NamedTuple):
     where: TopicPartition
     start: int
     end: int
@@ -61,14 +59,15 @@ class Range(NamedTuple):
 
 
 def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """How many offsets there are to read; partitions that are new begin at 0."""
+    """The number of offsets to read in each partition. New partitions start at 0."""
     return {where: max(end - start.get(where, 0), 0) for where, end in latest.items()}
 
 
 def limited(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], count_max: int
 ) -> dict[TopicPartition, int]:
-    """Ends such that about `count_max` offsets are read: each partition has the share of what it has to read, at least one."""
+    """End offsets for a batch of about `count_max` offsets, shared in proportion to what each partition has, at least one
+    each."""
     sizes = available(start, latest)
     total = sum(sizes.values())
     if total <= count_max:
@@ -77,18 +76,18 @@ def limited(
     for where, end in latest.items():
         size = sizes[where]
         if size == 0:
-            # New and empty, or behind its start, which whoever plans the reading judges.
+            # A new empty partition, or lost data, which the planner reports.
             ends[where] = end
         else:
             ends[where] = start.get(where, 0) + min(size, max(count_max * size // total, 1))
     return ends
 
 
-def split(ranges: Iterable[Range], pieces_min: int | None, records_max: int | None) -> list[Range]:
-    """The ranges, the large ones in pieces, so that there are about `pieces_min` and none is above `records_max`."""
+def split_ranges(ranges: Iterable[OffsetRange], pieces_min: int | None, records_max: int | None) -> list[OffsetRange]:
+    """The ranges, large ones cut into pieces: about `pieces_min` in all, none above `records_max`."""
     whole = [entry for entry in ranges if entry.size > 0]
     total = sum(entry.size for entry in whole)
-    found: list[Range] = []
+    found: list[OffsetRange] = []
     for entry in whole:
         pieces = 1
         if records_max is not None:
@@ -98,13 +97,13 @@ def split(ranges: Iterable[Range], pieces_min: int | None, records_max: int | No
         pieces = min(pieces, entry.size)
         for number in range(pieces):
             begin = entry.start + entry.size * number // pieces
-            found.append(Range(entry.where, begin, entry.start + entry.size * (number + 1) // pieces))
+            found.append(OffsetRange(entry.where, begin, entry.start + entry.size * (number + 1) // pieces))
     return found
 
 
-def together(ranges: Iterable[Range], records_max: int) -> list[list[Range]]:
-    """The ranges in groups of at most `records_max` records, in their order; one that has more is alone."""
-    groups: list[list[Range]] = []
+def group_ranges(ranges: Iterable[OffsetRange], records_max: int) -> list[list[OffsetRange]]:
+    """The ranges in order, in groups of at most `records_max` records. A larger range is a group by itself."""
+    groups: list[list[OffsetRange]] = []
     size = 0
     for entry in ranges:
         if groups and size + entry.size <= records_max:

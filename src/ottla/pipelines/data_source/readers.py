@@ -1,0 +1,200 @@
+"""The classes that Spark calls: the data source, its batch reader and its stream reader."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ottla.pipelines.data_source import columns, tasks
+from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, available, limited
+from ottla.pipelines.data_source.options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ottla.client.blocking import Client
+    from ottla.pipelines.data_source.planning import ReadPlanner
+
+logger = logging.getLogger("ottla.source")
+
+_COMMIT_TIMEOUT_S = 5.0
+
+
+class OttlaSource(DataSource):
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self.parsed = source_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    def schema(self) -> StructType:
+        return columns.default_schema(include_headers=self.parsed.include_headers)
+
+    def reader(self, schema: StructType) -> OttlaReader:
+        return OttlaReader(check_batch(self.parsed), columns.checked(schema, self.parsed))
+
+    def streamReader(self, schema: StructType) -> OttlaStreamReader:
+        return OttlaStreamReader(check_stream(self.parsed), columns.checked(schema, self.parsed))
+
+
+class OttlaReader(DataSourceReader):
+    """A batch query: the records between two positions, as of now."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        from ottla.client.blocking import Client
+        from ottla.pipelines.data_source.planning import ReadPlanner
+
+        with Client(self.options.client) as client:
+            planner = ReadPlanner(self.options, client)
+            found = planner.partitions()
+            first = planner.first(found.positions, EARLIEST)
+            last = planner.last(found.positions)
+            wanted = []
+            for where in sorted(found.positions):
+                if first[where] > last[where] and self.options.ending is not None:
+                    continue  # two timestamps may have no records between them
+                if first[where] > last[where]:
+                    planner.lost(f"{where} ends at offset {last[where]}, before offset {first[where]}, where the query starts")
+                wanted.append(OffsetRange(where, first[where], last[where]))
+            return tasks.divide(planner.present(wanted), found.topic_ids, self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return tasks.read(self.options, self.schema, partition)
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query. Lives on the driver, except `read`, which runs in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self.options = options
+        self.schema = schema
+        self._client: Client | None = None
+        self._target: SourceOffsets | None = None
+        """The end offsets of a query with Trigger.AvailableNow."""
+        self._latest: SourceOffsets | None = None
+        self._last_batch = monotonic()
+        self._committed: SourceOffsets | None = None
+        self._commit_failed = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only what `read` needs in an executor."""
+        return {**self.__dict__, "_client": None, "_target": None, "_latest": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        planner = self._planner()
+        found = planner.partitions()
+        return SourceOffsets(planner.first(found.positions, LATEST), found.topic_ids).document()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self.options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self.options.offsets_per_trigger_max)
+        if self.options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self.options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._end_offsets()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        began = SourceOffsets.of(start)
+        # The batch before is done when Spark asks for the next one, but Spark calls `commit` only if there is a next batch.
+        self._commit(began)
+        now = self._latest = self._end_offsets()
+        if self._target is not None:
+            now = _limited_to(now, self._target)
+        begin_at = self._planner().surviving(began, now)
+        ends = now.positions
+        if self._should_wait(sum(available(begin_at.positions, ends).values()), limit):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(begin_at.positions, ends, limit.max_rows)
+        found = SourceOffsets(ends, now.topic_ids).document()
+        if found != start:
+            self._last_batch = monotonic()
+        return found
+
+    def _should_wait(self, count: int, limit: ReadLimit) -> bool:
+        """Whether the next batch waits for more records: below minOffsetsPerTrigger, for at most maxTriggerDelay."""
+        wanted = self.options.offsets_per_trigger_min
+        if wanted is None or count >= wanted or isinstance(limit, ReadAllAvailable) or self._target is not None:
+            return False
+        return (monotonic() - self._last_batch) * 1000 < self.options.trigger_delay_max_ms
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For Spark's progress report, which shows the lag between this and the end offset of the batch."""
+        return self._latest.document() if self._latest is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        to = SourceOffsets.of(end)
+        return tasks.divide(self._planner().ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return tasks.read(self.options, self.schema, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._commit(SourceOffsets.of(end))
+
+    def _commit(self, done: SourceOffsets) -> None:
+        """Commit to the group, for lag tools. The query itself reads its offsets from its checkpoint, so a failure is a
+        warning."""
+        if self.options.group_id is None or done == self._committed:
+            return
+        from ottla.client.blocking import BrokerAway
+        from ottla.client.offsets import commit_offsets
+        from ottla.client.transactions import CommittedOffset
+        from ottla.errors import KafkaError
+
+        offsets = {where: CommittedOffset(offset) for where, offset in done.positions.items()}
+        try:
+            commit_offsets(self._planner().client, self.options.group_id, offsets, timeout_s=_COMMIT_TIMEOUT_S)
+            self._committed = done
+            self._commit_failed = False
+        except (KafkaError, BrokerAway) as error:
+            if not self._commit_failed:
+                logger.warning("Offsets could not be committed to group %s (the query goes on): %s", self.options.group_id, error)
+            self._commit_failed = True
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _planner(self) -> ReadPlanner:
+        from ottla.client.blocking import Client
+        from ottla.pipelines.data_source.planning import ReadPlanner
+
+        if self._client is None:
+            self._client = Client(self.options.client)
+        return ReadPlanner(self.options, self._client)
+
+    def _end_offsets(self) -> SourceOffsets:
+        """The present end offsets of all partitions."""
+        planner = self._planner()
+        found = planner.partitions(missing_ok=True)
+        return SourceOffsets(planner.latest(found.positions), found.topic_ids)
+
+
+def _limited_to(now: SourceOffsets, target: SourceOffsets) -> SourceOffsets:
+    """`now`, but not beyond `target`. Partitions added since then wait for the next run; a recreated topic keeps its own ends."""
+    return SourceOffsets(
+        {
+            where: min(offset, target.positions[where])
+            if now.topic_ids.get(where.topic) == target.topic_ids.get(where.topic)
+            else offset
+            for where, offset in now.positions.items()
+            if where in target.positions
+        },
+        now.topic_ids,
+    )

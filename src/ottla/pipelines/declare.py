@@ -1,0 +1,261 @@
+"""The functions that declare a pipeline: `source`, `files`, `sink`, `table`, `jdbc`, `flow`, `sql`.
+
+They check each definition by itself; `graph` checks the definitions together. They start no Spark, import no pyspark and talk to
+no broker. `collecting` returns the flows that a file declares.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ottla.pipelines.definitions import Files, Flow, Input, Sink, Source, Table, Target
+from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.values import Avro, Bytes, Json, String, Value
+
+_HERE = __name__.rpartition(".")[0]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_COLUMNS = ("key", "headers", "topic", "partition", "offset", "timestamp", "timestampType")
+_OUTPUT_MODES = ("append", "update", "complete")
+_FILE_TABLE_FORMATS = ("parquet", "orc", "json", "csv", "delta", "iceberg")
+
+_declared: ContextVar[list[Flow] | None] = ContextVar("ottla_pipeline_flows", default=None)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Flow]]:
+    """The list that receives the flows declared inside the block."""
+    flows: list[Flow] = []
+    token = _declared.set(flows)
+    try:
+        yield flows
+    finally:
+        _declared.reset(token)
+
+
+def source(
+    topic: str | list[str] | tuple[str, ...] | None = None,
+    value: Value | None = None,
+    *,
+    pattern: str | None = None,
+    name: str | None = None,
+    key: Value | None = None,
+    columns: tuple[str, ...] | list[str] = (),
+    dead_letter: str | None = None,
+    starting: str = "earliest",
+    options: Mapping[str, object] | None = None,
+) -> Source:
+    """Read a topic, a list of topics, or all topics whose name matches `pattern`.
+
+    The fields of the value become columns. `columns` adds columns of the record: key, headers, topic, partition, offset,
+    timestamp, timestampType. `key` says how to read the key (default: bytes). Records that do not parse go to the topic
+    `dead_letter`; without one, the first of them stops the flow. `starting` is `earliest`, `latest` or a value of Spark's
+    `startingOffsets`; it counts for the first run, later runs continue from the checkpoint. `options` are those of
+    `format("ottla")`: `maxOffsetsPerTrigger`, `failOnDataLoss`, …
+    """
+    place = _place()
+    topics = (topic,) if isinstance(topic, str) else tuple(topic or ())
+    if bool(topics) == bool(pattern):
+        raise PipelineError("a source takes either a topic or a pattern", place)
+    for each in (*topics, *((dead_letter,) if dead_letter is not None else ())):
+        _check_topic(each, place)
+    if pattern is not None:
+        _check_pattern(pattern, place)
+    value = String() if value is None else value
+    _check_value(value, place, "value")
+    if isinstance(value, Json) and value.schema is None:
+        raise PipelineError(
+            "a JSON source needs a schema", place, hint='give one in Spark\'s DDL: p.json("id long, at timestamp")'
+        )
+    if key is not None:
+        _check_value(key, place, "key")
+        if not isinstance(key, String | Bytes):
+            raise PipelineError("a key is either p.string() or p.bytes()", place)
+        columns = ("key", *(column for column in columns if column != "key"))
+    unknown = [column for column in columns if column not in _COLUMNS]
+    if unknown:
+        raise PipelineError(f"a record has no column {unknown[0]!r}", place, hint=f"its columns are {', '.join(_COLUMNS)}")
+    if name is None and pattern is not None:
+        raise PipelineError("a source by pattern needs a name", place, hint="add name=…")
+    name = name or re.sub(r"[^A-Za-z0-9_]", "_", topics[0])
+    _check_name(name, "source", place)
+    return Source(name, value, topics, pattern, key, tuple(columns), dead_letter, str(starting), _options(options, place), place)
+
+
+def files(
+    path: str,
+    schema: Any = None,
+    *,
+    format: str = "parquet",
+    name: str | None = None,
+    static: bool = False,
+    options: Mapping[str, object] | None = None,
+) -> Files:
+    """Read files as they arrive in a directory. `static=True` reads the files that exist when the flow starts, for a join."""
+    place = _place()
+    name = name or re.sub(r"[^A-Za-z0-9_]", "_", path.rstrip("/").rpartition("/")[2])
+    _check_name(name, "source", place)
+    if schema is None and not static:
+        raise PipelineError(
+            f"files {name!r} need a schema", place, hint='give one in Spark\'s DDL: p.files(path, "id long, at timestamp")'
+        )
+    return Files(name, path, format, schema, static, _options(options, place), place)
+
+
+def sink(
+    topic: str,
+    *,
+    key: str | None = None,
+    value: Value | None = None,
+    headers: str | None = None,
+    timestamp: str | None = None,
+    partition: str | None = None,
+    compression: str = "lz4",
+) -> Sink:
+    """Write to a topic. `key` names the key column, which chooses the partition as in Kafka's Java producer.
+
+    The value is a JSON object of all columns by default. `p.string()` and `p.bytes()` take the column `value`, or the only column
+    beside the key. `headers` (array of struct<key string, value binary>), `timestamp` and `partition` name columns that become
+    the record's headers, timestamp and partition; they are not part of the value.
+    """
+    place = _place()
+    _check_topic(topic, place)
+    value = Json() if value is None else value
+    _check_value(value, place, "value")
+    if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
+        raise PipelineError(f"compression {compression!r} is unknown", place, hint="use none, gzip, snappy, lz4 or zstd")
+    return Sink(topic, value, key, headers, timestamp, partition, compression, place)
+
+
+def table(
+    path: str,
+    format: str = "parquet",
+    *,
+    partition_by: str | list[str] | tuple[str, ...] = (),
+    options: Mapping[str, object] | None = None,
+) -> Table:
+    """Write a table: `path` is the directory of Parquet, ORC, JSON, CSV or Delta files, or the name of an Iceberg table."""
+    place = _place()
+    if format not in _FILE_TABLE_FORMATS:
+        raise PipelineError(
+            f"table format {format!r} is unknown",
+            place,
+            hint=f"use {', '.join(_FILE_TABLE_FORMATS)}, or p.jdbc(…) for a database",
+        )
+    if not path:
+        raise PipelineError("a table needs a path", place)
+    columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    return Table(format, path, columns, _options(options, place), place)
+
+
+def jdbc(url: str, table: str, *, options: Mapping[str, object] | None = None) -> Table:
+    """Write a table of a database. `options` are Spark's JDBC options (`driver`, `user`, `password`, …)."""
+    place = _place()
+    if not url.startswith("jdbc:"):
+        raise PipelineError(f"{url!r} is not a JDBC URL", place, hint="write jdbc:postgresql://host/database")
+    return Table("jdbc", table, (), (("url", url), *_options(options, place)), place)
+
+
+def flow(
+    *inputs: Input, to: Target | None = None, name: str | None = None, output_mode: str = "append"
+) -> Callable[[Callable[..., Any]], Flow]:
+    """Declare a flow: the decorated function takes one DataFrame for each input and returns one.
+
+    An input is a source, files, another flow, or the name of one. Without `to` the flow is a view for other flows.
+    """
+    place = _place()
+
+    def declare(function: Callable[..., Any]) -> Flow:
+        return _declare(Flow(name or function.__name__, inputs, function, None, to, output_mode, place))
+
+    if len(inputs) == 1 and to is None and callable(inputs[0]) and not isinstance(inputs[0], Flow):
+        raise PipelineError("a flow needs its inputs", place, hint="write @p.flow(orders, to=p.sink(…))")
+    return declare
+
+
+def sql(*inputs: Input, query: str, to: Target | None = None, name: str | None = None, output_mode: str = "append") -> Flow:
+    """Declare a flow in SQL. Its inputs are tables by their names."""
+    place = _place()
+    if name is None:
+        if to is None:
+            raise PipelineError("an SQL flow without `to` needs a name", place, hint="add name=…")
+        name = re.sub(r"[^A-Za-z0-9_]", "_", to.topic if isinstance(to, Sink) else to.path.rstrip("/").rpartition("/")[2])
+    return _declare(Flow(name, inputs, None, query, to, output_mode, place))
+
+
+def _declare(flow: Flow) -> Flow:
+    _check_name(flow.name, "flow", flow.place)
+    if not flow.inputs:
+        raise PipelineError(f"flow {flow.name!r} has no input", flow.place)
+    for each in flow.inputs:
+        if not isinstance(each, Source | Files | Flow | str):
+            raise PipelineError(
+                f"flow {flow.name!r}: {each!r} is not an input",
+                flow.place,
+                hint="an input is a source, files, another flow, or the name of one",
+            )
+    if flow.to is not None and not isinstance(flow.to, Sink | Table):
+        raise PipelineError(
+            f"flow {flow.name!r}: to={flow.to!r} is not a target", flow.place, hint="use p.sink(…), p.table(…) or p.jdbc(…)"
+        )
+    if flow.output_mode not in _OUTPUT_MODES:
+        raise PipelineError(
+            f"flow {flow.name!r}: output mode {flow.output_mode!r} is unknown",
+            flow.place,
+            hint=f"use {', '.join(_OUTPUT_MODES)}",
+        )
+    declared = _declared.get()
+    if declared is not None:
+        declared.append(flow)
+    return flow
+
+
+def _place() -> Place:
+    """The line of the user's code that called into this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_HERE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _check_name(name: str, what: str, place: Place) -> None:
+    if not _NAME.fullmatch(name):
+        raise PipelineError(
+            f"{what} {name!r}: a name has letters, digits and _ only", place, hint="it is a table in SQL; give one with name=…"
+        )
+
+
+def _check_topic(topic: object, place: Place) -> None:
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise PipelineError(
+            f"{topic!r} is not a topic name", place, hint="use letters, digits, '.', '_' and '-', at most 249 of them"
+        )
+
+
+def _check_pattern(pattern: str, place: Place) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise PipelineError(f"pattern {pattern!r} is not a regular expression: {error}", place) from None
+
+
+def _check_value(value: object, place: Place, what: str) -> None:
+    if not isinstance(value, Json | Avro | String | Bytes):
+        raise PipelineError(
+            f"{what}={value!r} is not a format",
+            place,
+            hint="use p.json(…), p.avro(…), p.string() or p.bytes()",
+        )
+
+
+def _options(options: Mapping[str, object] | None, place: Place) -> tuple[tuple[str, str], ...]:
+    if options is not None and not isinstance(options, Mapping):
+        raise PipelineError(f"options={options!r} is not a dict", place)
+    return tuple(
+        (str(name), str(value).lower() if isinstance(value, bool) else str(value)) for name, value in (options or {}).items()
+    )

@@ -1,0 +1,117 @@
+"""Definitions as Spark DataFrames.
+
+`check` and a run build the same frames: what `check` accepts, a run can start. Errors of the user's code are reported at the
+user's line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.client.options import InvalidOption
+from ottla.pipelines import encoding, reading, spark_errors, tables
+from ottla.pipelines.data_source.options import check_stream, source_options
+from ottla.pipelines.definitions import Files, Flow, Sink, Source, Table
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.graph import Node, Plan, same_path
+from ottla.pipelines.loading import where_in
+from ottla.pipelines.project import Project
+from ottla.pipelines.spark_jvm import FileSystem, check_streaming
+from ottla.pipelines.values import Json
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def kafka_options(project: Project) -> dict[str, str]:
+    """The project's client properties for `format("ottla")`, which reads only committed records."""
+    return {"kafka.isolation.level": "read_committed", **project.kafka_options}
+
+
+@dataclass
+class Frames:
+    """Definitions as DataFrames. `starting` overrides the `startingOffsets` of sources, by their names."""
+
+    spark: SparkSession
+    project: Project
+    plan: Plan
+    starting: dict[str, str] = field(default_factory=dict)
+
+    def result(self, flow: Flow) -> DataFrame:
+        """The DataFrame that the flow's function or query makes of its inputs. PipelineError at the user's line."""
+        from pyspark.sql import DataFrame
+
+        nodes = self.plan.inputs[flow.name]
+        frames = [self._input(node) for node in nodes]
+        try:
+            if flow.function is not None:
+                made = flow.function(*frames)
+            else:
+                for node, frame in zip(nodes, frames, strict=True):
+                    frame.createOrReplaceTempView(node.name)
+                made = self.spark.sql(flow.query or "")
+        except PipelineError:
+            raise
+        except Exception as error:
+            place = where_in(error, flow.place.file) or flow.place
+            raise PipelineError(f"flow {flow.name!r}: {spark_errors.named_first_line(error)}", place) from error
+        if not isinstance(made, DataFrame):
+            raise PipelineError(f"flow {flow.name!r} returns {type(made).__name__}, not a DataFrame", flow.place)
+        return made
+
+    def sources(self, flow: Flow) -> tuple[Source, ...]:
+        """All topics that the flow's query reads, including those that other flows write."""
+        return (*self.plan.sources(flow), *(self.read_back(other) for other in self.plan.read_back(flow)))
+
+    def read_back(self, flow: Flow) -> Source:
+        """The topic that a flow writes, as a source with the columns of its result."""
+        sink = flow.to
+        assert isinstance(sink, Sink)
+        value = sink.value
+        if isinstance(value, Json):
+            from pyspark.sql.types import StructType
+
+            apart = (sink.headers, sink.timestamp, sink.partition)
+            fields = [column for column in self.result(flow).schema.fields if column.name not in apart]
+            value = Json(StructType(fields), value.options)
+        return Source(flow.name, value, (sink.topic,), None, None, (), None, "earliest", (), flow.place)
+
+    def _input(self, node: Node) -> DataFrame:
+        if isinstance(node, Files):
+            if any(isinstance(flow.to, Table) and same_path(flow.to.path, node.path) for flow in self.plan.flows):
+                # A flow of this pipeline writes these files. Before its first batch there is no directory, and Spark wants one.
+                FileSystem(self.spark, node.path).make_directory(node.path)
+            return reading.files(self.spark, node)
+        if isinstance(node, Flow) and node.to is None:
+            return self.result(node)
+        source = node if isinstance(node, Source) else self.read_back(node)
+        options = reading.options_of(source, kafka_options(self.project), self.starting.get(source.name))
+        try:
+            # Spark would report it when the query starts, without the place.
+            check_stream(source_options(options))
+        except InvalidOption as error:
+            raise PipelineError(f"source {source.name!r}: {error}", source.place) from None
+        return reading.stream(self.spark, source, options)
+
+
+def check(spark: SparkSession, project: Project, plan: Plan) -> dict[str, DataFrame]:
+    """Build all queries and start none. Returns the result of each, by the flow's name."""
+    frames = Frames(spark, project, plan)
+    return {flow.name: checked(frames, flow) for flow in plan.queries}
+
+
+def checked(frames: Frames, flow: Flow) -> DataFrame:
+    """The flow's result, if its target can take it. PipelineError says why it cannot."""
+    frame = frames.result(flow)
+    if not frame.isStreaming:
+        raise PipelineError(f"flow {flow.name!r} returns a static DataFrame, not a stream", flow.place)
+    if isinstance(flow.to, Sink):
+        frame.select(*encoding.columns(frame, flow.to, flow.name))
+    elif isinstance(flow.to, Table):
+        tables.check(frames.spark, flow.to)
+    try:
+        check_streaming(frame, flow.output_mode)
+    except Exception as error:
+        raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place) from None
+    return frame

@@ -1,0 +1,81 @@
+"""Make flows start anew: remove their checkpoints. Topics and tables are not touched. Needs a broker only to set a start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ottla.client.blocking import Client
+from ottla.client.offsets import commit_offsets
+from ottla.client.transactions import CommittedOffset
+from ottla.pipelines.checkpoint import NOTE, check_owner, inputs_of, local_folder, note_in, offsets_of
+from ottla.pipelines.definitions import Flow
+from ottla.pipelines.failure import PipelineError
+from ottla.pipelines.graph import Plan
+from ottla.pipelines.project import Project
+from ottla.pipelines.topics import connect, resolve
+
+
+def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None) -> list[str]:
+    """Remove the checkpoints of these flows. With `to` (earliest, latest) the next run starts there. Returns a line for each
+    step."""
+    chosen = [flow for flow in plan.queries if flow.name in flows]
+    done = []
+    starting: dict[str, dict[str, Any]] = {}
+    if to is not None:
+        if to not in ("earliest", "latest"):
+            raise PipelineError(f"--to {to!r} is neither earliest nor latest")
+        with Client(connect(project)) as client:
+            for flow in chosen:
+                if plan.read_back(flow):
+                    raise PipelineError(
+                        f"flow {flow.name!r} reads the topic of another flow and always starts at its beginning",
+                        flow.place,
+                        hint="reset it without --to",
+                    )
+                starting[flow.name] = {source.name: resolve(client, source, to) for source in plan.sources(flow)}
+    for flow in chosen:
+        location = project.checkpoint(flow.name)
+        folder = local_folder(location)
+        if folder is None:
+            raise PipelineError(
+                f"{location} is not on this machine", hint="delete it with the tools of its storage, then run the pipeline again"
+            )
+        existed = folder.exists()
+        if existed:
+            _check_owner(folder, project, flow)
+            shutil.rmtree(folder)
+        done.append(f"{flow.name}: {'removed checkpoint ' + location if existed else 'has no checkpoint'}")
+        if to is not None:
+            _set_start(project, plan, flow, folder, starting[flow.name])
+            done.append(f"{flow.name}: the next run starts at the {'beginning' if to == 'earliest' else 'end'} of its topics")
+    return done
+
+
+def _check_owner(folder: Path, project: Project, flow: Flow) -> None:
+    note = folder / NOTE
+    if not note.is_file():
+        raise PipelineError(f"{folder} is not a checkpoint of a pipeline and is kept")
+    try:
+        owner = note_in(note.read_text(errors="replace"), str(note))
+    except PipelineError:
+        return  # a damaged note, in the directory of this flow
+    check_owner(owner, str(folder), project.name, flow.name)
+
+
+def _set_start(project: Project, plan: Plan, flow: Flow, folder: Path, starting: dict[str, Any]) -> None:
+    folder.mkdir(parents=True)
+    note = {"pipeline": project.name, "flow": flow.name, "inputs": inputs_of(plan, flow), "starting": starting}
+    draft = folder / f"_{NOTE}"
+    draft.write_text(json.dumps(note, indent=1))
+    draft.replace(folder / NOTE)
+    offsets = {
+        where: CommittedOffset(offset)
+        for entry in starting.values()
+        for where, offset in offsets_of(json.dumps(entry["offsets"])).items()
+    }
+    # For lag tools, until the first batch commits.
+    with Client(connect(project)) as client:
+        commit_offsets(client, project.group_id(flow.name), offsets)
