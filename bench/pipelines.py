@@ -30,7 +30,7 @@ from bench import OUT
 from tests.kit.peers import ApacheKafka, spark_connector_jars
 
 if TYPE_CHECKING:
-    from ottla.pipelines.running import Flows
+    from ottla.pipelines.running import PipelineRun
 
 ROUNDS = 3
 SIZES = {"100 B": (100, 2_000_000), "1 KB": (1000, 400_000)}
@@ -187,7 +187,7 @@ class Copies:
         finally:
             flows.stop()
 
-    def _watched(self, flows: Flows) -> list[float]:
+    def _watched(self, flows: PipelineRun) -> list[float]:
         totals, batches, found = flows.sinks["copy"].totals, 0, []
         while flows.running:
             flows.wait(0.02)

@@ -72,4 +72,4 @@ def test_producing_to_a_dead_broker_fails_in_time_and_says_why() -> None:
             _, error = process.communicate(b"two\n", TIMEOUT_S)
             assert process.returncode == 1
     assert b"1 of 2 records were not written" in error
-    assert b"is the broker at" in error
+    assert b"check that the broker at" in error

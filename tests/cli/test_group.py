@@ -160,11 +160,11 @@ def test_places_to_reset_to(ottla: Ottla, filled: str, group: str, where: list[s
 def test_a_shift(ottla: Ottla, filled: str, group: str) -> None:
     commit(ottla, group, filled, {0: 6, 1: 3})
     done = ottla.run("group", "reset-offsets", group, "--all-topics", "--shift-by", "-3", "--execute")
-    assert f"3 is before the start of {filled}-0; 4 is taken" in done.stderr
+    assert f"offset 3 is before the start of {filled}-0; using 4" in done.stderr
     assert offsets(ottla, group) == {0: 4, 1: 0}
     ottla.ok("group", "reset-offsets", group, "--topic", f"{filled}:1", "--shift-by", "5", "--execute")
     assert offsets(ottla, group) == {0: 4, 1: 5}
-    assert f"there is none for {filled}-2" in ottla.fails("group", "reset-offsets", group, "-t", filled, "--shift-by", "1")
+    assert f"but {filled}-2 has none" in ottla.fails("group", "reset-offsets", group, "-t", filled, "--shift-by", "1")
 
 
 def test_plans_go_through_files(ottla: Ottla, filled: str, group: str, tmp_path: Path) -> None:
@@ -184,15 +184,15 @@ def test_plans_go_through_files(ottla: Ottla, filled: str, group: str, tmp_path:
     (tmp_path / "wrong").write_text(f"{filled},7,1\n")
     assert "has no partition 7" in ottla.fails("group", "reset-offsets", group, "--from-file", str(tmp_path / "wrong"))
     (tmp_path / "wrong").write_text("no-such-topic,0,1\n")
-    assert "there is no topic no-such-topic" in ottla.fails(
+    assert "topic no-such-topic does not exist" in ottla.fails(
         "group", "reset-offsets", group, "--from-file", str(tmp_path / "wrong")
     )
 
 
 def test_a_group_that_is_not_there_can_be_given_offsets(ottla: Ottla, filled: str, group: str) -> None:
     done = ottla.run("group", "reset-offsets", group, "-t", f"{filled}:0", "--to-latest")
-    assert f"there is no group {group} yet" in done.stderr
-    assert f"there is no group {group}" in ottla.fails("group", "describe", group)
+    assert f"group {group} does not exist and would be created" in done.stderr
+    assert f"group {group} does not exist" in ottla.fails("group", "describe", group)
     ottla.ok("group", "reset-offsets", group, "-t", f"{filled}:0", "--to-latest", "--execute")
     assert offsets(ottla, group) == {0: 10}
 
@@ -203,7 +203,7 @@ def test_deleting_offsets_and_groups(ottla: Ottla, filled: str, group: str) -> N
     assert offsets(ottla, group) == {0: 6}
     assert json.loads(ottla.ok("group", "delete", group, "--json")) == [{"group": group, "deleted": True}]
     error = ottla.fails("group", "delete", group)
-    assert f"there is no group {group}" in error
+    assert f"group {group} does not exist" in error
     assert "ottla group list" in error or "did you mean" in error
 
 
@@ -216,16 +216,19 @@ def test_a_misspelt_group_brings_the_nearest(ottla: Ottla, filled: str, group: s
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["reset-offsets", "g", "--all-topics"], "where to?"),
-        (["reset-offsets", "g", "--to-earliest"], "which partitions?"),
-        (["reset-offsets", "g", "--all-topics", "--to-earliest", "--to-latest"], "--to-earliest and --to-latest contradict"),
-        (["reset-offsets", "g", "-t", "t:x", "--to-earliest"], "names no partitions"),
-        (["reset-offsets", "g", "-t", "t", "--to-time", "noon"], "is no time"),
-        (["reset-offsets", "g", "-t", "t", "--by-duration", "long"], "is no duration"),
+        (["reset-offsets", "g", "--all-topics"], "no target given"),
+        (["reset-offsets", "g", "--to-earliest"], "no partitions given"),
+        (
+            ["reset-offsets", "g", "--all-topics", "--to-earliest", "--to-latest"],
+            "--to-earliest and --to-latest cannot be combined",
+        ),
+        (["reset-offsets", "g", "-t", "t:x", "--to-earliest"], "is not a topic with partitions"),
+        (["reset-offsets", "g", "-t", "t", "--to-time", "noon"], "is not a time"),
+        (["reset-offsets", "g", "-t", "t", "--by-duration", "long"], "is not a duration"),
         (["reset-offsets", "g", "--from-file", "/no/such/file"], "cannot read"),
-        (["reset-offsets", "g", "--all-topics", "--from-file", "x"], "already names the partitions"),
-        (["describe"], "name groups"),
-        (["describe", "g", "--all"], "name groups"),
+        (["reset-offsets", "g", "--all-topics", "--from-file", "x"], "names the partitions itself"),
+        (["describe"], "pass either groups or --all"),
+        (["describe", "g", "--all"], "pass either groups or --all"),
         (["list", "--type", "share"], "neither classic nor consumer"),
     ],
 )
@@ -264,7 +267,7 @@ def test_consume_as_a_member_of_a_group_that_is_held_up(
     monkeypatch.setattr("ottla.cli.group.consume._JOIN_S", 1.0)
     with member(ottla, group, filled):
         error = ottla.fails("consume", filled, "--group", group)
-    assert f"group {group} gave us no partition within 1 s" in error
+    assert f"group {group} assigned no partition within 1 s" in error
     assert f"ottla group members {group}" in error
 
 
@@ -288,4 +291,4 @@ def test_nobody_there(ottla: Ottla) -> None:
 
 def test_consume_as_a_member_takes_no_other_places(ottla: Ottla, topic: str) -> None:
     for words in (["-p", "0"], ["--from", "5"], ["--until", "5"]):
-        assert "where the group stopped" in ottla.fails("consume", topic, "-g", "g", *words, code=2)
+        assert "starts at the committed offsets" in ottla.fails("consume", topic, "-g", "g", *words, code=2)

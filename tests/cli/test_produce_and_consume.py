@@ -103,7 +103,7 @@ def test_null_values_and_templates(ottla: Ottla, topic: str) -> None:
 @pytest.mark.parametrize("template", ["{nix}", "{", "{}", "{value.x}", "{partition:q}"])
 def test_a_template_that_cannot_work_is_told_before_any_record(ottla: Ottla, topic: str, template: str) -> None:
     error = ottla.fails("consume", topic, "-t", template, code=2)
-    assert f"the template {template!r} does not work" in error
+    assert f"the template {template!r} is invalid" in error
     assert "fields are topic, partition" in error
 
 
@@ -143,8 +143,8 @@ def test_places(ottla: Ottla, topic: str) -> None:
     assert values("--from", "2023-11-14T22:13:26Z") == [6, 7, 8, 9]
     assert values("--from", "@1700000003000", "--until", "@1700000005000") == [3, 4]
     assert values("--from", "10m") == []
-    assert "offset 11 is outside of" in ottla.fails("consume", topic, "--from", "11", "-p", "0")
-    assert "no place in a log" in ottla.fails("consume", topic, "--from", "soon", code=2)
+    assert "offset 11 is outside" in ottla.fails("consume", topic, "--from", "11", "-p", "0")
+    assert "not a position" in ottla.fails("consume", topic, "--from", "soon", code=2)
 
 
 def test_an_empty_topic_ends_at_once(ottla: Ottla, topic: str) -> None:
@@ -192,7 +192,7 @@ def test_follow_until_an_offset_to_come(ottla: Ottla, topic: str) -> None:
         ottla.ok("produce", topic, "-p", "0", "two", "three")
         assert process.stdout.read() == b"two\n"
         assert process.wait(TIMEOUT_S) == 0
-    assert "a time to come" in ottla.fails("consume", topic, "-f", "--until", "2999-01-01", code=2)
+    assert "at a future time" in ottla.fails("consume", topic, "-f", "--until", "2999-01-01", code=2)
 
 
 def test_the_reader_goes_away(ottla: Ottla, topic: str) -> None:
@@ -229,7 +229,7 @@ def test_no_room_for_the_output(ottla: Ottla, topic: str, words: list[str]) -> N
 
 def test_acks_that_do_not_exist(ottla: Ottla, topic: str) -> None:
     for command in (["produce"], ["perf", "produce"], ["perf", "latency"]):
-        assert "none of 0, 1 and all" in ottla.fails(*command, topic, "--acks", "2", code=2)
+        assert "is not 0, 1 or all" in ottla.fails(*command, topic, "--acks", "2", code=2)
 
 
 def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) -> None:
@@ -261,7 +261,7 @@ def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) ->
 @pytest.mark.parametrize(
     ("words", "stdin", "code", "says"),
     [
-        (["produce", "{topic}x"], "", 1, "there is no topic {topic}x"),
+        (["produce", "{topic}x"], "", 1, "topic {topic}x does not exist"),
         (["consume", "{topic}x"], "", 1, "did you mean {topic}?"),
         (["produce", "{topic}", "-p", "7"], "x\n", 1, "no partition 7"),
         (["consume", "{topic}", "-p", "7"], "", 1, "no partition 7"),
@@ -269,15 +269,15 @@ def test_ctrl_c_while_producing_sends_what_was_read(ottla: Ottla, topic: str) ->
         (["produce", "{topic}", "--format", "json"], "{\n", 1, "line 1 is not JSON"),
         (["produce", "{topic}", "--format", "json"], '{"partition": 9}\n', 1, "no partition 9"),
         (["produce", "{topic}", "-K", ""], "x\n", 2, "--key-separator is empty"),
-        (["consume", "{topic}", "-g", ""], "", 2, "name of the group is empty"),
+        (["consume", "{topic}", "-g", ""], "", 2, "the group name is empty"),
         (["produce", "{topic}", "-z", "zip", "x"], "", 2, "compression"),
         (["produce", "{topic}", "--acks", "7000000", "x"], "", 2, "acks"),
         (["produce", "{topic}", "-X", "nope=1", "x"], "", 2, "nope"),
         (["consume", "{topic}", "--isolation", "x"], "", 2, "read_committed"),
         (["consume", "{topic}", "--format", "xml"], "", 2, "xml"),
-        (["consume", "{topic}", "-g", "\udcff"], "", 2, "'\\udcff' is no text in UTF-8"),
-        (["topic", "create", "{topic}", "-c", "retention.ms=\udcff"], "", 2, "is no text in UTF-8"),
-        (["group", "describe", "\udcff"], "", 2, "is no text in UTF-8"),
+        (["consume", "{topic}", "-g", "\udcff"], "", 2, "'\\udcff' is not UTF-8 text"),
+        (["topic", "create", "{topic}", "-c", "retention.ms=\udcff"], "", 2, "is not UTF-8 text"),
+        (["group", "describe", "\udcff"], "", 2, "is not UTF-8 text"),
     ],
 )
 def test_what_cannot_be(ottla: Ottla, topic: str, words: list[str], stdin: str, code: int, says: str) -> None:
@@ -287,7 +287,7 @@ def test_what_cannot_be(ottla: Ottla, topic: str, words: list[str], stdin: str, 
 
 def test_what_stood_before_a_bad_line_is_sent(ottla: Ottla, topic: str) -> None:
     error = ottla.fails("produce", topic, "-K", ":", stdin="a:b\nbroken\nc:d\n")
-    assert f"line 2 has no key separator ':': broken (1 record before it went to {topic})" in error
+    assert f"line 2 has no key separator ':': broken (written to {topic} before it: 1 record)" in error
     assert ottla.ok("consume", topic) == "b\n"
 
 
@@ -298,5 +298,5 @@ def test_too_large_a_record_is_refused_with_advice(ottla: Ottla, topic: str) -> 
     assert "1 of 1 records were not written" in error
     assert "max.message.bytes" in error
     error = ottla.fails("produce", topic, "-X", "message.max.bytes=1000", stdin=b"x\n" + b"x" * 5000)
-    assert f"line 2: message size too large (1 record before it went to {topic})" in error
+    assert f"line 2: message size too large (written to {topic} before it: 1 record)" in error
     assert ottla.ok("consume", topic) == "x\n"

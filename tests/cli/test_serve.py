@@ -44,7 +44,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert str(port) in line
     assert "port" in line
     with Broker(data_dir=tmp_path / "data") as broker:
-        assert "broker 1001 of cluster" in broker.log
+        assert "Broker 1001 of cluster" in broker.log
 
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:

@@ -56,13 +56,13 @@ def test_list_and_describe(ottla: Ottla, name: str, topic: str, transactional: P
 
 def test_what_cannot_be_answered(ottla: Ottla, topic: str) -> None:
     for words, said in (
-        (("describe", "nobody-at-all"), "nobody uses the transactional id nobody-at-all"),
+        (("describe", "nobody-at-all"), "transactional id nobody-at-all does not exist"),
         (("list", "--state", "Nonsense"), "states are Empty, Ongoing, "),
-        (("list", "--older-than", "soon"), "no duration"),
+        (("list", "--older-than", "soon"), "is not a duration"),
         (("abort", topic, "--start-offset", "0", "-y"), "is not topic:partition"),
         (("abort", f"{topic}:9", "--start-offset", "0", "-y"), "has no partition 9"),
-        (("abort", f"{topic}:0", "--start-offset", "5", "-y"), "no transaction is open"),
-        (("find-hanging", "--topic", topic + "x"), "there is no topic"),
+        (("abort", f"{topic}:0", "--start-offset", "5", "-y"), "has no open transaction"),
+        (("find-hanging", "--topic", topic + "x"), "does not exist"),
     ):
         done = ottla.run("txn", *words)
         assert done.returncode != 0

@@ -115,7 +115,7 @@ def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> N
     until(read, "all records are there after a restart")
     consumer.close()
     os.kill(again.pid(2), signal.SIGKILL)
-    until(lambda: "broker 2 was ended by SIGKILL" in again.errors.read_text(), "the death is said")
+    until(lambda: "broker 2 was killed by SIGKILL" in again.errors.read_text(), "the death is said")
     until(
         lambda: json.loads(ottla("cluster", "status", "-b", again.bootstrap_servers, "--problems", "--json").stdout)[
             "partitions"

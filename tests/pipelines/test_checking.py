@@ -33,7 +33,7 @@ def refused(shop: Shop, text: str) -> PipelineError:
         ('p.sql(orders, to=p.sink("o"), query="SELECT nothing FROM orders")', 4, "nothing"),
         ('p.sql(orders, to=p.sink("o"), query="SELEC")', 4, "PARSE_SYNTAX_ERROR"),
         ('p.sql(orders, to=p.sink("o", key="kee"), query="SELECT * FROM orders")', 4, "no column 'kee' for the key"),
-        ('p.sql(orders, to=p.sink("o", value=p.string()), query="SELECT * FROM orders")', 4, "which is the value"),
+        ('p.sql(orders, to=p.sink("o", value=p.string()), query="SELECT * FROM orders")', 4, "but no column `value`"),
         ('p.sql(orders, to=p.table("/t", "delta"), query="SELECT * FROM orders")', 4, "delta is not installed"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.select("nothing")', 6, "nothing"),
         ('@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return 7', 4, "returns int"),

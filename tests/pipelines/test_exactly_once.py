@@ -13,7 +13,7 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import plain_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import PipelineError, producing, transaction
+from ottla.pipelines import PipelineError, producing, spark_jvm, transaction
 from ottla.pipelines.exactly_once import ExactlyOnceSink
 from ottla.pipelines.marker import marker_in
 from ottla.pipelines.transaction import BatchTransaction
@@ -210,7 +210,7 @@ def test_every_record_is_there_once_whichever_tasks_write_it(
     """F78: one task goes alone, tasks of one machine write to the same partitions in turns, others through a shuffle."""
     file, source, out = copy_of(shop, partitions=4, more=options)
     ways: list[str] = []
-    one_task, writing = transaction.is_in_one_task, BatchTransaction.writing
+    one_task, writing = spark_jvm.is_in_one_task, BatchTransaction.writing
 
     def counted(frame: DataFrame) -> bool:
         ways.append("alone" if one_task(frame) else "shuffled")

@@ -89,7 +89,7 @@ def test_f82_delta_made_for_another_spark_stops_the_flow_with_a_clear_message(tm
     lake.produce(*range(5, 8))
     done = lake.run()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "these jars of delta were made for another Spark than" in done.stderr, done.stderr
+    assert "use delta jars that are made for Spark" in done.stderr, done.stderr
     assert f"{lake.file}:5" in done.stderr, done.stderr
     assert ids_in_delta(table) == list(range(5))
 
@@ -106,6 +106,6 @@ def test_f82_iceberg_made_for_another_spark_stops_the_flow_with_a_clear_message(
     lake.produce(1)
     done = lake.run()
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "these jars of iceberg were made for another Spark than" in done.stderr, done.stderr
+    assert "use iceberg jars that are made for Spark" in done.stderr, done.stderr
     assert f"{lake.file}:5" in done.stderr, done.stderr
     assert not list(warehouse.rglob("*.parquet"))

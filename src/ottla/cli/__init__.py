@@ -1,10 +1,9 @@
 """The `ottla` command.
 
-One module per noun (`topic`, `config`, `produce`, `consume`, `group`, `txn`, `cluster`, `reassign`, `pipeline`, `log`, `perf`),
-plus what they share: `connection` (to any Kafka), `plain_request` (what its library does not send), `failure` (errors in words a
-user understands), `output` (tables and JSON), `formats` and `positions` (records and places in a log as people type them).
-`serve` starts a broker, and is reached without importing any of the others: the libraries that make a pleasant command line would
-take a good part of the time in which a broker is up.
+One module or package per command: `topic`, `config`, `produce`, `consume`, `group`, `txn`, `cluster`, `reassign`, `pipeline`,
+`log`, `perf`, `serve`. They share `connection` (any Kafka cluster, through librdkafka), `plain_request` (requests that librdkafka
+does not send), `failure` (errors and exit codes), `options`, `output` (tables and JSON), `formats`, `positions` and `offsets`.
+`serve` imports none of the others: Typer and Rich would take a large part of a broker's start.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _run(list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
-        # Before the command, or the broker, listens for it itself: modules are still being loaded.
+        # Modules are still being imported: neither the command nor the broker handles the signal yet.
         from ottla.cli.failure import EXIT_INTERRUPTED
 
         sys.exit(EXIT_INTERRUPTED)
@@ -30,7 +29,7 @@ def _run(words: list[str]) -> None:
     if words[:1] == ["serve"] and not {"--help", "-h"} & set(words):
         import gc
 
-        # What a broker imports lives as long as its process: to look for garbage in it would be a tenth of the whole start.
+        # A broker's imports live as long as its process. Collecting garbage among them takes a tenth of the start.
         gc.disable()
         from ottla.cli.serve import main as serve
 
@@ -41,9 +40,9 @@ def _run(words: list[str]) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Somebody may start us with stdin, stdout or stderr closed (`2>&-`). The next file opened, a log perhaps, would get its
-    number, and whatever writes there would write into it."""
+    """Open /dev/null for each standard stream that is closed (`2>&-`). Otherwise the next opened file would get its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # It takes the lowest free number: this one.
+            # open() takes the lowest free descriptor, which is the closed one.
+
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (as long as the process)

@@ -1,4 +1,4 @@
-"""The tree of commands. Importing it costs Typer and Rich, not the Kafka client."""
+"""The tree of commands. Imports Typer and Rich, but not the Kafka client."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ def root(
 
 @app.command("serve")
 def serve(
-    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A server.properties.")] = None,
-    data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", "-d", metavar="DIR", help="Short for --set log.dirs=DIR.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="A server.properties file.")] = None,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", "-d", metavar="DIR", help="Same as --set log.dirs=DIR.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="One setting, over all others.")
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="KEY=VALUE", help="One setting (repeatable). Overrides all other sources."),
     ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
-    Without anything it listens on 127.0.0.1:9092 and keeps its data in ./ottla-data.
+    By default it listens on 127.0.0.1:9092 and keeps its data in ./ottla-data.
 
-    A setting is taken from --set, else the environment (OTTLA_LOG_RETENTION_MS), else the file, else it is Kafka's default.
+    A setting comes from --set, else the environment (OTTLA_LOG_RETENTION_MS), else --config, else it has Kafka's default.
     """
-    # Reached only where the light entry was bypassed (tests that call the app itself).
+    # Only tests that call the app itself come here: `ottla.cli.main` starts a broker without Typer.
+
     from ottla.cli.serve import main
 
     words = [*(["--config", str(config)] if config else []), *(["--data-dir", str(data_dir)] if data_dir else [])]

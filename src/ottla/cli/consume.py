@@ -1,7 +1,7 @@
-"""`ottla consume`: records of topics as lines.
+"""`ottla consume`: prints records of topics as lines.
 
-Reads partitions by assignment: nothing is committed, nobody is disturbed. Only with --group it joins one (`group_consume`).
-Unless told to follow, it ends where the log ended when it started, so that a pipeline of commands ends too.
+Without --group it assigns partitions to itself and commits nothing; with --group it is a member (`group.consume`). Without
+--follow it stops at the end offset of its start, so that a shell pipeline ends.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, unknown_partition
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
 from ottla.cli.formats import Format, Incoming, Writing, unescape
-from ottla.cli.offsets import partition_bounds, resolve
+from ottla.cli.offsets import log_bounds, resolve
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import note
-from ottla.cli.positions import Position, parse_position
+from ottla.cli.positions import Position, TopicIndex, parse_position
 
 if TYPE_CHECKING:
     from ottla.cli.client import Consumer, Message
@@ -29,18 +29,16 @@ _BATCH_RECORDS = 500
 _POLL_S = 0.25
 _SILENCE_S = 15.0
 
-TopicIndex = tuple[str, int]
-
 
 @dataclass(slots=True)
 class Bounds:
-    """Which part of which partition is wanted: [start, end), end None while following."""
+    """The offsets to read of each partition: [start, end). `end` is None with --follow."""
 
     start: dict[TopicIndex, int] = field(default_factory=dict)
     end: dict[TopicIndex, int | None] = field(default_factory=dict)
 
     def open(self) -> set[TopicIndex]:
-        """Partitions in which there may be something to read."""
+        """The partitions that may have records to read."""
         return {key for key, end in self.end.items() if end is None or self.start[key] < end}
 
 
@@ -79,16 +77,16 @@ def find_bounds(
         assert name is not None
         for partition in partitions or []:
             if partition not in topic.partitions:
-                raise Failure(f"topic {name} has no partition {partition}", f"it has 0 to {len(topic.partitions) - 1}")
-        extent = partition_bounds(connection, name, sorted(partitions or topic.partitions), isolation)
-        starts = resolve(connection, name, extent, start)
+                raise unknown_partition(name, partition, len(topic.partitions))
+        extent = log_bounds(connection, [(name, index) for index in sorted(partitions or topic.partitions)], isolation)
+        starts = resolve(connection, extent, start)
         if until is not None and until.kind == "offset" and follow:
-            ends: dict[int, int] | None = dict.fromkeys(extent, until.value)  # it may be still to come
+            ends: dict[TopicIndex, int] | None = dict.fromkeys(extent, until.value)  # it may not exist yet
         else:
-            ends = resolve(connection, name, extent, until, clamp=True) if until is not None else None
-        for partition, (_, end) in extent.items():
-            bounds.start[name, partition] = starts[partition]
-            bounds.end[name, partition] = ends[partition] if ends is not None else None if follow else end
+            ends = resolve(connection, extent, until, clamp=True) if until is not None else None
+        for key, (_, end) in extent.items():
+            bounds.start[key] = starts[key]
+            bounds.end[key] = ends[key] if ends is not None else None if follow else end
     return bounds
 
 
@@ -96,38 +94,50 @@ def find_bounds(
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)],
     start: Annotated[
-        str, typer.Option("--from", metavar="PLACE", help="beginning, end, an offset, -5 (last five), 10m (ago) or an ISO time.")
+        str,
+        typer.Option(
+            "--from", metavar="POSITION", help="Start at beginning, end, an offset, -5 (the last five), 10m (ago) or an ISO time."
+        ),
     ] = "beginning",
     until: Annotated[
-        str | None, typer.Option("--until", metavar="PLACE", help="Stop there (exclusive). (default: the end)")
+        str | None, typer.Option("--until", metavar="POSITION", help="Stop before this position. (default: the end)")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="Wait for more, or stop at the present end.")
+        bool, typer.Option("--follow/--exit-at-end", "-f/-e", help="Wait for new records, or stop at the present end.")
     ] = False,
-    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one (repeatable).")] = None,
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition (repeatable).")
+    ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", metavar="GROUP", help="As a member of this group: go on where it stopped, and commit."),
+        typer.Option(
+            "--group", "-g", metavar="GROUP", help="Read as a member of this group: start at its committed offsets, and commit."
+        ),
     ] = None,
-    count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many.")] = None,
-    format_: Annotated[Format, typer.Option("--format", help="How a value is shown; json shows all of a record.")] = Format.TEXT,
-    key_format: Annotated[Format | None, typer.Option("--key-format", help="How a key is shown. (default: as --format)")] = None,
-    keys: Annotated[bool, typer.Option("--keys", "-k", help="Key, separator, value.")] = False,
-    key_separator: Annotated[str, typer.Option("--key-separator", "-K", metavar="SEP")] = "\\t",
-    null: Annotated[str, typer.Option("--null", metavar="WORD", help="What a null is shown as.")] = "null",
+    count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")] = None,
+    format_: Annotated[Format, typer.Option("--format", help="The format of values; json prints whole records.")] = Format.TEXT,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="The format of keys. (default: as --format)")] = None,
+    keys: Annotated[bool, typer.Option("--keys", "-k", help="Print key, separator and value.")] = False,
+    key_separator: Annotated[str, typer.Option("--key-separator", "-K", metavar="SEP", help="Between key and value.")] = "\\t",
+    null: Annotated[str, typer.Option("--null", metavar="WORD", help="How to print a null key or value.")] = "null",
     template: Annotated[
         str | None,
-        typer.Option("--template", "-t", help="For example '{time} {partition}:{offset} {key} {value} {headers}'."),
+        typer.Option("--template", "-t", help="The form of a line: '{time} {partition}:{offset} {key} {value} {headers}'."),
     ] = None,
     isolation: Annotated[
-        str, typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="Whether open transactions are seen.")
+        str,
+        typer.Option(
+            "--isolation",
+            metavar="read_committed|read_uncommitted",
+            help="Read only committed records, or also those of open and aborted transactions.",
+        ),
     ] = "read_committed",
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show records, from the beginning to the present end unless told otherwise."""
+    """Print records. By default all, from the beginning to the present end."""
     if json_output:
         format_ = Format.JSON
     if isolation not in ("read_committed", "read_uncommitted"):
@@ -136,8 +146,8 @@ def consume(
     first, last = parse_position(start, now_ms), None if until is None else parse_position(until, now_ms)
     if follow and last is not None and last.kind == "time" and last.value > now_ms:
         raise Failure(
-            "--follow cannot tell when a time to come has come: a partition may stay silent",
-            "let `timeout` end it, or follow --until an offset",
+            "--follow cannot stop at a future time: a partition without new records has no time",
+            "stop it with `timeout`, or use --until with an offset",
             exit_code=EXIT_USAGE,
         )
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
@@ -148,8 +158,9 @@ def consume(
 
         if partition or until is not None or first.kind not in ("beginning", "end"):
             raise Failure(
-                "--group goes on where the group stopped: --partition, --until and other places to start from do not go with it",
-                "--from beginning or end is for what it has not committed; `ottla group reset-offsets` moves it",
+                "--group starts at the committed offsets: --partition, --until and other positions cannot be combined with it",
+                "--from beginning or end is for partitions without a committed offset;"
+                " `ottla group reset-offsets` changes offsets",
                 exit_code=EXIT_USAGE,
             )
         consume_as_member(connection, group, topics, first, writing, count, follow=follow, isolation=isolation)
@@ -175,7 +186,7 @@ def reader_properties(isolation: str = "read_committed") -> dict[str, Any]:
 
 
 def next_messages(consumer: Consumer, count: int) -> list[Message]:
-    """Up to `count` messages as soon as there is one. (`consume` alone would wait until there are as many as asked for.)"""
+    """Up to `count` messages, as soon as there is one. (`Consumer.consume` alone waits for all of them.)"""
     first = consumer.poll(_POLL_S)
     return [] if first is None else [first, *consumer.consume(count - 1, 0)] if count > 1 else [first]
 
@@ -213,7 +224,7 @@ def _copy(
                 if end is not None and offset + 1 >= end:
                     wanted.discard(key)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Reached also where the last offsets hold no visible record (markers, aborted or compacted records).
+                # The last offsets may hold no visible record (markers, aborted or compacted records).
                 silent_since = time.monotonic()
                 if (end is not None and (message.offset() or 0) >= end) or not follow:
                     wanted.discard(key)
@@ -226,10 +237,14 @@ def _copy(
         if follow:
             note_if_away(connection)
         elif time.monotonic() - silent_since > _SILENCE_S and connection.last_error is not None:
-            raise Failure(f"the broker at {connection.bootstrap_servers} went away before the end", code="BROKER_AWAY")
+            raise broker_away(connection)
+
+
+def broker_away(connection: Connection) -> Failure:
+    return Failure(f"the broker at {connection.bootstrap_servers} went down before the end", code="BROKER_AWAY")
 
 
 def note_if_away(connection: Connection) -> None:
-    """To somebody who follows: silence is not always that nothing was written."""
+    """Tell a user of --follow that records are missing because no broker answers."""
     if connection.went_down():
         note(f"waiting for {connection.bootstrap_servers} to come back…")

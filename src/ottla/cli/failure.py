@@ -1,10 +1,9 @@
-"""What went wrong, in the user's words.
+"""Failures of commands: the exception, the exit codes, and the translation of librdkafka's errors.
 
-Owns: the one exception of the command line, the exit codes, and the translation of librdkafka's errors. A command raises
-`Failure` (or lets a client's exception through) and `guarded` turns it into a line on stderr and an exit code: no traceback
-reaches a user unless the program itself is wrong.
+A command raises `Failure` or lets an exception of the client through; `guarded` prints it as a line on stderr and sets the exit
+code. A traceback is a bug of this program.
 
-Exit codes: 0 done; 1 it failed; 2 the command line itself was wrong; 130 Ctrl-C; 141 the reader of our output went away.
+Exit codes: 0 success; 1 failure; 2 wrong usage; 130 Ctrl-C; 141 stdout was closed (broken pipe).
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 _OUTPUT_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a write to a file may end in. (A file that was opened by name says it in its error.)"""
+"""Errors of a write to stdout. (Errors of files opened by name carry the name.)"""
 
 _MAY_BE_BYTES = frozenset({"values", "key", "header", "key_separator", "null", "template"})
-"""Parameters of commands that stand for bytes of records. All others are names, and names are text."""
+"""Parameters that become bytes of records. All others must be UTF-8 text."""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Failure(Exception):
-    """A sentence that says what failed, and where there is one, a second that says what to do."""
+    """What failed, and a hint what to do. `code` is Kafka's name of the error."""
 
     def __init__(self, message: str, hint: str | None = None, *, code: str | None = None, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -44,14 +43,14 @@ class Failure(Exception):
 
 
 def raise_together(failures: Sequence[Failure]) -> None:
-    """Several that failed in one command, as one; the first hint stands for all."""
+    """Raise one Failure for several, with the first hint and code."""
     if failures:
         hint = next((failure.hint for failure in failures if failure.hint), None)
         raise Failure("; ".join(failure.message for failure in failures), hint, code=failures[0].code)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The known names most like the one typed, best first."""
+    """The known names most similar to `name`, best first."""
     candidates = sorted(known)
     lowered = {candidate.lower(): candidate for candidate in reversed(candidates)}
     found = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), count, cutoff=0.6)]
@@ -68,23 +67,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return f"did you mean {' or '.join(found)}?" if found else None
 
 
-# What to do about an error code, by Kafka's name of it; those of librdkafka itself begin with an underscore.
+# Hints by error name. Names that begin with an underscore are librdkafka's own.
 _HINTS = {
     "TOPIC_ALREADY_EXISTS": "see it with `ottla topic describe`, or pass --if-not-exists",
-    "INVALID_TOPIC_EXCEPTION": "letters, digits, '.', '_' and '-' make a topic name, 249 characters at most",
-    "INVALID_REPLICATION_FACTOR": "there must be as many brokers as replicas",
-    "INVALID_PARTITIONS": "partitions can only be added",
+    "INVALID_TOPIC_EXCEPTION": "a topic name has letters, digits, '.', '_' and '-', at most 249 of them",
+    "INVALID_REPLICATION_FACTOR": "the replication factor cannot exceed the number of brokers",
+    "INVALID_PARTITIONS": "the number of partitions can only grow",
     "MESSAGE_TOO_LARGE": "raise max.message.bytes of the topic (`ottla config set topic …`) and, for the client, "
     "`-X message.max.bytes=…`",
     "TOPIC_DELETION_DISABLED": "the broker runs with delete.topic.enable=false",
     "_AUTHENTICATION": "check the sasl.* properties in --command-config",
     "_SSL": "check security.protocol and the ssl.* properties in --command-config",
-    "_UNSUPPORTED_FEATURE": "the broker is older than this request",
+    "_UNSUPPORTED_FEATURE": "the broker is too old for this request",
 }
 
 
 def code_name(error: Any) -> str:
-    """Kafka's name of the code of a `confluent_kafka.KafkaError`: librdkafka has its own for some, and none for the newest."""
+    """Kafka's name of a `confluent_kafka.KafkaError`. librdkafka names some differently and lacks the newest."""
     from ottla.errors import ErrorCode
 
     try:
@@ -94,12 +93,12 @@ def code_name(error: Any) -> str:
 
 
 def explain(error: Any, subject: str | None = None) -> Failure:
-    """A `confluent_kafka.KafkaError` as a Failure; `subject` is what was being worked on ("topic orders")."""
+    """A `confluent_kafka.KafkaError` as a Failure about `subject` ("topic orders")."""
     name = code_name(error)
     text = error.str().removeprefix("Unable to produce message: ").removeprefix("Local: ").removeprefix("Broker: ").strip()
     text = text[:1].lower() + text[1:] if text[1:2].islower() else text
     text = text.rstrip(".")
-    # Ottla's brokers name the subject themselves: the topic orders exists already.
+    # Some messages of brokers already name the subject: "topic orders already exists".
     message = f"{subject}: {text}" if subject and f"{subject} " not in text else text
     return Failure(message, _HINTS.get(name), code=name)
 
@@ -125,7 +124,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def guarded(command: C) -> C:
-    """Around every command: failures become a line and an exit code. Reads the command's `json_output` to choose the form."""
+    """Decorator of every command: prints failures and sets the exit code. Uses the command's `json_output`."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -139,7 +138,7 @@ def guarded(command: C) -> C:
             report(failure, as_json=bool(kwargs.get("json_output")))
             _leave(failure.exit_code)
         except (KeyboardInterrupt, SystemError) as interrupt:
-            # confluent-kafka 2.16 loses a Ctrl-C that comes while a producer polls: this is what is left of it.
+            # confluent-kafka 2.16 turns a Ctrl-C during a producer's poll into a SystemError.
             if isinstance(interrupt, SystemError) and "without setting an exception" not in str(interrupt):
                 raise
             _flush_quietly()
@@ -165,18 +164,18 @@ def guarded(command: C) -> C:
 
 
 def is_text(word: str) -> bool:
-    """Whether it can be written in UTF-8: what a shell hands over may be any bytes."""
+    """Whether the word is valid UTF-8. A shell may pass any bytes."""
     return not any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _check_text(parameters: Mapping[str, Any]) -> None:
-    """The client's library ends the whole process over a name that is no text."""
+    """Failure if a name is not UTF-8: librdkafka would end the process."""
     for name, value in parameters.items():
         if name in _MAY_BE_BYTES:
             continue
         for word in value if isinstance(value, list) else [value]:
             if isinstance(word, str) and not is_text(word):
-                raise Failure(f"{word!a} is no text in UTF-8", exit_code=EXIT_USAGE)
+                raise Failure(f"{word!a} is not UTF-8 text", exit_code=EXIT_USAGE)
 
 
 def _flush_quietly() -> None:
@@ -187,12 +186,13 @@ def _flush_quietly() -> None:
 
 
 def _forget_output() -> None:
-    """What is still buffered must not be written at exit: it would fail again, loudly."""
+    """Discard buffered output: writing it at exit would fail again, with a traceback."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _kafka_error(exception: Exception) -> Any:
-    """The KafkaError inside a client's exception, without importing the client where it was never used."""
+    """The KafkaError inside an exception of the client. Does not import the client."""
+
     client = sys.modules.get("confluent_kafka")
     if client is not None and isinstance(exception, client.KafkaException) and exception.args:
         error = exception.args[0]

@@ -1,10 +1,7 @@
-"""Records as lines, in both directions.
+"""Records as lines, in both directions. Pure functions over bytes.
 
-Formats: `text` (the bytes as they are, one record a line, optionally `key<separator>value`), `hex`, `base64`, and `json` (one
-object a line with everything a record has). What `json` writes, `json` reads back to the same bytes: a key or value that is not
-UTF-8 stands in `key_base64` / `value_base64` instead of `key` / `value`.
-
-Pure functions over bytes; no files, no client.
+Formats: `text` (plain bytes, one record per line, optionally `key<separator>value`), `hex`, `base64`, and `json` (one object per
+line with all parts of a record). `json` round-trips: a key or value that is not UTF-8 is in `key_base64` or `value_base64`.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ class Format(StrEnum):
 
 @dataclass(slots=True)
 class Outgoing:
-    """A record to produce. None for partition or timestamp: whatever the client chooses."""
+    """A record to produce. The client chooses the partition and timestamp that are None."""
 
     key: bytes | None
     value: bytes | None
@@ -43,7 +40,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Incoming:
-    """A record consumed."""
+    """A consumed record."""
 
     topic: str
     partition: int
@@ -65,7 +62,7 @@ class Reading:
     null: str | None = None
 
     def record(self, line: bytes, number: int) -> Outgoing:
-        """One line, without its end. `number` counts from 1 and is for the error."""
+        """The record of a line without its line end. `number` counts from 1, for errors."""
         if self.format is Format.JSON:
             return _from_json(line, number)
         key: bytes | None = None
@@ -86,7 +83,7 @@ class Reading:
 
 
 def word_bytes(word: str) -> bytes:
-    """A word of the command line as it was typed, also where that is no UTF-8."""
+    """The bytes of a word of the command line, also if they are not UTF-8."""
     return word.encode("utf-8", "surrogateescape")
 
 
@@ -105,9 +102,9 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
     """`name=value` from the command line; a bare `name` has a null value."""
     name, equals, value = text.partition("=")
     if not name:
-        raise Failure(f"header {text!r} has no name", "write it as name=value")
+        raise Failure(f"header {text!r} has no name", "write name=value")
     if not is_text(name):
-        raise Failure(f"the header's name {name!a} is no text in UTF-8", exit_code=EXIT_USAGE)
+        raise Failure(f"the header name {name!a} is not UTF-8 text", exit_code=EXIT_USAGE)
     return name, word_bytes(value) if equals else None
 
 
@@ -126,7 +123,7 @@ def _from_json(line: bytes, number: int) -> Outgoing:
     if unknown:
         raise Failure(
             f"line {number} has the unknown field {unknown[0]!r}",
-            f"known are {', '.join(sorted(_JSON_FIELDS))}; a record's own JSON goes into value",
+            f"the fields are {', '.join(sorted(_JSON_FIELDS))}; put the record's own JSON into value",
         )
     partition = document.get("partition")
     if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
@@ -162,7 +159,7 @@ def _json_headers(value: Any, number: int) -> Headers:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
             raise Failure(f"line {number}: headers must be an object or a list of {{name, value}}")
         if not is_text(item["name"]):
-            raise Failure(f"line {number}: the header's name {item['name']!a} is no text")
+            raise Failure(f"line {number}: the header name {item['name']!a} is not UTF-8 text")
         headers.append((item["name"], _json_bytes(item, "value", number)))
     return headers
 
@@ -215,7 +212,7 @@ _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\\\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    """`\\t` and friends, as one types them in a shell."""
+    """Replace `\\t`, `\\n`, `\\r`, `\\0` and `\\\\`."""
     result, position = [], 0
     while position < len(text):
         pair = text[position : position + 2]
@@ -226,7 +223,7 @@ def unescape(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How records become lines. A template names fields in braces and overrides the rest."""
+    """How records become lines. A template has field names in braces and overrides `keys`."""
 
     format: Format = Format.TEXT
     key_format: Format = Format.TEXT
@@ -236,7 +233,7 @@ class Writing:
     template: str | None = None
 
     def __post_init__(self) -> None:
-        """A template that does not work is told before the first record, which may never come."""
+        """Try the template before the first record, which may come late."""
         if self.template is not None:
             self._templated(Incoming("", 0, 0, 0, "", b"", b"", []), b"")
 
@@ -261,7 +258,7 @@ class Writing:
 
     def _templated(self, record: Incoming, value: bytes) -> bytes:
         assert self.template is not None
-        # Bytes that are not UTF-8 pass through str and back unchanged.
+        # surrogateescape: bytes that are not UTF-8 pass through str unchanged.
         fields = {
             "topic": record.topic,
             "partition": record.partition,
@@ -275,9 +272,9 @@ class Writing:
         try:
             return self.template.format_map(fields).encode("utf-8", "surrogateescape")
         except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
-            why = f"there is no field {error}" if isinstance(error, KeyError) else str(error)
+            why = f"unknown field {error}" if isinstance(error, KeyError) else str(error)
             raise Failure(
-                f"the template {self.template!r} does not work: {why}", f"fields are {', '.join(fields)}", exit_code=EXIT_USAGE
+                f"the template {self.template!r} is invalid: {why}", f"the fields are {', '.join(fields)}", exit_code=EXIT_USAGE
             ) from None
 
 

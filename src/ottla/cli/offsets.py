@@ -1,68 +1,75 @@
-"""Where partitions begin and end, and the offset a place in a log stands for."""
+"""Start and end offsets of partitions, and the offset that a position means."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import Failure
-from ottla.cli.positions import Position
+from ottla.cli.positions import Position, TopicIndex
 
 
-def _listed(connection: Connection, topic: str, partitions: Sequence[int], spec: Any, isolation: str) -> dict[int, int]:
+def listed_offsets(
+    connection: Connection, keys: Iterable[TopicIndex], spec: Any, isolation: str = "read_uncommitted"
+) -> dict[TopicIndex, int]:
+    """The offset that ListOffsets returns for each partition."""
     from ottla.cli.client import IsolationLevel, TopicPartition
 
-    if not partitions:
+    asked = {TopicPartition(*key): spec for key in keys}
+    if not asked:
         return {}
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-    futures = connection.admin.list_offsets(
-        {TopicPartition(topic, partition): spec for partition in partitions},
-        isolation_level=level,
-        request_timeout=REQUEST_TIMEOUT_S,
-    )
-    return {tp.partition: settled(future, f"{topic}-{tp.partition}").offset for tp, future in futures.items()}
+    futures = connection.admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
+    return {
+        (each.topic, each.partition): result_of(future, f"{each.topic}-{each.partition}").offset
+        for each, future in futures.items()
+    }
 
 
-def partition_bounds(
-    connection: Connection, topic: str, partitions: Sequence[int], isolation: str = "read_uncommitted"
-) -> dict[int, tuple[int, int]]:
+def log_bounds(
+    connection: Connection, keys: Collection[TopicIndex], isolation: str = "read_uncommitted"
+) -> dict[TopicIndex, tuple[int, int]]:
     """Start and end offset of each partition; the end is exclusive."""
     from ottla.cli.client import OffsetSpec
 
-    starts = _listed(connection, topic, partitions, OffsetSpec.earliest(), isolation)  # type: ignore[no-untyped-call]
-    ends = _listed(connection, topic, partitions, OffsetSpec.latest(), isolation)  # type: ignore[no-untyped-call]
-    return {partition: (starts[partition], ends[partition]) for partition in partitions}
+    starts = listed_offsets(connection, keys, OffsetSpec.earliest(), isolation)  # type: ignore[no-untyped-call]
+    ends = listed_offsets(connection, keys, OffsetSpec.latest(), isolation)  # type: ignore[no-untyped-call]
+    return {key: (starts[key], ends[key]) for key in keys}
+
+
+def at_time(connection: Connection, bounds: Mapping[TopicIndex, tuple[int, int]], time_ms: int) -> dict[TopicIndex, int]:
+    """The offset of the first record since that time in each partition; the end if there is none."""
+    from ottla.cli.client import OffsetSpec
+
+    found = listed_offsets(connection, bounds, OffsetSpec.for_timestamp(time_ms))
+    return {key: offset if offset >= 0 else bounds[key][1] for key, offset in found.items()}
 
 
 def resolve(
-    connection: Connection, topic: str, bounds: Mapping[int, tuple[int, int]], position: Position, *, clamp: bool = False
-) -> dict[int, int]:
-    """The offset the position stands for in each partition. An offset outside a partition is a Failure unless `clamp`."""
+    connection: Connection, bounds: Mapping[TopicIndex, tuple[int, int]], position: Position, *, clamp: bool = False
+) -> dict[TopicIndex, int]:
+    """The offset that the position means in each partition. An offset outside the log is a Failure unless `clamp`."""
     if position.kind == "beginning":
-        return {partition: start for partition, (start, _) in bounds.items()}
+        return {key: start for key, (start, _) in bounds.items()}
     if position.kind == "end":
-        return {partition: end for partition, (_, end) in bounds.items()}
+        return {key: end for key, (_, end) in bounds.items()}
     if position.kind == "back":
-        return {partition: max(start, end - position.value) for partition, (start, end) in bounds.items()}
+        return {key: max(start, end - position.value) for key, (start, end) in bounds.items()}
     if position.kind == "offset":
-        return {partition: _within(topic, partition, position.value, bound, clamp) for partition, bound in bounds.items()}
-    from ottla.cli.client import OffsetSpec
-
-    found = _listed(connection, topic, list(bounds), OffsetSpec.for_timestamp(position.value), "read_uncommitted")
-    # No record is that young: the place is the end.
-    return {partition: offset if offset >= 0 else bounds[partition][1] for partition, offset in found.items()}
+        return {key: _within(key, position.value, bound, clamp) for key, bound in bounds.items()}
+    return at_time(connection, bounds, position.value)
 
 
-def _within(topic: str, partition: int, offset: int, bound: tuple[int, int], clamp: bool) -> int:
+def _within(key: TopicIndex, offset: int, bound: tuple[int, int], clamp: bool) -> int:
     start, end = bound
     if clamp:
         return min(max(offset, start), end)
     if not start <= offset <= end:
-        held = f"offsets {start} to {end - 1}" if end > start else f"nothing (the next offset is {end})"
+        held = f"offsets {start} to {end - 1}" if end > start else f"no records (the next offset is {end})"
         raise Failure(
-            f"offset {offset} is outside of {topic}-{partition}, which holds {held}",
-            "choose one inside, or --from beginning",
+            f"offset {offset} is outside {key[0]}-{key[1]}, which holds {held}",
+            "choose an offset inside, or --from beginning",
             code="OFFSET_OUT_OF_RANGE",
         )
     return offset

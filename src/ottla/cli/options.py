@@ -1,4 +1,4 @@
-"""Options that mean the same in every command, declared once."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bootstrap = Annotated[
         "-b",
         metavar="HOST:PORT[,…]",
         envvar="OTTLA_BOOTSTRAP_SERVERS",
-        help="Where the cluster is.",
+        help="Addresses of one or more brokers.",
         rich_help_panel="Connection",
     ),
 ]
@@ -28,36 +28,59 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        help="Client properties (security and the like), one key=value a line.",
+        help="A file of client properties (security and others), one key=value a line.",
         rich_help_panel="Connection",
     ),
 ]
 Properties = Annotated[
     list[str] | None,
-    typer.Option("--property", "-X", metavar="KEY=VALUE", help="One client property.", rich_help_panel="Connection"),
+    typer.Option("--property", "-X", metavar="KEY=VALUE", help="One client property (repeatable).", rich_help_panel="Connection"),
 ]
 
 
 def _known_acks(value: str) -> str:
-    # The library takes any number up to 1000, and the broker refuses it record by record.
+    # librdkafka accepts any number up to 1000, and the broker then refuses each record.
     if value not in ("0", "1", "-1", "all"):
-        raise typer.BadParameter(f"{value!r} is none of 0, 1 and all")
+        raise typer.BadParameter(f"{value!r} is not 0, 1 or all")
     return value
 
 
-Acks = Annotated[str, typer.Option("--acks", metavar="0|1|all", callback=_known_acks, help="Who has to have it.")]
-Json = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Acks = Annotated[
+    str,
+    typer.Option(
+        "--acks",
+        metavar="0|1|all",
+        callback=_known_acks,
+        help="Which replicas must acknowledge a record: none, the leader, or all in sync.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is lost: a person at a terminal, not a script."""
+    """Ask for confirmation, but only at a terminal: scripts are not asked."""
     if not yes and sys.stdin.isatty() and sys.stderr.isatty():
         typer.confirm(question, abort=True, err=True)
 
 
+def read_text(path: Path, *, encoding: str = "utf-8") -> str:
+    """The text of a file that an option names."""
+    try:
+        return path.read_text(encoding=encoding)
+    except OSError as error:
+        raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
+    except UnicodeDecodeError:
+        raise Failure(f"cannot read {path}: it is not UTF-8 text", exit_code=EXIT_USAGE) from None
+
+
+def read_text_or_stdin(path: Path) -> str:
+    return sys.stdin.read() if str(path) == "-" else read_text(path)
+
+
 def parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:
-    """`key=value` words of a repeatable option."""
+    """Parse the `key=value` words of a repeatable option."""
+
     pairs = {}
     for word in words or []:
         key, equals, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""How results look: a table for people, JSON for programs. Never decides what is shown."""
+"""Prints results: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# Not a terminal: no line may be wrapped or cut because of a width nobody asked for.
 _WIDTH_UNBOUNDED = 100_000
+"""The width if stdout is not a terminal: lines must not be wrapped or cut."""
 
 
 def print_document(document: Any) -> None:
@@ -22,7 +22,7 @@ def print_line(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A table without frames; columns named in `right` are numbers. Nothing inside is read as markup."""
+    """Print a table without borders. Columns in `right` are right-aligned. Cells are plain text, not Rich markup."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,7 +39,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
 
 
 def note(text: str) -> None:
-    """A word to the person at the terminal: stderr, so that stdout holds results only."""
+    """Print a message for people on stderr. stdout holds results only."""
+
     print(text, file=sys.stderr)
 
 

@@ -1,7 +1,6 @@
-"""One request of the protocol on a plain socket.
+"""Sends one request over a plain socket, for the few requests that librdkafka does not send.
 
-For the few requests librdkafka will not send, such as the settings of all brokers at once (a resource with an empty name).
-Only without encryption and login: over those there is no way but the library.
+Only for PLAINTEXT listeners: encryption and authentication are left to librdkafka.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _TOOLS = {
     "offset_delete": "kafka-consumer-groups --delete-offsets",
 }
 _OTHER_TOOLS = "kafka-topics, kafka-reassign-partitions or kafka-transactions"
-"""What people use where the connection is not plain."""
+"""The commands of Kafka to use if the connection is not PLAINTEXT."""
 
 
 def call(
@@ -38,9 +37,9 @@ def call(
     address: tuple[str, int] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> R:
-    """The broker's answer: of the one at `address`, or of any. `version` must be one that every broker of interest has.
+    """The response of the broker at `address`, or of any bootstrap server. All brokers must support `version`.
 
-    One of several that takes connections and hangs is given its share of the time, so that the others are asked too.
+    The bootstrap servers share the timeout, so that one that hangs leaves time for the others.
     """
     connection.require_plaintext(_TOOLS.get(api_name, _OTHER_TOOLS))
     connection.reach()
@@ -61,17 +60,25 @@ def call(
         except (OSError, EOFError):
             continue
         except MalformedInput as error:
-            raise Failure(f"{host}:{port} does not answer as a Kafka broker does ({error})") from None
+            raise Failure(f"{host}:{port} does not answer like a Kafka broker ({error})") from None
     where = "{}:{}".format(*address) if address is not None else connection.bootstrap_servers
     raise Failure(f"{where} does not answer {api_name}", code="BROKER_AWAY")
 
 
 def error_name(code: int) -> str:
-    """Of an error in an answer; a newer broker may have one that is not known here."""
+    """The name of an error code. A newer broker may send an unknown code."""
+
     try:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+
+
+def raise_if_error(code: int, subject: str, message: str | None = None) -> None:
+    """A Failure about `subject` if a reply holds an error code; `message` is the broker's own text."""
+    if code:
+        name = error_name(code)
+        raise Failure(f"{subject}: {message or name}", code=name)
 
 
 def _read(channel: socket.socket, count: int) -> bytes:

@@ -1,6 +1,6 @@
-"""Places in a log as people type them: `beginning`, `end`, `120`, `-5`, `10m`, `2024-05-01T10:00`, `@1714557600000`.
+"""Positions in a log as people type them: `beginning`, `end`, `120`, `-5`, `10m`, `2024-05-01T10:00`, `@1714557600000`.
 
-Pure: the present comes in as an argument. Turning a place into an offset needs a broker and is done where one is at hand.
+Pure: the present time is an argument. `offsets` turns a position into offsets, which needs a broker.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Literal
 
 from ottla.cli.failure import EXIT_USAGE, Failure
 
+TopicIndex = tuple[str, int]
+"""A topic and a partition's number."""
+
 TIME_MS_MAX = 2**63 - 1
-"""What a record's timestamp can hold."""
+"""The largest timestamp of a record."""
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
@@ -24,11 +27,11 @@ _AGO_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 class Position:
     kind: Literal["beginning", "end", "offset", "back", "time"]
     value: int = 0
-    """The offset, how many records back from the end, or the time in milliseconds since 1970."""
+    """The offset, the number of records before the end, or the time in milliseconds since 1970."""
 
 
 def duration_ms(text: str) -> int | None:
-    """`90s`, `1h30m`, `500ms` as milliseconds; None if it is no duration."""
+    """`90s`, `1h30m`, `500ms` in milliseconds, or None if it is not a duration."""
     if not _AGO.fullmatch(text):
         return None
     total_ms = sum(float(number) * _UNITS_MS[unit] for number, unit in _AGO_PART.findall(text))
@@ -36,7 +39,7 @@ def duration_ms(text: str) -> int | None:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int | None:
-    """A point in time: ISO 8601 (local time unless it names a zone), `@` and milliseconds, or a duration before now."""
+    """A point in time: ISO 8601 (local time unless it has a zone), `@` and milliseconds, or a duration before now."""
     ago_ms = duration_ms(text)
     if ago_ms is not None:
         return now_ms - ago_ms
@@ -46,7 +49,7 @@ def parse_time_ms(text: str, now_ms: int) -> int | None:
 
 
 def iso_time_ms(text: str) -> int | None:
-    """Any form of ISO 8601 that names a day: 2024-05-01T10:00Z, 2024-05-01 10:00:00.5+02:00, 20240501T1000, 2024-W18-3."""
+    """An ISO 8601 time or date: 2024-05-01T10:00Z, 2024-05-01 10:00:00.5+02:00, 20240501T1000, 2024-W18-3."""
     text = text.upper()
     if "-" not in text[1:] and "T" not in text:
         return None  # 20240501 is an offset, or a number of milliseconds
@@ -70,8 +73,8 @@ def parse_position(text: str, now_ms: int) -> Position:
     if time_ms is not None:
         return Position("time", max(time_ms, 0))
     raise Failure(
-        f"{text!r} is no place in a log",
+        f"{text!r} is not a position",
         "use beginning, end, an offset (120), the last n records (-5), a time ago (10m, 1h30m), a time (2024-05-01T10:00)"
-        " or one in milliseconds (@1714557600000)",
+        " or milliseconds since 1970 (@1714557600000)",
         exit_code=EXIT_USAGE,
     )

@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of stdin or a file, or words of the command line, as records of a topic."""
+"""`ottla produce`: sends lines of stdin or of a file, or words of the command line, as records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_partition, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape, word_bytes
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Written:
-    """What went into one partition. Deliveries of a partition come in the order of its log."""
+    """The records written to one partition. Deliveries of a partition come in offset order."""
 
     records: int
     first_offset: int | None
@@ -32,7 +32,7 @@ class Written:
 
 @dataclass(slots=True)
 class Delivery:
-    """What became of the records: counts and offsets by partition, and the first error."""
+    """The result of all records: counts and offsets by partition, and the first error."""
 
     topic: str
     each: bool = False
@@ -51,7 +51,7 @@ class Delivery:
         partition, offset = message.partition(), message.offset()
         assert partition is not None
         if offset is not None and offset < 0:
-            offset = None  # acks=0: nobody told us
+            offset = None  # acks=0: the broker sends no offset
         self.records += 1
         self.bytes += len(message)
         seen = self.partitions.setdefault(partition, Written(0, offset, offset))
@@ -73,7 +73,7 @@ class Delivery:
 
 
 def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
-    """The number of partitions of the topic, created with the broker's defaults if it is missing and `create`."""
+    """The number of partitions of the topic. With `create`, a missing topic is created with the broker's defaults."""
     known = connection.metadata().topics
     if topic in known:
         return len(connection.topic(topic).partitions)
@@ -84,7 +84,7 @@ def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
     from ottla.cli.client import NewTopic
 
     new = NewTopic(topic, num_partitions=-1, replication_factor=-1)
-    settled(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
+    result_of(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
     return len(connection.topic(topic).partitions)
 
 
@@ -118,27 +118,35 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     values: Annotated[
         list[str] | None,
-        typer.Argument(metavar="VALUE", help="What to send; without any, the lines of stdin.", show_default=False),
+        typer.Argument(metavar="VALUE", help="Values to send. Without any, the lines of stdin.", show_default=False),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read lines from here, not stdin.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Read lines from this file instead of stdin.")
+    ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record.")] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record (repeatable).")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="(default: by the key's hash)")] = None,
-    format_: Annotated[Format, typer.Option("--format", help="What a line is.")] = Format.TEXT,
-    key_format: Annotated[Format | None, typer.Option("--key-format", help="What a key is. (default: as --format)")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="The partition. (default: by the key's hash)")
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="The format of lines.")] = Format.TEXT,
+    key_format: Annotated[Format | None, typer.Option("--key-format", help="The format of keys. (default: as --format)")] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="SEP", help="Lines are key, SEP, value (\\t for a tab).")
     ] = None,
-    null: Annotated[str | None, typer.Option("--null", metavar="WORD", help="A key or value of this word is null.")] = None,
-    compression: Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")] = "none",
+    null: Annotated[
+        str | None, typer.Option("--null", metavar="WORD", help="Send a key or value that equals WORD as null.")
+    ] = None,
+    compression: Annotated[
+        str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd", help="The codec.")
+    ] = "none",
     acks: Acks = "all",
-    create: Annotated[bool, typer.Option("--create", help="Create the topic if it is missing.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Until a record counts as failed.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long a record may take to be acknowledged.")
     ] = 30,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say where each record went.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print partition and offset of each record.")] = False,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -148,9 +156,11 @@ def produce(
     if values and file is not None:
         raise Failure("give values or --file, not both", exit_code=EXIT_USAGE)
     if format_ is Format.JSON and key_separator is not None:
-        raise Failure("--key-separator has no meaning with --format json", "put the key into the object", exit_code=EXIT_USAGE)
+        raise Failure(
+            "--key-separator cannot be combined with --format json", "put the key into the object", exit_code=EXIT_USAGE
+        )
     if key_separator == "":
-        raise Failure("--key-separator is empty", "name what stands between key and value, as in -K :", exit_code=EXIT_USAGE)
+        raise Failure("--key-separator is empty", "give the text between key and value, as in -K :", exit_code=EXIT_USAGE)
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
     reading = Reading(format_, key_form, None if key_separator is None else unescape(key_separator), null)
     constant_key = None if key is None else decode_bytes(word_bytes(key), key_form, "--key")
@@ -165,7 +175,7 @@ def produce(
     try:
         with ExitStack() as stack:
             source = _source(values, file, stack)
-            stack.callback(producer.flush, timeout_s + 1)  # also after Ctrl-C or a bad line: what was read before it is sent
+            stack.callback(producer.flush, timeout_s + 1)  # also after Ctrl-C or a bad line: earlier lines are sent
             for number, line in enumerate(source, 1):
                 record = reading.record(line, number)
                 record.key = constant_key if record.key is None else record.key
@@ -178,14 +188,16 @@ def produce(
                     break
     except Failure as bad_line:
         if delivery.records:
-            bad_line.message += f" ({counted(delivery.records, 'record')} before it went to {topic})"
+            bad_line.message += f" (written to {topic} before it: {counted(delivery.records, 'record')})"
         raise
     if delivery.failed:
         failure = explain(
             delivery.first_error, f"{delivery.failed} of {delivery.failed + delivery.records} records were not written"
         )
         if failure.code in ("_MSG_TIMED_OUT", "_TRANSPORT"):
-            failure.hint = f"no acknowledgement within {timeout_s:g} s; is the broker at {connection.bootstrap_servers} up?"
+            failure.hint = (
+                f"no acknowledgement within {timeout_s:g} s; check that the broker at {connection.bootstrap_servers} runs"
+            )
         raise failure
     if json_output and not verbose:
         print_document(delivery.document())
@@ -195,7 +207,7 @@ def produce(
 
 def _check_partition(topic: str, partition: int | None, partitions: int) -> None:
     if partition is not None and not 0 <= partition < partitions:
-        raise Failure(f"topic {topic} has no partition {partition}", f"it has 0 to {partitions - 1}", code="_UNKNOWN_PARTITION")
+        raise unknown_partition(topic, partition, partitions)
 
 
 def _source(values: list[str] | None, file: Path | None, stack: ExitStack) -> Iterator[bytes]:
@@ -207,5 +219,6 @@ def _source(values: list[str] | None, file: Path | None, stack: ExitStack) -> It
         except OSError as error:
             raise Failure(f"cannot read {file}: {error.strerror}") from None
     if sys.stdin.isatty():
-        note("One record a line; Ctrl-D ends.")
+        note("One record per line; Ctrl-D ends.")
+
     return _lines(sys.stdin.buffer)

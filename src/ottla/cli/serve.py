@@ -1,15 +1,14 @@
-"""`ottla serve`: a broker in this process, until SIGTERM or Ctrl-C.
+"""`ottla serve`: runs a broker in this process until SIGTERM or Ctrl-C.
 
-Owns: its few options, the layers of settings, the log's form, and the words of a start that failed. Never imports what the other
-commands need, which would take longer to load than all of a broker.
+Imports nothing of the other commands, which would take longer to load than a broker.
 
-Layers, strongest first: `--set` and `--data-dir` in the order given, the environment (`OTTLA_*`), `--config`, the defaults here
-(127.0.0.1:9092, ./ottla-data), Kafka's defaults.
+Sources of settings, strongest first: `--set` and `--data-dir` in their order, the environment (`OTTLA_*`), `--config`, DEFAULTS
+below, Kafka's defaults.
 
-Exit codes: 0 stopped as asked; 1 could not start or broke; 2 the command line or the settings are wrong.
+Exit codes: 0 stopped on request; 1 could not start, or failed; 2 wrong usage or settings.
 
-`--supervisor-fd N` is for programs that start a broker (`ottla.testing` does): N is one end of a socket pair. One JSON line
-goes out when the broker serves; when the other end closes, and be it because its process was killed, the broker stops.
+`--supervisor-fd N` is for programs that start a broker, such as `ottla.testing`: N is one end of a socket pair. The broker writes
+one JSON line when it is ready, and stops when the other end closes, also if that process is killed.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ EXIT_USAGE = 2
 
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
 NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE", "OTTLA_COMPILE")
-"""Variables with the prefix of settings that belong to other commands, and to the installation."""
+"""Variables with the prefix OTTLA_ that are not settings of a broker."""
 
 GC_THRESHOLDS = (10_000, 20, 10)
-"""Of the cyclic collector: new objects before it looks at them, and how often it looks at older ones."""
+"""gc.set_threshold: the number of new objects, and of collections, before each generation is collected."""
 
 _OPTIONS = {
     "--config": "config",
@@ -48,7 +47,7 @@ _OPTIONS = {
 
 
 class UsageError(Exception):
-    """A command line that cannot be followed."""
+    """The command line is wrong."""
 
 
 class Options:
@@ -81,7 +80,7 @@ def parse_arguments(words: Sequence[str]) -> Options:
                 raise UsageError(f"--set {value!r} is not key=value")
             _override(options.overrides, key.strip(), setting.strip())
         elif not value.isdecimal() or not _is_socket(int(value)):
-            raise UsageError(f"{name} {value!r} is no open socket")
+            raise UsageError(f"{name} {value!r} is not an open socket")
         else:
             options.supervisor_fd = int(value)
     return options
@@ -95,27 +94,27 @@ def _is_socket(fd: int) -> bool:
 
 
 def _override(properties: dict[str, str], name: str, value: str) -> None:
-    """Lay one setting over others. `log.dir` over `log.dirs` must win too, although Kafka would prefer the latter."""
+    """Set one setting. A later `log.dir` wins over `log.dirs`, although Kafka prefers the latter."""
     if name == "log.dir":
         properties.pop("log.dirs", None)
     properties[name] = value
 
 
 def gather(options: Options, environment: Mapping[str, str], strangers: list[str] | None = None) -> dict[str, str]:
-    """All layers as one `server.properties`. OSError: the file cannot be read; ValueError: it or the environment is wrong.
+    """All sources as one set of properties. OSError: the file cannot be read; ValueError: it or the environment is wrong.
 
-    Variables that look like ours and are none are added to `strangers`.
+    Adds variables with our prefix that are not settings to `strangers`.
     """
     from ottla.cluster.properties import parse_properties
     from ottla.cluster.settings import settings_from_environment
 
     properties: dict[str, str] = dict(DEFAULTS)
     if options.config is not None:
-        with open(options.config, encoding="utf-8-sig") as file:  # some editors mark the beginning
+        with open(options.config, encoding="utf-8-sig") as file:  # some editors write a byte order mark
             try:
                 text = file.read()
             except UnicodeDecodeError as error:
-                raise ValueError(f"this is no text in UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from None
+                raise ValueError(f"not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
         for name, value in parse_properties(text).items():
             _override(properties, name, value)
     for name, value in settings_from_environment(environment, NOT_SETTINGS, strangers).items():
@@ -126,7 +125,7 @@ def gather(options: Options, environment: Mapping[str, str], strangers: list[str
 
 
 def since_process_start_ms() -> int:
-    """Milliseconds since this process began, the interpreter's own start included, where the system tells."""
+    """Milliseconds since the start of this process, including the interpreter's own start on Linux."""
     try:
         with open("/proc/self/stat", "rb") as file:
             started_ticks = int(file.read().rpartition(b")")[2].split()[19])
@@ -140,7 +139,7 @@ def main(words: Sequence[str]) -> int:
     try:
         options = parse_arguments(words)
     except UsageError as error:
-        return _fail(EXIT_USAGE, f"{error}; `ottla serve --help` lists the options")
+        return _fail(EXIT_USAGE, f"{error}; see `ottla serve --help`")
     from ottla.cluster.settings import BrokerSettings, SettingsError
 
     strangers: list[str] = []
@@ -157,7 +156,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _with_origin(problem: str, options: Options) -> str:
-    """A problem, and which variables its settings come from: nobody looks for those in the file."""
+    """The problem, and the environment variables that its settings come from."""
     from ottla.cluster.settings.environment import variable_of
 
     words = {word.rstrip(".:;,") for word in problem.replace("=", " ").split()}
@@ -177,7 +176,7 @@ def _set_up_logging(strangers: Sequence[str]) -> None:
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     for variable in strangers:
-        logging.getLogger("ottla").warning("%s has no effect: the variable is no setting", variable)
+        logging.getLogger("ottla").warning("Environment variable %s has no effect: it is not a setting", variable)
 
 
 def _run(settings: BrokerSettings, options: Options) -> int:
@@ -188,20 +187,19 @@ def _run(settings: BrokerSettings, options: Options) -> int:
     from ottla.records import compiled
     from ottla.runtime.loop import real_world, run
 
-    # Hardly anything here is garbage that counting references would not find: looking for it after every few hundred objects
-    # costs more than it ever gives back, and what a start makes lives as long as the process.
+    # A broker makes hardly any reference cycles, so collect rarely.
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()  # it was off while modules were loaded (`ottla.cli.main`)
+    gc.enable()  # `ottla.cli.main` disabled it during imports
 
     def on_ready(broker: Broker) -> None:
         gc.freeze()
         if not compiled():
             _warn_interpreted()
         logging.getLogger("ottla").info(
-            "ready in %d ms: broker %d of cluster %s at %s, data in %s, %s",
-            since_process_start_ms(),
+            "Broker %d of cluster %s ready in %d ms at %s, data in %s, %s",
             broker.broker_id,
             broker.cluster_id,
+            since_process_start_ms(),
             ", ".join(str(endpoint) for endpoint in broker.endpoints),
             ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.online_dirs()),
             "compiled" if compiled() else "interpreted",
@@ -229,7 +227,7 @@ def _warn_interpreted() -> None:
 
 
 def _report_to_supervisor(fd: int, broker: Broker) -> None:
-    """Say that the broker serves, and stop it when the other end closes."""
+    """Report that the broker is ready, and stop it when the other end closes."""
     import asyncio
     import json
     import logging
@@ -249,7 +247,8 @@ def _report_to_supervisor(fd: int, broker: Broker) -> None:
         if gone:
             loop.remove_reader(channel)
             channel.close()
-            logging.getLogger("ottla").info("stopping: the process that started this broker is gone")
+            logging.getLogger("ottla").info("Stopping: the process that started this broker has ended")
+
             broker.ask_to_stop()
 
     try:

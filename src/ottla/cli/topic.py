@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled, unknown_topic
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
-"""What the client library sends at most; it raises a plain ValueError above."""
+"""Limits of librdkafka, which raises a ValueError above them."""
 BROKER_ID_MAX = 2**31 - 1
 
 app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
@@ -25,7 +25,7 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """`0:1,1:2` as [[0, 1], [1, 2]]: for each partition the brokers of its copies, the preferred leader first."""
+    """`0:1,1:2` as [[0, 1], [1, 2]]: the brokers of each partition's replicas, the preferred leader first."""
     try:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:
@@ -33,8 +33,8 @@ def parse_assignment(text: str) -> list[list[int]]:
     possible = all(0 <= broker <= BROKER_ID_MAX for brokers in assignment for broker in brokers)
     if not assignment or not possible or len({len(brokers) for brokers in assignment}) != 1:
         raise Failure(
-            f"{text!r} is no replica assignment",
-            "for each partition the broker ids, joined by ':', partitions by ',', as in 0:1,1:0",
+            f"{text!r} is not a replica assignment",
+            "write the broker ids of a partition with ':', partitions with ',', as in 0:1,1:0",
             exit_code=EXIT_USAGE,
         )
     return assignment
@@ -46,18 +46,22 @@ def create(
     names: Names,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="(default: the broker's num.partitions)"),
+        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="How many. (default: the broker's num.partitions)"),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, max=REPLICAS_MAX, help="Replicas of each. (default: the broker's)"),
+        typer.Option(
+            "--replication-factor", "-r", min=1, max=REPLICAS_MAX, help="Replicas of each partition. (default: the broker's)"
+        ),
     ] = None,
     replica_assignment: Annotated[
-        str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="Which brokers hold which partition.")
+        str | None, typer.Option("--replica-assignment", metavar="0:1,1:0,…", help="The brokers of each partition.")
     ] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker check it, create nothing.")] = False,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting (repeatable).")
+    ] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Let the broker validate the request, create nothing.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -85,7 +89,7 @@ def create(
     results, failures = [], []
     for name, future in futures.items():
         try:
-            settled(future, f"topic {name}")
+            result_of(future, f"topic {name}")
         except Failure as failure:
             if if_not_exists and failure.code == "TOPIC_ALREADY_EXISTS":
                 results.append({"topic": name, "created": False})
@@ -97,7 +101,7 @@ def create(
         print_document(results)
     elif not json_output:
         for result in results:
-            word = "created" if result["created"] else "could be created" if dry_run else "exists already"
+            word = "created" if result["created"] else "can be created" if dry_run else "already exists"
             print(f"topic {result['topic']} {word}")
     raise_together(failures)
 
@@ -105,7 +109,7 @@ def create(
 @app.command("list")
 @guarded
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Also the cluster's own topics (__…).")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics (__…).")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
@@ -137,7 +141,7 @@ def describe(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show partitions, leaders, replicas, offsets and the settings that differ from the defaults."""
+    """Show partitions, leaders, replicas, offsets, and the settings of the topic itself."""
     connection = Connection(bootstrap_servers, command_config)
     documents = [_describe(connection, topic) for topic in connection.topics(names)]
     if json_output:
@@ -148,7 +152,7 @@ def describe(
             print()
         print(
             f"{document['topic']}  id {document['topic_id']}  {counted(len(document['partitions']), 'partition')},"
-            f" {counted(document['replication_factor'], 'replica')}, {counted(document['records'], 'offset')} kept"
+            f" {counted(document['replication_factor'], 'replica')}, {counted(document['records'], 'offset')}"
         )
         for name, value in document["config"].items():
             print(f"  {name}={value}")
@@ -171,17 +175,17 @@ def describe(
 
 def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
     from ottla.cli.client import ConfigResource, ConfigSource, ResourceType, TopicCollection
-    from ottla.cli.offsets import partition_bounds
+    from ottla.cli.offsets import log_bounds
 
     name = topic.topic
     assert name is not None
-    description = settled(connection.admin.describe_topics(TopicCollection([name]))[name], f"topic {name}")
+    description = result_of(connection.admin.describe_topics(TopicCollection([name]))[name], f"topic {name}")
     resource = ConfigResource(ResourceType.TOPIC, name)
-    settings = settled(connection.admin.describe_configs([resource])[resource], f"settings of {name}")
-    bounds = partition_bounds(connection, name, [index for index, part in topic.partitions.items() if part.leader >= 0])
+    settings = result_of(connection.admin.describe_configs([resource])[resource], f"settings of {name}")
+    bounds = log_bounds(connection, [(name, index) for index, part in topic.partitions.items() if part.leader >= 0])
     rows: list[dict[str, Any]] = []
     for index, partition in sorted(topic.partitions.items()):
-        start, end = bounds.get(index, (None, None))
+        start, end = bounds.get((name, index), (None, None))
         rows.append(
             {
                 "partition": index,
@@ -194,7 +198,7 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
         )
     return {
         "topic": name,
-        # Kafka writes ids in the alphabet for URLs, the library in the other one.
+        # Kafka prints topic ids in URL-safe base64, the library in standard base64.
         "topic_id": str(description.topic_id).translate(str.maketrans("+/", "-_")),
         "internal": bool(description.is_internal),
         "replication_factor": max((len(row["replicas"]) for row in rows), default=0),
@@ -213,20 +217,25 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="The new number; it can only grow.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=PARTITIONS_MAX, help="The new number of partitions; it can only grow."),
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A topic setting.")] = None,
-    unset: Annotated[list[str] | None, typer.Option("--unset", "-u", metavar="KEY", help="Back to the default.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a topic setting (repeatable).")
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", "-u", metavar="KEY", help="Reset a setting to its default.")
+    ] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Add partitions, change settings."""
+    """Add partitions or change settings."""
     from ottla.cli.client import NewPartitions
     from ottla.cli.config.command import alter_settings
 
     if partitions is None and not set_ and not unset:
-        raise Failure("nothing to alter", "pass --partitions, --set or --unset", exit_code=EXIT_USAGE)
+        raise Failure("nothing to change", "pass --partitions, --set or --unset", exit_code=EXIT_USAGE)
     connection = Connection(bootstrap_servers, command_config)
     present = len(connection.topic(name).partitions)
     if set_ or unset:
@@ -234,10 +243,10 @@ def alter(
     if partitions is not None and partitions != present:
         if partitions < present:
             raise Failure(
-                f"topic {name} has {present} partitions; they cannot become {partitions}", "partitions can only be added"
+                f"topic {name} has {present} partitions and cannot have {partitions}", "the number of partitions can only grow"
             )
         future = connection.admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)[name]
-        settled(future, f"topic {name}")
+        result_of(future, f"topic {name}")
     if json_output:
         print_document(
             {"topic": name, "partitions": partitions or present, "set": parse_pairs(set_, "--set"), "unset": unset or []}
@@ -250,7 +259,7 @@ def alter(
 @guarded
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")] = False,
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -264,14 +273,15 @@ def delete(
         if name not in known and not if_exists:
             raise unknown_topic(name, known, creatable=False)
     if present:
-        confirm(f"Delete {', '.join(present)} with all records?", yes)
+        confirm(f"Delete {', '.join(present)} and all records?", yes)
+
     failures = []
     deleted = []
     if present:
         futures = connection.admin.delete_topics(present, operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S)
         for name, future in futures.items():
             try:
-                settled(future, f"topic {name}")
+                result_of(future, f"topic {name}")
                 deleted.append(name)
             except Failure as failure:
                 failures.append(failure)

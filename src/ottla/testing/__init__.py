@@ -3,8 +3,9 @@
     with ottla.testing.Broker() as broker:
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-`broker` runs `ottla serve` in a process of its own, on a free port, with data in a directory that goes away with it. `plugin`
-offers the same to pytest as the fixtures `ottla_broker` and `ottla_topic`; it is found by itself once Ottla is installed.
+`broker` runs `ottla serve` in its own process, on a free port, with data in a temporary directory. `plugin` provides the pytest
+fixtures `ottla_broker` and `ottla_topic`; pytest finds it where Ottla is installed.
+
 """
 
 from ottla.testing.broker import Broker, BrokerFailed

@@ -1,10 +1,10 @@
 """A broker as a child process.
 
 Invariants
-1. When `start` returns the broker answers clients: the child says so over a socket pair; nothing is polled, nobody sleeps.
-2. The child ends when this process does, however it ends: it watches the other end of the same socket pair.
-3. A restart keeps address and data. The port is taken from below the system's ephemeral range, where no outgoing connection can
-   occupy it while the broker is away (a client that retries could even connect to itself there).
+1. When `start` returns, the broker answers clients: it reports over a socket pair that it is ready. Nothing is polled.
+2. The child ends with this process, also if that is killed: it watches the socket pair.
+3. A restart keeps address and data. The port is below the system's ephemeral range, where no outgoing connection can take it
+   while the broker is down. (In that range a client that retries could even connect to itself.)
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ottla.runtime.free_ports import free_port
+from ottla.runtime.free_ports import free_port, is_free
 
 _PORT_TRIES = 100
 _STOP_TIMEOUT_S = 30.0
-_PORT_TAKEN = "another program uses that port"
 
 Value = str | int | float | bool | Iterable[str]
 
 
 class BrokerFailed(Exception):
-    """The broker did not start, or ended by itself. The message holds what it logged."""
+    """The broker did not start, or ended by itself. The message includes its log."""
 
 
 class Broker:
-    """`ottla serve` with settings by Kafka's names (`{"num.partitions": 3}`) or as keywords (`num_partitions=3`).
+    """A broker for tests, with settings by Kafka's names (`{"num.partitions": 3}`) or as keywords (`num_partitions=3`).
 
-    `data_dir` keeps the data after the end; without it a temporary directory is made and removed.
+    Data is in `data_dir`, which is kept, or in a temporary directory, which is removed.
     """
 
     def __init__(
@@ -58,21 +57,24 @@ class Broker:
         self.data_dir = Path(data_dir) if data_dir is not None else None
         self._bootstrap_servers = ""
         self._listeners: list[str] = []
-        """As bound, with the real ports: what a restart asks for."""
+        """The bound listeners, with their ports. A restart uses the same."""
+        self._port = 0
+        """The port that the last start tried, if no listeners are given."""
         self._lifeline: socket.socket | None = None
+
         self._scratch: Path | None = None
         self._remove_scratch: weakref.finalize[[str], Broker] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients. Known once the broker was started, and the same after a restart."""
+        """`host:port` for clients. Known after the first start, and the same after a restart."""
         if not self._bootstrap_servers:
             raise RuntimeError("the broker was not started")
         return self._bootstrap_servers
 
     @property
     def log(self) -> str:
-        """What the broker logged since it was first started."""
+        """The log of the broker since its first start."""
         if self._scratch is None or not (self._scratch / "log").exists():
             return ""
         return (self._scratch / "log").read_text(errors="replace")
@@ -82,7 +84,7 @@ class Broker:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> Broker:
-        """Start, and return when clients are served. BrokerFailed if it cannot."""
+        """Start the broker and return when it is ready. BrokerFailed if it does not start."""
         if self.running:
             return self
         if self._scratch is None:
@@ -96,9 +98,9 @@ class Broker:
                 self._start_once()
                 return self
             except BrokerFailed as failure:
-                # Somebody took the port between our look at it and the broker's bind: look for another.
-                if given or _PORT_TAKEN not in str(failure) or attempt == _PORT_TRIES - 1:
-                    raise
+                # Another process took the port after `free_port` found it: try another.
+                if given or is_free(self._port) or attempt == _PORT_TRIES - 1:
+                    raise failure
         raise AssertionError
 
     def _start_once(self) -> None:
@@ -109,11 +111,12 @@ class Broker:
             settings["listeners"] = ",".join(self._listeners)
         elif "listeners" not in settings:
             try:
-                settings["listeners"] = f"PLAINTEXT://127.0.0.1:{free_port()}"
+                self._port = free_port()
             except OSError as error:
                 raise BrokerFailed(error.strerror) from error
+            settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-        # -P: the directory the tests run in must not lend its modules to the broker.
+        # -P: the broker must not import modules from the tests' directory.
         command = [sys.executable, "-P", "-m", "ottla", "serve", "--supervisor-fd", str(theirs.fileno()), *words]
         logged_before = len(self.log)
         with theirs, (self._scratch / "log").open("ab") as log:
@@ -124,7 +127,7 @@ class Broker:
                 stderr=log,
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
-                # A Ctrl-C at the terminal is for the tests; they still need the broker while they tidy up.
+                # Its own session: Ctrl-C at the terminal is for the tests, which may need the broker to clean up.
                 start_new_session=True,
             )
         self._lifeline = ours
@@ -157,7 +160,7 @@ class Broker:
         return document
 
     def stop(self) -> None:
-        """A clean stop, as by SIGTERM. Nothing happens if it is not running."""
+        """Stop the broker cleanly, if it runs."""
         if self.process is not None and self.running:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -168,14 +171,14 @@ class Broker:
         self._forget()
 
     def kill(self) -> None:
-        """SIGKILL: what a crash of the process leaves behind."""
+        """Kill the broker with SIGKILL, as a crash would."""
         if self.process is not None and self.running:
             self.process.kill()
             self.process.wait()
         self._forget()
 
     def restart(self) -> Broker:
-        """Stop cleanly if it still runs, and start again at the same address with the same data."""
+        """Stop the broker if it runs, and start it again with the same address and data."""
         self.stop()
         return self.start()
 
@@ -187,7 +190,7 @@ class Broker:
             self._lifeline = None
 
     def close(self) -> None:
-        """Stop, and remove the data unless its directory was given."""
+        """Stop the broker, and remove its data unless `data_dir` was given."""
         try:
             self.stop()
         finally:
@@ -199,7 +202,7 @@ class Broker:
         from confluent_kafka.admin import AdminClient, NewTopic
 
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
-        # Kept in a variable: the library ends the call when nobody holds the client any more.
+        # Kept in a variable: the library cancels the request when the client is garbage.
         admin = AdminClient(self._client())
         admin.create_topics([topic], operation_timeout=30)[name].result(30)
 
@@ -242,7 +245,7 @@ def _text(value: Value) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without settings for brokers, and with the Ottla this process runs."""
+    """The environment of this process without settings for brokers (`OTTLA_*`), and with the Ottla that this process runs."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     root = str(Path(__file__).resolve().parents[2])
     if root not in site.getsitepackages():

@@ -6,7 +6,7 @@ Override `ottla_broker_settings` in a conftest to give the broker settings:
     def ottla_broker_settings():
         return {"num.partitions": 3}
 
-Loaded into every pytest run where Ottla is installed, so it imports nothing until a fixture is used.
+Every pytest run loads it where Ottla is installed, so it imports nothing until a fixture is used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def ottla_broker(ottla_broker_settings: Mapping[str, Any]) -> Iterator[Broker]:
 def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a topic with one partition that exists for this test only."""
     name = topic_name(request.node.name)
-    # A test before this one may have stopped or killed the broker.
+    # An earlier test may have stopped or killed the broker.
     ottla_broker.start().create_topic(name)
     yield name
     if ottla_broker.running:
@@ -51,7 +51,8 @@ def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterato
 
 
 def topic_name(test: str) -> str:
-    """A legal topic name nobody used before that still says which test it belongs to."""
+    """A new topic name that contains the name of the test."""
+
     unique = uuid.uuid4().hex[:8]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")[: _TOPIC_LENGTH_MAX - len(unique) - 1]
     return f"{readable}-{unique}" if readable else unique

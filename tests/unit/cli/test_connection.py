@@ -66,7 +66,7 @@ def test_a_property_file_that_is_none_is_told(tmp_path: Path) -> None:
 
 def test_unknown_topic_offers_the_nearest_but_no_internal_one() -> None:
     failure = unknown_topic("order", ["orders", "__order"])
-    assert failure.message == "there is no topic order"
+    assert failure.message == "topic order does not exist"
     assert failure.hint == "did you mean orders? create it with `ottla topic create order`"
 
 

@@ -69,7 +69,7 @@ def test_json_in_takes_everything_a_record_has() -> None:
         (b'{"timestamp": "soon"}', "timestamp 'soon'"),
         (b'{"timestamp": 9223372036854775808}', "timestamp 9223372036854775808"),
         (b'{"headers": [1]}', "headers must be"),
-        (b'{"headers": {"\\ud800": "x"}}', "name .* is no text"),
+        (b'{"headers": {"\\ud800": "x"}}', "name .* is not UTF-8 text"),
         (b"[" * 100_000, "line 2 is not JSON"),
         (b'{"value_base64": "*"}', "value_base64 is not base64"),
     ],
@@ -130,7 +130,7 @@ def test_header_words(text: str, header: tuple[str, bytes | None]) -> None:
 def test_words_that_are_no_text_are_the_bytes_typed() -> None:
     assert Reading(key_separator="\udcff", null="\udcfe").record(b"k\xff\xfe", 1) == Outgoing(b"k", None)
     assert Writing(keys=True, key_separator="\udcff", null="\udcfe").line(incoming(value=None)) == b"k\xff\xfe\n"
-    with pytest.raises(Failure, match="no text"):
+    with pytest.raises(Failure, match="not UTF-8 text"):
         parse_header("\udcff=x")
 
 

@@ -72,7 +72,7 @@ def test_when_all_hang_it_is_said_who_was_asked(monkeypatch: pytest.MonkeyPatch)
 )
 def test_where_the_connection_is_encrypted_the_tool_for_it_is_named(api_name: str, tool: str) -> None:
     connection = Connection("nobody:1", properties={"security.protocol": "SSL"})
-    with pytest.raises(Failure, match="only be asked over a plain connection, not over SSL") as caught:
+    with pytest.raises(Failure, match="needs a PLAINTEXT connection, not SSL") as caught:
         plain_request.call(connection, api_name, 1, HeartbeatRequest(), HeartbeatResponse)
     assert tool in str(caught.value.hint)
 

@@ -58,6 +58,6 @@ def test_a_date_alone_is_its_midnight() -> None:
 def test_what_is_no_duration_or_place(text: str) -> None:
     assert duration_ms(text) is None
     if text != "10":
-        with pytest.raises(Failure, match="no place in a log") as caught:
+        with pytest.raises(Failure, match="not a position") as caught:
             parse_position(text, NOW_MS)
         assert caught.value.exit_code == 2

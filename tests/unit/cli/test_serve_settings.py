@@ -48,7 +48,7 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path, capsys: pytest.CaptureFi
     file = tmp_path / "server.properties"
     file.write_bytes(b"num.\xff\xfe\x00")
     assert main(["-c", str(file)]) == 2
-    assert capsys.readouterr().err == f"ottla serve: {file}: this is no text in UTF-8: byte 4 is 0xff\n"
+    assert capsys.readouterr().err == f"ottla serve: {file}: not UTF-8 text: byte 4 is 0xff\n"
 
 
 def test_the_clients_variable_is_no_setting() -> None:
@@ -64,8 +64,8 @@ def test_the_clients_variable_is_no_setting() -> None:
         (["--config"], "--config needs a value"),
         (["--set", "x"], "--set 'x' is not key=value"),
         (["--set", "=x"], "not key=value"),
-        (["--supervisor-fd", "x"], "no open socket"),
-        (["--supervisor-fd", "999999999999"], "no open socket"),
+        (["--supervisor-fd", "x"], "not an open socket"),
+        (["--supervisor-fd", "999999999999"], "not an open socket"),
     ],
 )
 def test_a_wrong_command_line_is_told(words: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,9 +32,7 @@ def test_the_command_works_without(closed: str) -> None:
     )
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == (
-        "" if closed == "2>&-" else "ottla serve: unknown option --no-such; `ottla serve --help` lists the options\n"
-    )
+    assert done.stderr == ("" if closed == "2>&-" else "ottla serve: unknown option --no-such; see `ottla serve --help`\n")
 
 
 @pytest.mark.parametrize(("module", "words"), [("ottla.cli.app", ["topic", "list"]), ("ottla.cli.serve", ["serve"])])

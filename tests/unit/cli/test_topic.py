@@ -15,5 +15,5 @@ def test_assignment() -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "0:1,2", "0,,1", "-1", "2147483648"])
 def test_bad_assignment(text: str) -> None:
-    with pytest.raises(Failure, match="no replica assignment"):
+    with pytest.raises(Failure, match="not a replica assignment"):
         parse_assignment(text)

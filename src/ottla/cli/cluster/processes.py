@@ -1,11 +1,11 @@
-"""A ZooKeeper and brokers as processes of this one: started, watched, stopped.
+"""ZooKeeper and brokers as child processes: started, watched, stopped.
 
-Owns the processes and their files (`zookeeper/`, `broker-N/server.properties`, `broker-N/data`, `*.log`) under one directory,
-which it holds against another cluster. Prints only through `say`.
+Owns the processes and their files in one locked directory (`zookeeper/`, `broker-N/server.properties`, `broker-N/data`, `*.log`).
+Prints only through `say`.
 
-1. Whoever is started here ends with `stop()`: brokers one after the other, each handing its partitions on, then ZooKeeper.
-2. If this process is killed, its brokers stop (the socket they were given closes) and a guard ends ZooKeeper after them.
-3. A process that ends by itself is said once, and the others go on.
+1. `stop()` ends all processes: the brokers in turn, each with a controlled shutdown, then ZooKeeper.
+2. If this process is killed, its brokers stop because their socket closes, and a guard process ends ZooKeeper after them.
+3. A process that ends by itself is reported once. The others go on.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ottla.runtime.free_ports import is_free
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-# Ends ZooKeeper some time after this process is gone: the brokers need it to say that they leave.
+# Ends ZooKeeper 15 s after this process: the brokers need it for their shutdown.
 _GUARD = 'read -r _; sleep 15; kill "$1" 2>/dev/null'
 
 Say = Callable[[str], None]
 
 
 class Member:
-    """One process, its log, and how it ended."""
+    """A child process and its log."""
 
     def __init__(self, name: str, command: list[str], log: Path, *, supervised: bool = False) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Member:
             command = [*command, "--supervisor-fd", str(theirs.fileno())]
         try:
             with log.open("ab") as output:
-                # A session of its own: a Ctrl-C at the terminal is ours to hand on, in order.
+                # Its own session: Ctrl-C at the terminal reaches only this process, which stops the others in order.
                 self.process = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
@@ -59,24 +59,24 @@ class Member:
         finally:
             if theirs is not None:
                 theirs.close()
-        self.is_ended_told = False
+        self.is_end_reported = False
 
     @property
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(f"  {line}" for line in lines[-5:])
 
     def how_it_ended(self) -> str:
         code = self.process.poll()
         if code is not None and code < 0:
-            return f"{self.name} was ended by {signal.Signals(-code).name}"
-        return f"{self.name} ended by itself, with exit code {code}"
+            return f"{self.name} was killed by {signal.Signals(-code).name}"
+        return f"{self.name} exited with code {code}"
 
     def ready_line(self) -> dict[str, object] | None:
-        """What the broker said when it began to serve, if it has."""
+        """The JSON line that a broker writes when it is ready, if it has."""
         assert self.channel is not None
         self.channel.settimeout(_POLL_S)
         try:
@@ -106,13 +106,13 @@ class LocalCluster:
         self._lock: IO[str] | None = None
 
     def hold(self) -> None:
-        """The directory is ours until the end of this process, or somebody else's already (Failure)."""
+        """Lock the directory until the end of this process. Failure if another cluster has it."""
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock = (self.directory / ".lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Failure(f"a cluster runs in {self.directory} already", "stop it, or choose another --data-dir") from None
+            raise Failure(f"another cluster runs in {self.directory}", "stop it, or choose another --data-dir") from None
         except OSError as error:
             raise Failure(f"cannot use {self.directory}: {error.strerror}") from None
 
@@ -134,7 +134,7 @@ class LocalCluster:
     # Brokers
 
     def start_broker(self, number: int, properties: Mapping[str, str]) -> None:
-        """Begins to start it; `wait_for_brokers` is the other half."""
+        """Start the process; `wait_for_brokers` waits until it is ready."""
         directory = self.directory / f"broker-{number}"
         directory.mkdir(exist_ok=True)
         config = directory / "server.properties"
@@ -161,21 +161,21 @@ class LocalCluster:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not condition():
             if not member.is_alive:
-                member.is_ended_told = True
-                raise Failure(f"{member.name} did not start:\n{member.last_words()}", f"its log is {member.log}")
+                member.is_end_reported = True
+                raise Failure(f"{member.name} did not start:\n{member.log_tail()}", f"its log is {member.log}")
             if time.monotonic() > deadline:
                 raise Failure(f"{member.name} did not start in {START_TIMEOUT_S:.0f} s", f"its log is {member.log}")
             time.sleep(_POLL_S)
 
     # Watch
 
-    def tell_ended(self) -> None:
-        """A line for each process that ended since the last call."""
+    def report_ended(self) -> None:
+        """Report each process that ended since the last call."""
         for number, member in self._members():
-            if member.is_alive or member.is_ended_told:
+            if member.is_alive or member.is_end_reported:
                 continue
-            member.is_ended_told = True
-            self._say(f"{member.how_it_ended()}; its log is {member.log}, which ends with\n{member.last_words()}")
+            member.is_end_reported = True
+            self._say(f"{member.how_it_ended()}; the end of its log {member.log}:\n{member.log_tail()}")
             if number is not None:
                 config = self.directory / f"broker-{number}" / "server.properties"
                 self._say(f"start it again with `ottla serve --config {config}`")
@@ -194,7 +194,7 @@ class LocalCluster:
 
     @property
     def is_zookeeper_used(self) -> bool:
-        """Our ZooKeeper has somebody connected, besides who asks it."""
+        """Whether our ZooKeeper has a connection besides this one."""
         words = _ask(self._zookeeper_port, b"srvr") if self.has_zookeeper else b""
         counts = [line.split(b":")[1] for line in words.splitlines() if line.startswith(b"Connections:")]
         return any(int(count) > 1 for count in counts)
@@ -202,7 +202,7 @@ class LocalCluster:
     # Stop
 
     def stop(self, *, controller_id: int = -1) -> None:
-        """Brokers first, the controller last of them: until then it can have the others' partitions led elsewhere."""
+        """Stop the brokers, the controller last: it elects new leaders for the partitions of the others. Then stop ZooKeeper."""
         for number in sorted(self.brokers, key=lambda number: (number == controller_id, number)):
             self._end(self.brokers[number])
         if self.zookeeper is not None:
@@ -219,19 +219,19 @@ class LocalCluster:
 
     def _end(self, member: Member) -> None:
         if member.is_alive:
-            member.is_ended_told = True
+            member.is_end_reported = True
             member.process.send_signal(signal.SIGTERM)
             try:
                 member.process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                self._say(f"{member.name} did not stop in {STOP_TIMEOUT_S:.0f} s and is killed")
+                self._say(f"{member.name} did not stop in {STOP_TIMEOUT_S:.0f} s; killing it")
                 member.process.kill()
                 member.process.wait()
         member.close()
 
     def _end_guard(self) -> None:
         if self._guard is not None:
-            # The whole of its session: the shell may have a `sleep` under it.
+            # Its whole session: the shell may run `sleep`.
             os.killpg(self._guard.pid, signal.SIGKILL)
             self._guard.wait()
             if self._guard.stdin is not None:
@@ -241,11 +241,12 @@ class LocalCluster:
 
 def require_free(port: int, whose: str, option: str) -> None:
     if not is_free(port):
-        raise Failure(f"port {port}, for {whose}, is taken", f"choose another with {option}")
+        raise Failure(f"port {port} of {whose} is in use", f"choose another with {option}")
 
 
 def _ask(port: int, word: bytes) -> bytes:
-    """ZooKeeper's answer to one of its four-letter words; empty if there is none."""
+    """ZooKeeper's answer to a four-letter word, or nothing if it does not answer."""
+
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as connection:
             connection.sendall(word)

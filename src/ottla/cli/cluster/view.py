@@ -1,8 +1,7 @@
-"""What a cluster says of itself: brokers, controller, leaders, replicas and how far each has come.
+"""The brokers, controller, partitions and replicas of a cluster, and requests to its controller. Never prints.
 
-Owns the questions (to all brokers of a partition, and to the controller). Never prints. They go over plain sockets: the library
-has no request to the replicas of a partition. A replica's log end is asked for as Kafka's debugging consumer (replica id -2),
-which followers answer too; the high watermark as an ordinary consumer, which the leader answers.
+Requests go over plain sockets: librdkafka cannot ask the followers of a partition. The log end offset of a replica comes from
+ListOffsets with replica id -2 (Kafka's debugging consumer), which followers answer too; the high watermark comes from the leader.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import Failure
 from ottla.cli.plain_request import call
+from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,7 +25,6 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
 
 R = TypeVar("R")
-TopicIndex = tuple[str, int]
 
 _CONSUMER, _DEBUGGING_CONSUMER = -1, -2
 _LATEST = -1
@@ -37,7 +36,7 @@ _CONTROLLER_TRIES = 20
 class BrokerState:
     broker_id: int
     address: tuple[str, int] | None
-    """None: replicas stand on it, but it is not in the cluster now."""
+    """None: the broker has replicas, but is not in the cluster now."""
     rack: str | None = None
 
 
@@ -77,7 +76,7 @@ class PartitionState:
 
 
 class ClusterView:
-    """The cluster as one Metadata answer shows it; `refresh` asks anew."""
+    """The cluster as of the last Metadata response. `refresh` asks again."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -103,7 +102,7 @@ class ClusterView:
 
     @property
     def all_brokers(self) -> list[BrokerState]:
-        """Also those that are away and that have replicas."""
+        """The live brokers, and those that have replicas but are not in the cluster."""
         named = {broker for partition in self.partitions.values() for broker in partition.replicas}
         away = [BrokerState(broker, None) for broker in named - self.brokers.keys()]
         return sorted([*self.brokers.values(), *away], key=lambda broker: broker.broker_id)
@@ -118,7 +117,7 @@ class ClusterView:
     # Offsets
 
     def read_offsets(self, partitions: Iterable[PartitionState]) -> None:
-        """High watermarks and log ends of these; what nobody tells stays unknown."""
+        """Read the high watermarks and log end offsets of these partitions. What no broker answers stays unknown."""
         by_leader: dict[int, list[PartitionState]] = {}
         by_replica: dict[int, list[PartitionState]] = {}
         for partition in partitions:
@@ -126,7 +125,7 @@ class ClusterView:
             for replica in partition.replicas:
                 by_replica.setdefault(replica, []).append(partition)
         away: set[int] = set()
-        # High watermarks first: under load, a log end that was asked before would seem to be behind them.
+        # High watermarks first: a log end offset that was read earlier could be below them.
         for broker, group in by_leader.items():
             told = self._latest(broker, group, _CONSUMER, away)
             for partition in group:
@@ -161,7 +160,7 @@ class ClusterView:
     # The controller
 
     def ask_controller(self, api_name: str, version: int, request: object, response: type[R]) -> R:
-        """The answer of the controller, found anew where it has moved. `response` has an `error_code`."""
+        """The controller's response. Follows a controller that moves. `response` must have an `error_code`."""
         last: Failure | None = None
         for _ in range(_CONTROLLER_TRIES):
             controller = self.brokers.get(self.controller_id)

@@ -1,8 +1,7 @@
-"""Where a ZooKeeper server comes from on this machine, and the command that runs it.
+"""Finds the jars of a ZooKeeper server, and builds the command that runs it.
 
-Looked for in this order: Debian's package, the folders of the cache (`OTTLA_CACHE`, else ~/.cache/ottla), and at last Maven,
-which fills such a folder once. Never installs anything else. A folder in the cache is whole: it is filled under another name and
-renamed.
+Looks for Debian's package, then in the cache (`OTTLA_CACHE`, else ~/.cache/ottla), and finally downloads the jars into the cache
+with Maven. A folder of the cache is complete: it is filled under another name and renamed.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ JVM = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 INSTALL_JAVA = "install a Java runtime, 11 or newer (Debian: `apt-get install default-jre-headless`)"
 INSTALL = (
     "install ZooKeeper (Debian: `apt-get install zookeeper`, which starts no service) or Maven (`apt-get install maven`), which"
-    " fetches its jars once; or name one that runs with --zookeeper HOST:PORT/CHROOT"
+    " downloads its jars once; or use a running one with --zookeeper HOST:PORT/CHROOT"
 )
 
 _DEBIAN = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-log4j12", "log4j-1.2", "metrics-core", "snappy-java", "commons-cli")
-# The last two the server needs and does not name as dependencies of its own.
+# The server needs the last two without declaring them.
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>ottla</groupId><artifactId>zookeeper</artifactId><version>1</version>
   <dependencies>
@@ -46,22 +45,22 @@ def cache_dir() -> Path:
 
 
 def find() -> list[Path]:
-    """The jars of a server; fetched if there are none. Failure: there is no way to get them, and what to install."""
+    """The jars of a server, downloaded if there are none. Failure says what to install."""
     found = from_debian(DEBIAN_JARS) or from_cache(cache_dir())
     return found or _fetch(cache_dir() / f"zookeeper-{VERSION}")
 
 
 def from_debian(directory: Path) -> list[Path]:
     jars = [directory / f"{name}.jar" for name in _DEBIAN]
-    jars += [jar for jar in sorted(directory.glob("netty-*.jar")) if ".Final" not in jar.name]  # each is there by two names
+    jars += [jar for jar in sorted(directory.glob("netty-*.jar")) if ".Final" not in jar.name]  # each jar has two names there
     found = [jar for jar in jars if jar.exists()]
     return found if directory / "zookeeper.jar" in found else []
 
 
 def from_cache(directory: Path) -> list[Path]:
-    """A folder of ours, or one of Apache Kafka's, up to 3.9, which has a ZooKeeper among its jars."""
+    """The jars of a ZooKeeper folder, or of an Apache Kafka folder up to 3.9, which includes ZooKeeper."""
     for folder in [*sorted(directory.glob("zookeeper-*"), reverse=True), *sorted(directory.glob("kafka-3*"), reverse=True)]:
-        # One logger is enough, and slf4j complains of two.
+        # slf4j warns about a second logger.
         jars = [jar for jar in sorted(folder.glob("*.jar")) if not jar.name.startswith(("kafka", "slf4j-simple"))]
         if any(jar.name.startswith("zookeeper-3") for jar in jars):
             return jars
@@ -71,8 +70,8 @@ def from_cache(directory: Path) -> list[Path]:
 def _fetch(folder: Path) -> list[Path]:
     maven = shutil.which("mvn")
     if maven is None:
-        raise Failure("there is no ZooKeeper on this machine, and no Maven to fetch it", INSTALL)
-    note(f"fetching ZooKeeper {VERSION} with Maven into {folder} (once)")
+        raise Failure("found neither ZooKeeper nor Maven to download it", INSTALL)
+    note(f"downloading ZooKeeper {VERSION} with Maven into {folder}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".zookeeper.") as scratch:
         pom, new = Path(scratch, "pom.xml"), Path(scratch, "jars")
@@ -81,27 +80,28 @@ def _fetch(folder: Path) -> list[Path]:
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
         if done.returncode or not (new / f"zookeeper-{VERSION}.jar").exists():
             said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            raise Failure(f"Maven could not fetch ZooKeeper: {said[0] if said else 'it says nothing'}", INSTALL)
+            raise Failure(f"Maven could not download ZooKeeper: {said[0] if said else 'no output'}", INSTALL)
         if not folder.exists():
             new.rename(folder)
     return sorted(folder.glob("*.jar"))
 
 
 def server_command(jars: Sequence[Path], directory: Path, port: int) -> list[str]:
-    """Writes the server's files into `directory` and gives the command that runs it there, on loopback."""
+    """Write the server's configuration into `directory` and return the command that runs it on 127.0.0.1."""
     java = shutil.which("java")
     if java is None:
-        raise Failure("ZooKeeper needs Java, and there is none", INSTALL_JAVA)
+        raise Failure("ZooKeeper needs Java, which is not installed", INSTALL_JAVA)
     directory.mkdir(parents=True, exist_ok=True)
     config = directory / "zoo.cfg"
     config.write_text(
         f"dataDir={directory.absolute() / 'data'}\nclientPort={port}\nclientPortAddress=127.0.0.1\n"
-        # A session that is over is noticed at the next tick; ticks of seconds are for the members of an ensemble.
+        # ZooKeeper expires sessions at ticks. Longer ticks are for ensembles of several servers.
         "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"
         "maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\n"
         "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\n"
     )
-    # Which of the two loggers there is depends on where the jars come from.
+    # The jars have log4j or logback, depending on their source.
+
     log4j, logback = directory / "log4j.properties", directory / "logback.xml"
     log4j.write_text(
         "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"

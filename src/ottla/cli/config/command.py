@@ -1,4 +1,4 @@
-"""`ottla config`: describe, set, unset the settings of topics, brokers and groups."""
+"""`ottla config`: describe, set and unset settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.config import protocol_resource
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
 from ottla.cli.output import print_document, print_table
@@ -24,12 +24,14 @@ _UNITS = ("ms", "minutes", "hours")
 Kind = Annotated[
     str,
     typer.Argument(
-        metavar="topic|broker|group", help="What they belong to.", autocompletion=lambda: ["topic", "broker", "group"]
+        metavar="topic|broker|group", help="The kind of resource.", autocompletion=lambda: ["topic", "broker", "group"]
     ),
 ]
-Name = Annotated[str, typer.Argument(metavar="NAME", help=f"The topic, the broker's id ({CLUSTER_WIDE}: all), or the group.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help=f"The topic, the broker id ({CLUSTER_WIDE}: all brokers), or the group.")
+]
 
-# Kafka's names for where a value comes from, shortened to what a person asks: who set this?
+# Kafka's config sources as the column FROM shows them.
 _SOURCES = {
     "DYNAMIC_TOPIC_CONFIG": "topic",
     "DYNAMIC_BROKER_CONFIG": "broker (dynamic)",
@@ -53,13 +55,13 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
             return protocol_resource.ALL_BROKERS
         if not name.isdecimal() or int(name) not in brokers:
             raise Failure(
-                f"there is no broker {name}",
-                f"brokers are {', '.join(map(str, sorted(brokers)))}; {CLUSTER_WIDE} means all of them",
+                f"broker {name} does not exist",
+                f"the brokers are {', '.join(map(str, sorted(brokers)))}; {CLUSTER_WIDE} means all of them",
             )
         return ConfigResource(ResourceType.BROKER, name)
     if kind == "group":
         return protocol_resource.group(name)
-    raise Failure(f"{kind!r} has no settings", "say topic, broker or group", exit_code=EXIT_USAGE)
+    raise Failure(f"{kind!r} is not a resource with settings", "use topic, broker or group", exit_code=EXIT_USAGE)
 
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
@@ -67,18 +69,18 @@ def describe_settings(connection: Connection, kind: str, name: str) -> dict[str,
     if isinstance(resource, protocol_resource.ProtocolResource):
         return protocol_resource.describe(connection, resource)
     future = connection.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
-    return settled(future, f"settings of {kind} {name}")
+    return result_of(future, f"settings of {kind} {name}")
 
 
 def alter_settings(connection: Connection, kind: str, name: str, changes: dict[str, str], removals: Sequence[str]) -> None:
-    """Set and unset in one request. A name the broker does not know comes back with the nearest it does."""
+    """Set and unset settings in one request. Failure with similar names for an unknown setting."""
     from ottla.cli.client import AlterConfigOpType, ConfigEntry
 
     if not all(removals):
-        raise Failure("the name of a setting is empty", exit_code=EXIT_USAGE)
+        raise Failure("a setting has no name", exit_code=EXIT_USAGE)
     resource = _resource(connection, kind, name)
     if removals:
-        # To a broker, taking back what nobody knows is no error: it is not set afterwards.
+        # A broker accepts the removal of an unknown setting.
         known = _known_names(connection, kind, name)
         for key in removals:
             if key not in known:
@@ -91,7 +93,7 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
         ] + [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in removals]
         future = connection.admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
-        settled(future, f"settings of {kind} {name}")
+        result_of(future, f"settings of {kind} {name}")
     except Failure as failure:
         known = _known_names(connection, kind, name)
         unknown = [key for key in changes if known and key not in known]
@@ -103,7 +105,7 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
 def _known_names(connection: Connection, kind: str, name: str) -> set[str]:
     known = set(describe_settings(connection, kind, name))
     if kind == "broker":
-        # The settings of all brokers at once list only those that are set; the table knows what could be.
+        # DescribeConfigs of all brokers at once lists only settings that are set.
         from ottla.cluster.settings import BROKER_SETTINGS
 
         known |= BROKER_SETTINGS.keys()
@@ -111,7 +113,7 @@ def _known_names(connection: Connection, kind: str, name: str) -> set[str]:
 
 
 def _default_of(name: str) -> str | None:
-    """Kafka's default, where the broker does not tell it: it names it only among the synonyms, and not for every setting."""
+    """Kafka's default, for settings whose synonyms in the reply hold none."""
     from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 
     setting = TOPIC_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
@@ -119,7 +121,7 @@ def _default_of(name: str) -> str | None:
 
 
 def entry_document(entry: ConfigEntry) -> dict[str, Any]:
-    """A setting as JSON shows it; `default` is the value below all overrides, where the broker tells."""
+    """A setting as JSON. `default` is its value without any override."""
     from ottla.cli.client import ConfigSource
 
     source = ConfigSource(entry.source)
@@ -128,7 +130,7 @@ def entry_document(entry: ConfigEntry) -> dict[str, Any]:
     defaults = [
         synonym.value
         for synonym in synonyms
-        # log.retention.hours is a synonym of retention.ms, but its 168 is no default of it.
+        # log.retention.hours is a synonym of retention.ms, but in another unit.
         if ConfigSource(synonym.source) is ConfigSource.DEFAULT_CONFIG
         and (synonym.name.rpartition(".")[2] == unit or unit not in _UNITS)
     ]
@@ -155,12 +157,12 @@ def describe(
     kind: Kind,
     name: Name,
     keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")] = None,
-    overrides: Annotated[bool, typer.Option("--overrides", help="Only what somebody has set.")] = False,
+    overrides: Annotated[bool, typer.Option("--overrides", help="Only settings that are not at their default.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show settings, where each value comes from, and the default."""
+    """Show settings, where each value comes from, and its default."""
     connection = Connection(bootstrap_servers, command_config)
     entries = describe_settings(connection, kind, name)
     for key in keys or []:
@@ -196,7 +198,7 @@ def set_settings(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Set settings."""
+    """Change settings."""
     changes = parse_pairs(pairs, "setting")
     alter_settings(Connection(bootstrap_servers, command_config), kind, name, changes, [])
     if json_output:
@@ -216,7 +218,8 @@ def unset_settings(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Take overrides back: the default counts again."""
+    """Reset settings to their defaults."""
+
     alter_settings(Connection(bootstrap_servers, command_config), kind, name, {}, keys)
     if json_output:
         print_document({"entity": kind, "name": name, "unset": keys})

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import Failure
 
 if TYPE_CHECKING:
     from ottla.cli.client import ConfigEntry
@@ -35,13 +34,13 @@ def group(name: str) -> ProtocolResource:
 def describe(connection: Connection, resource: ProtocolResource) -> dict[str, ConfigEntry]:
     """Settings of the resource. For all brokers the reply holds only dynamic settings: the rest belongs to single brokers."""
     from ottla.cli.client import ConfigEntry, ConfigSource
-    from ottla.cli.plain_request import call
+    from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 
     asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
     (result,) = call(connection, "describe_configs", 1, request, DescribeConfigsResponse).results
-    _raise_if(resource, result.error_code, result.error_message)
+    raise_if_error(result.error_code, f"settings of {resource.title}", result.error_message)
     return {
         found.name: ConfigEntry(
             found.name,
@@ -58,7 +57,7 @@ def describe(connection: Connection, resource: ProtocolResource) -> dict[str, Co
 
 
 def alter(connection: Connection, resource: ProtocolResource, changes: Mapping[str, str], removals: Sequence[str]) -> None:
-    from ottla.cli.plain_request import call
+    from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -71,12 +70,4 @@ def alter(connection: Connection, resource: ProtocolResource, changes: Mapping[s
     altered = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
     request = IncrementalAlterConfigsRequest(resources=[altered])
     (result,) = call(connection, "incremental_alter_configs", 0, request, IncrementalAlterConfigsResponse).responses
-    _raise_if(resource, result.error_code, result.error_message)
-
-
-def _raise_if(resource: ProtocolResource, code: int, message: str | None) -> None:
-    if code:
-        from ottla.cli.plain_request import error_name
-
-        name = error_name(code)
-        raise Failure(f"settings of {resource.title}: {message or name}", code=name)
+    raise_if_error(result.error_code, f"settings of {resource.title}", result.error_message)

@@ -1,4 +1,4 @@
-"""`ottla group`: list, describe, members, reset-offsets, delete, delete-offsets."""
+"""`ottla group`: list, describe, members, delete, delete-offsets. `reset` holds reset-offsets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
 from ottla.cli.group.offsets import delete_offsets, scoped_partitions
-from ottla.cli.group.plan import TopicIndex, parse_scope
+from ottla.cli.group.plan import parse_scope
 from ottla.cli.group.reset import reset_offsets
 from ottla.cli.group.view import STATES, Group, find_groups, list_groups, unknown_group, with_partitions
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
+from ottla.cli.positions import TopicIndex
 
 app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
-_NONE_YET = "no groups yet; a consumer with a group.id makes one"
+_NONE_YET = "no groups yet; a consumer with a group.id creates one"
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
 
@@ -32,7 +33,8 @@ def list_(
         typer.Option("--state", metavar="STATE", help="Only groups in this state (repeatable): stable, empty, …"),
     ] = None,
     type_: Annotated[
-        str | None, typer.Option("--type", metavar="classic|consumer", help="Only groups of the old or the new protocol.")
+        str | None,
+        typer.Option("--type", metavar="classic|consumer", help="Only groups of the classic or the consumer protocol (KIP-848)."),
     ] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -44,7 +46,7 @@ def list_(
     states = {word.lower() for word in state or []}
     unknown = states - {known.lower() for known in STATES}
     if unknown:
-        raise Failure(f"no group is ever in the state {min(unknown)}", f"states are {', '.join(STATES)}", exit_code=EXIT_USAGE)
+        raise Failure(f"{min(unknown)!r} is not a group state", f"the states are {', '.join(STATES)}", exit_code=EXIT_USAGE)
     rows = list_groups(Connection(bootstrap_servers, command_config))
     shown = [row for row in rows if type_ in (None, row["type"]) and (not states or row["state"].lower() in states)]
     if json_output:
@@ -52,7 +54,7 @@ def list_(
     elif shown:
         print_table(["GROUP", "TYPE", "STATE"], [list(row.values()) for row in shown])
     else:
-        note("no such groups" if rows else _NONE_YET)
+        note("no group matches" if rows else _NONE_YET)
 
 
 @app.command("describe")
@@ -64,12 +66,12 @@ def describe(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show committed offsets, lag and lead of each partition, and who reads it.
+    """Show committed offset, lag, lead and member of each partition.
 
-    Lag is what is still to be read; lead is how far the group is from the start of the log, where retention deletes.
+    Lag is log end minus committed offset. Lead is committed offset minus log start: at 0, retention deletes unread records.
     """
     if bool(names) == all_groups:
-        raise Failure("name groups, or pass --all", exit_code=EXIT_USAGE)
+        raise Failure("pass either groups or --all", exit_code=EXIT_USAGE)
     connection = Connection(bootstrap_servers, command_config)
     wanted = names or [row["group"] for row in list_groups(connection)]
     groups = [with_partitions(connection, group) for group in find_groups(connection, wanted)] if wanted else []
@@ -87,7 +89,7 @@ def describe(
 def _print_group(group: Group) -> None:
     print(_head(group))
     if not group.partitions:
-        note(f"group {group.name} has committed nothing and nobody is assigned a partition")
+        note(f"group {group.name} has no committed offsets and no assigned partitions")
         return
     print_table(
         ["TOPIC", "PARTITION", "COMMITTED", "LOG-START", "LOG-END", "LAG", "LEAD", "MEMBER", "HOST", "CLIENT"],
@@ -113,7 +115,7 @@ def _cell(value: Any) -> Any:
 
 
 def _assignment_text(assignment: Sequence[TopicIndex]) -> str:
-    """`orders:0,1 payments:3`, as --topic takes it."""
+    """`orders:0,1 payments:3`, in the syntax of --topic."""
     return " ".join(
         f"{topic}:{','.join(str(partition) for _, partition in keys)}" for topic, keys in groupby(assignment, lambda key: key[0])
     )
@@ -127,13 +129,13 @@ def members(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show who is in a group and which partitions each member has."""
+    """Show the members of a group and their partitions."""
     (group,) = find_groups(Connection(bootstrap_servers, command_config), [name])
     if json_output:
         print_document([member.document() for member in group.members])
         return
     if not group.members:
-        note(f"nobody is in group {name} (it is {group.state})")
+        note(f"group {name} has no members (state {group.state})")
         return
     print_table(
         ["MEMBER", "INSTANCE", "HOST", "CLIENT", "PARTITIONS", "ASSIGNMENT"],
@@ -162,17 +164,17 @@ def delete(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Delete groups and their committed offsets. Nobody may be in them."""
+    """Delete groups and their committed offsets. They must have no members."""
     connection = Connection(bootstrap_servers, command_config)
     find_groups(connection, names)
-    confirm(f"Delete {', '.join(names)} and all offsets committed there?", yes)
+    confirm(f"Delete {', '.join(names)} and their committed offsets?", yes)
     deleted: list[str] = []
     failures: list[Failure] = []
     for name, future in connection.admin.delete_consumer_groups(
         list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S
     ).items():
         try:
-            settled(future, f"group {name}")
+            result_of(future, f"group {name}")
             deleted.append(name)
         except Failure as failure:
             failures.append(_refused_delete(connection, name, failure))
@@ -187,8 +189,8 @@ def delete(
 def _refused_delete(connection: Connection, name: str, failure: Failure) -> Failure:
     if failure.code == "NON_EMPTY_GROUP":
         return Failure(
-            f"group {name} has members and is kept",
-            f"stop its consumers first; see them with `ottla group members {name}`",
+            f"group {name} has members and was not deleted",
+            f"stop its consumers first; list them with `ottla group members {name}`",
             code=failure.code,
         )
     if failure.code == "GROUP_ID_NOT_FOUND":
@@ -201,19 +203,20 @@ def _refused_delete(connection: Connection, name: str, failure: Failure) -> Fail
 def delete_offsets_command(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
-        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Whose offsets (repeatable).", show_default=False)
+        list[str],
+        typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Topic and partitions (repeatable).", show_default=False),
     ],
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Forget what a group has committed for topics it does not read any more."""
+    """Delete the committed offsets of topics that the group no longer reads."""
     scope = parse_scope(topic)
     connection = Connection(bootstrap_servers, command_config)
     (group,) = find_groups(connection, [name])
     keys = scoped_partitions(connection, scope)
-    confirm(f"Delete the offsets of {name} in {', '.join(scope)}?", yes)
+    confirm(f"Delete the committed offsets of group {name} in {', '.join(scope)}?", yes)
     delete_offsets(group, keys, command_config)
     if json_output:
         print_document(

@@ -1,10 +1,9 @@
-"""`ottla consume --group`: records as a member of a group.
+"""`ottla consume --group`: prints records as a member of a group.
 
-An offset is committed after its line has been handed to stdout and flushed: after a crash lines may come twice, none is lost.
-Without --follow it ends when every partition it was given is read to its end.
+An offset is committed after its line is flushed to stdout: after a crash, lines may come twice, but none is lost. Without
+--follow it ends when every assigned partition is read to its end.
 
-Nothing here waits inside the library for a broker: a commit that waits there, and a close that waits for a commit, end when the
-broker comes back, and Ctrl-C does not reach them.
+No call waits for a broker inside librdkafka: Ctrl-C would not interrupt it until the broker is back.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.connection import Connection
-from ottla.cli.consume import incoming, next_messages, note_if_away, reader_properties
+from ottla.cli.consume import broker_away, incoming, next_messages, note_if_away, reader_properties
 from ottla.cli.failure import Failure, explain
 from ottla.cli.formats import Writing
 from ottla.cli.output import note
-from ottla.cli.positions import Position
+from ottla.cli.positions import Position, TopicIndex
 
 if TYPE_CHECKING:
     from ottla.cli.client import Consumer, Message
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
 _BATCH_RECORDS = 500
 _SILENCE_S = 15.0
 _JOIN_S = 60.0
-"""Longer than a member that died without a word holds up the others."""
+"""Longer than the session timeout of a dead member, which holds up the others."""
 _CLOSE_S = 5.0
-
-TopicIndex = tuple[str, int]
 
 
 def consume_as_member(
@@ -57,7 +54,7 @@ def consume_as_member(
         }
     )
     membership = _Membership(connection, consumer, group, follow)
-    # SIGTERM, which is how `timeout` ends it, is no reason to let the others wait until the session has run out.
+    # Leave the group also on SIGTERM (`timeout` sends it): otherwise the others wait for the session timeout.
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         membership.run(list(topics), writing, count)
@@ -75,10 +72,10 @@ class _Membership:
         self._group = group
         self._follow = follow
         self._unfinished: set[TopicIndex] = set()
-        """Partitions assigned to us that may hold more before their end."""
+        """Assigned partitions that are not read to their end."""
         self._assigned = False
         self._commits = 0
-        """On their way."""
+        """Commits without a response yet."""
         self._not_committed: Any = None
 
     def run(self, topics: list[str], writing: Writing, count: int | None) -> None:
@@ -88,15 +85,15 @@ class _Membership:
         while self._follow or not self._assigned or self._unfinished or self._commits:
             if left == 0 and not self._commits:
                 return
-            # The library says nothing at all where the broker does not know the group's protocol.
+            # librdkafka reports nothing if the broker does not support the group protocol.
             if not self._assigned and not self._follow and time.monotonic() - started > _JOIN_S:
                 raise Failure(
-                    f"group {self._group} gave us no partition within {_JOIN_S:g} s",
-                    f"a member may hold it up, see `ottla group members {self._group}`;"
-                    " with group.protocol=consumer the broker must be 4.0 or newer",
+                    f"group {self._group} assigned no partition within {_JOIN_S:g} s",
+                    f"look for a member that does not respond with `ottla group members {self._group}`;"
+                    " group.protocol=consumer needs a broker of 4.0 or newer",
                     code="_TIMED_OUT",
                 )
-            # At the end of what was asked for only commits are waited for; a record that comes meanwhile is not committed.
+            # After the last wanted record only commits are awaited. Records that come meanwhile are not committed.
             messages = next_messages(self._consumer, min(_BATCH_RECORDS, left or 1) if left is not None else _BATCH_RECORDS)
             written = [message for message in messages if message.error() is None and left != 0]
             if written:
@@ -114,13 +111,13 @@ class _Membership:
             if messages:
                 silent_since = time.monotonic()
             elif not self._follow and time.monotonic() - silent_since > _SILENCE_S and self._connection.last_error is not None:
-                raise Failure(f"the broker at {self._connection.bootstrap_servers} went away before the end", code="BROKER_AWAY")
+                raise broker_away(self._connection)
 
     def _on_assign(self, _: Any, partitions: list[Any]) -> None:
         self._assigned = True
         self._unfinished |= {(each.topic, each.partition) for each in partitions}
         if not partitions and not self._follow:
-            note(f"group {self._group} gave us no partition: others have them all")
+            note(f"group {self._group} assigned no partition: other members have them all")
 
     def _on_revoke(self, _: Any, partitions: list[Any]) -> None:
         self._unfinished -= {(each.topic, each.partition) for each in partitions}
@@ -145,14 +142,14 @@ class _Membership:
         self._consumer.commit(offsets=[TopicPartition(*key, end) for key, end in ends.items()], asynchronous=True)
 
     def committed(self, error: Any) -> None:
-        """What became of a commit; told while the consumer is polled."""
+        """The result of a commit. librdkafka calls it while the consumer is polled."""
         self._commits -= 1
         if error is None:
             return
-        # Taken from us in this moment: the next owner reads these records again.
+        # The partition was revoked meanwhile: its next owner reads these records again.
         if error.name() in ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"):
-            note(f"group {self._group} rebalances; records may come again")
+            note(f"group {self._group} rebalances; records may be read again")
         elif self._follow and (error.retriable() or error.name().startswith("_")):
-            note(f"group {self._group}: an offset was not committed, records may come again ({error.str()})")
+            note(f"group {self._group}: an offset was not committed, records may be read again ({error.str()})")
         else:
             self._not_committed = self._not_committed or error

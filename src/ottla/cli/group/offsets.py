@@ -1,4 +1,4 @@
-"""Changing what a group has committed: the partitions meant, setting their offsets, deleting them."""
+"""Requests that change the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_partition
 from ottla.cli.failure import Failure, explain
-from ottla.cli.group.plan import Step, TopicIndex
+from ottla.cli.group.plan import Step
 from ottla.cli.group.view import Group
+from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
 
 
 def scoped_partitions(connection: Connection, scope: Mapping[str, Sequence[int] | None]) -> list[TopicIndex]:
-    """Every partition the words of --topic mean; a Failure for one that does not exist."""
+    """The partitions that --topic names. Failure if one does not exist."""
     keys = []
     for topic in connection.topics(scope):
         name = topic.topic
@@ -22,7 +23,7 @@ def scoped_partitions(connection: Connection, scope: Mapping[str, Sequence[int] 
         chosen = scope[name]
         for partition in sorted(topic.partitions) if chosen is None else chosen:
             if partition not in topic.partitions:
-                raise Failure(f"topic {name} has no partition {partition}", f"it has 0 to {len(topic.partitions) - 1}")
+                raise unknown_partition(name, partition, len(topic.partitions))
             keys.append((name, partition))
     return sorted(keys)
 
@@ -32,8 +33,8 @@ def has_members(group: Group, doing: str) -> Failure:
     who = sorted({f"{member.client_id} on {member.host}" for member in group.members})
     shown = f" ({', '.join(who[:3])}{', …' if len(who) > 3 else ''})" if who else ""
     return Failure(
-        f"group {group.name} has {count or 'new'} member{'' if count == 1 else 's'}{shown}; {doing} only while nobody is in it",
-        f"stop its consumers, then try again; see them with `ottla group members {group.name}`",
+        f"group {group.name} has {count or 'new'} member{'' if count == 1 else 's'}{shown}; {doing} only if it has none",
+        f"stop its consumers first; list them with `ottla group members {group.name}`",
         code="NON_EMPTY_GROUP",
     )
 
@@ -44,17 +45,17 @@ def alter_offsets(connection: Connection, group: Group, steps: Sequence[Step]) -
     offsets = [TopicPartition(step.topic, step.partition, step.new_offset) for step in steps]
     request = ConsumerGroupTopicPartitions(group.name, offsets)
     future = connection.admin.alter_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[group.name]
-    for each in settled(future, f"group {group.name}").topic_partitions:
+    for each in result_of(future, f"group {group.name}").topic_partitions:
         error: Any = each.error
         if error is not None:
-            # How a coordinator says that the group is not empty: an admin is no member.
+            # A coordinator answers UNKNOWN_MEMBER_ID to an admin client if the group is not empty.
             if error.name() in ("UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP"):
                 raise has_members(group, "offsets can be set")
             raise explain(error, f"group {group.name}, {each.topic}-{each.partition}")
 
 
 def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Path | None) -> None:
-    """By a request of our own to the coordinator: the client library has none for it."""
+    """Send OffsetDelete to the coordinator: librdkafka cannot."""
     from ottla.cli.plain_request import call
     from ottla.protocol.messages.offset_delete import (
         OffsetDeleteRequest,
@@ -84,13 +85,12 @@ def _raise_if(code: int, group: Group, subject: str, topic: str | None = None) -
         return
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         raise Failure(
-            f"group {group.name} reads {topic} at this moment, so its offsets there stay",
-            f"stop its consumers, or take {topic} out of their subscription",
+            f"group {group.name} is subscribed to {topic}: its offsets cannot be deleted",
+            f"stop its consumers, or remove {topic} from their subscription",
             code="GROUP_SUBSCRIBED_TO_TOPIC",
         )
     if code == ErrorCode.NON_EMPTY_GROUP:
         raise has_members(group, "its offsets can be deleted")
-    from ottla.cli.plain_request import error_name
+    from ottla.cli.plain_request import raise_if_error
 
-    name = error_name(code)
-    raise Failure(f"{subject}: {name}", code=name)
+    raise_if_error(code, subject)

@@ -1,4 +1,4 @@
-"""What a reset of a group's offsets would do, and the files such plans are kept in. Pure: no broker, no output."""
+"""The new offsets of a reset, and the files that hold them. Pure: no broker, no output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.positions import duration_ms
-
-TopicIndex = tuple[str, int]
+from ottla.cli.positions import TopicIndex, duration_ms
 
 _ISO_DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
@@ -22,7 +20,7 @@ _ISO_DURATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The new offset of one partition."""
+    """The change of one partition's committed offset."""
 
     topic: str
     partition: int
@@ -31,15 +29,15 @@ class Step:
     log_start: int
     log_end: int
     wanted: int | None = None
-    """What was asked for, where that is outside of the log."""
+    """The requested offset, if it is outside the log."""
 
     @property
     def note(self) -> str | None:
         if self.wanted is None:
             return None
         if self.wanted > self.log_end:
-            return f"{self.wanted} is behind the end of {self.topic}-{self.partition}; {self.log_end} is taken"
-        return f"{self.wanted} is before the start of {self.topic}-{self.partition}; {self.log_start} is taken"
+            return f"offset {self.wanted} is after the end of {self.topic}-{self.partition}; using {self.log_end}"
+        return f"offset {self.wanted} is before the start of {self.topic}-{self.partition}; using {self.log_start}"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -61,7 +59,7 @@ def plan(
     *,
     clamp: bool = True,
 ) -> list[Step]:
-    """The steps, by topic and partition; offsets outside of the log are moved to its nearer end if `clamp`."""
+    """The steps, sorted by topic and partition. With `clamp`, an offset outside the log becomes its nearer end."""
     steps = []
     for key, offset in sorted(wanted.items()):
         start, end = bounds[key]
@@ -74,21 +72,23 @@ def shifted(keys: Sequence[TopicIndex], committed: Mapping[TopicIndex, int], by:
     missing = [f"{topic}-{partition}" for topic, partition in keys if (topic, partition) not in committed]
     if missing:
         raise Failure(
-            f"--shift-by needs a committed offset, and there is none for {', '.join(missing)}",
-            "use --to-earliest, --to-latest or --to-offset there",
+            f"--shift-by needs a committed offset, but {', '.join(missing)} has none",
+            "use --to-earliest, --to-latest or --to-offset for it",
         )
     return {key: committed[key] + by for key in keys}
 
 
 def parse_scope(words: Sequence[str]) -> dict[str, list[int] | None]:
-    """`orders` and `orders:0,2` as topic and partitions; None is all of them."""
+    """`orders` and `orders:0,2` as topic and partitions. None means all partitions."""
     scope: dict[str, list[int] | None] = {}
     for word in words:
         topic, colon, numbers = word.partition(":")
         indexes = [number.strip() for number in numbers.split(",")] if colon else []
         if not topic or not all(number.isdecimal() for number in indexes):
             raise Failure(
-                f"{word!r} names no partitions", "write topic, or topic:0,1,2 for some of its partitions", exit_code=EXIT_USAGE
+                f"{word!r} is not a topic with partitions",
+                "write topic, or topic:0,1,2 for some of its partitions",
+                exit_code=EXIT_USAGE,
             )
         chosen = scope.get(topic, [])
         scope[topic] = None if not colon or chosen is None else sorted({*chosen, *map(int, indexes)})
@@ -96,19 +96,19 @@ def parse_scope(words: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 def parse_duration_ms(text: str) -> int:
-    """`1h30m`, or ISO 8601 as Kafka's tool wants it: `PT1H30M`."""
+    """`1h30m`, or ISO 8601 as in Kafka's tool: `PT1H30M`."""
     short = duration_ms(text)
     if short is not None:
         return short
     found = _ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise Failure(f"{text!r} is no duration", "write it as 1h30m or as PT1H30M", exit_code=EXIT_USAGE)
+        raise Failure(f"{text!r} is not a duration", "write 1h30m or PT1H30M", exit_code=EXIT_USAGE)
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 
 
 def read_plan(text: str, group: str, where: str) -> dict[TopicIndex, int]:
-    """The offsets for this group out of a file: CSV as Kafka's tool exports it, or JSON as ours does."""
+    """The offsets of this group in a file: CSV as Kafka's tool exports it, or JSON as `--export --json` does."""
     rows = _json_rows(text, where) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, where)
     wanted: dict[TopicIndex, int] = {}
     others = set()
@@ -119,13 +119,13 @@ def read_plan(text: str, group: str, where: str) -> dict[TopicIndex, int]:
         try:
             key, value = (str(topic).strip(), int(partition)), int(offset)
         except (TypeError, ValueError):
-            raise Failure(f"{where}: {place} is no topic, partition and offset", exit_code=EXIT_USAGE) from None
+            raise Failure(f"{where}: {place} is not a topic, partition and offset", exit_code=EXIT_USAGE) from None
         if value < 0 or key[1] < 0 or not key[0]:
-            raise Failure(f"{where}: {place} is no topic, partition and offset", exit_code=EXIT_USAGE)
+            raise Failure(f"{where}: {place} is not a topic, partition and offset", exit_code=EXIT_USAGE)
         wanted[key] = value
     if not wanted:
-        hint = f"it is about {', '.join(sorted(others))}" if others else "each line is topic,partition,offset"
-        raise Failure(f"{where} holds no offsets for group {group}", hint, exit_code=EXIT_USAGE)
+        hint = f"it has offsets for {', '.join(sorted(others))}" if others else "write lines of topic,partition,offset"
+        raise Failure(f"{where} has no offsets for group {group}", hint, exit_code=EXIT_USAGE)
     return wanted
 
 
@@ -146,7 +146,7 @@ def _csv_rows(text: str, where: str) -> list[Row]:
         else:
             raise Failure(
                 f"{where}: {place} has {len(cells)} columns",
-                "topic,partition,offset or group,topic,partition,offset",
+                "write topic,partition,offset or group,topic,partition,offset",
                 exit_code=EXIT_USAGE,
             )
     return rows
@@ -156,13 +156,13 @@ def _json_rows(text: str, where: str) -> list[Row]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise Failure(f"{where} is no JSON: {error}", exit_code=EXIT_USAGE) from None
+        raise Failure(f"{where} is not JSON: {error}", exit_code=EXIT_USAGE) from None
     of = document.get("group") if isinstance(document, dict) else None
     entries = document.get("partitions") if isinstance(document, dict) else document
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise Failure(
-            f"{where} holds no list of partitions",
-            'it should look like [{"topic": "orders", "partition": 0, "offset": 42}]',
+            f"{where} is not a list of partitions",
+            'write [{"topic": "orders", "partition": 0, "offset": 42}]',
             exit_code=EXIT_USAGE,
         )
     return [

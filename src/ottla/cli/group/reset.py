@@ -1,4 +1,4 @@
-"""`ottla group reset-offsets`: shows the plan; with --execute, commits it."""
+"""`ottla group reset-offsets`: shows the new offsets and, with --execute, commits them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.connection import Connection, unknown_topic
+from ottla.cli.connection import Connection, unknown_partition, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
 from ottla.cli.group.offsets import alter_offsets, has_members, scoped_partitions
 from ottla.cli.group.plan import (
     Step,
-    TopicIndex,
     export_csv,
     export_documents,
     parse_duration_ms,
@@ -24,10 +23,11 @@ from ottla.cli.group.plan import (
     read_plan,
     shifted,
 )
-from ottla.cli.group.view import committed_offsets, find_groups, listed_offsets, log_bounds
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.group.view import committed_offsets, find_groups, led_log_bounds
+from ottla.cli.offsets import at_time
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
-from ottla.cli.positions import parse_time_ms
+from ottla.cli.positions import TopicIndex, parse_time_ms
 
 Bounds = Mapping[TopicIndex, tuple[int, int]]
 
@@ -36,47 +36,56 @@ Bounds = Mapping[TopicIndex, tuple[int, int]]
 def reset_offsets(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Which partitions (repeatable).")
+        list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Topic and partitions (repeatable).")
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions the group has committed.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with a committed offset.")] = False,
     to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the start of the log.", rich_help_panel="Where to")
+        bool, typer.Option("--to-earliest", help="To the start of the log.", rich_help_panel="Target")
     ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.", rich_help_panel="Where to")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.", rich_help_panel="Target")] = False,
     to_current: Annotated[
         bool,
-        typer.Option("--to-current", help="To what is committed; else to the end of the log.", rich_help_panel="Where to"),
+        typer.Option(
+            "--to-current", help="To the committed offset, or the end of the log if there is none.", rich_help_panel="Target"
+        ),
     ] = False,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="To this offset.", rich_help_panel="Where to")
+        int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="To this offset.", rich_help_panel="Target")
     ] = None,
     shift_by: Annotated[
         int | None,
-        typer.Option("--shift-by", metavar="N", help="Forward by so many; -N is back.", rich_help_panel="Where to"),
+        typer.Option("--shift-by", metavar="N", help="Forward by N offsets; -N is backward.", rich_help_panel="Target"),
     ] = None,
     to_time: Annotated[
         str | None,
         typer.Option(
-            "--to-time", "--to-datetime", metavar="TIME", help="To the first record since then.", rich_help_panel="Where to"
+            "--to-time", "--to-datetime", metavar="TIME", help="To the first record since that time.", rich_help_panel="Target"
         ),
     ] = None,
     by_duration: Annotated[
         str | None,
-        typer.Option("--by-duration", metavar="1h30m", help="To so long ago (or PT1H30M).", rich_help_panel="Where to"),
+        typer.Option(
+            "--by-duration",
+            metavar="1h30m",
+            help="To the first record since that long ago (or PT1H30M).",
+            rich_help_panel="Target",
+        ),
     ] = None,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from-file", metavar="FILE", help="To what --export wrote (CSV or JSON).", rich_help_panel="Where to"),
+        typer.Option(
+            "--from-file", metavar="FILE", help="To the offsets of a file of --export (CSV or JSON).", rich_help_panel="Target"
+        ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Do it, or only show the plan.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print the plan as a file for --from-file.")] = False,
+    execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Commit the new offsets, or only show them.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as a file for --from-file.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Set the committed offsets of a group nobody is in. Shows what would happen unless --execute.
+    """Change the committed offsets of a group without members. Without --execute it only shows the new offsets.
 
-    An offset outside of the log becomes the nearer end of it.
+    An offset outside the log becomes its nearer end.
     """
     _exactly_one(
         {
@@ -91,13 +100,13 @@ def reset_offsets(
         }
     )
     if from_file is not None and (topic or all_topics):
-        raise Failure("--from-file already names the partitions", "leave --topic and --all-topics out", exit_code=EXIT_USAGE)
+        raise Failure("--from-file names the partitions itself", "omit --topic and --all-topics", exit_code=EXIT_USAGE)
     if from_file is None and bool(topic) == all_topics:
-        raise Failure("which partitions?", "pass --topic (repeatable) or --all-topics", exit_code=EXIT_USAGE)
+        raise Failure("no partitions given", "pass either --topic (repeatable) or --all-topics", exit_code=EXIT_USAGE)
     scope = parse_scope(topic or [])
     now_ms = int(time.time() * 1000)
     time_ms = _time_ms(to_time, by_duration, now_ms)
-    planned = None if from_file is None else read_plan(_text(from_file), name, str(from_file))
+    planned = None if from_file is None else read_plan(read_text_or_stdin(from_file), name, str(from_file))
 
     connection = Connection(bootstrap_servers, command_config)
     (group,) = find_groups(connection, [name], missing_ok=True)
@@ -109,7 +118,7 @@ def reset_offsets(
     elif all_topics:
         keys = sorted(committed)
         if not keys:
-            raise Failure(f"group {name} has committed nothing", "name topics with --topic", code="NO_OFFSETS")
+            raise Failure(f"group {name} has no committed offsets", "name topics with --topic", code="NO_OFFSETS")
     else:
         keys = scoped_partitions(connection, scope)
     bounds = _bounds(connection, keys)
@@ -120,12 +129,12 @@ def reset_offsets(
     elif shift_by is not None:
         wanted = shifted(keys, committed, shift_by)
     elif time_ms is not None:
-        wanted = _at_time(connection, bounds, time_ms)
+        wanted = at_time(connection, bounds, time_ms)
     elif to_current:
         wanted = {key: committed.get(key, bounds[key][1]) for key in keys}
     else:
         wanted = {key: bounds[key][0 if to_earliest else 1] for key in keys}
-    # What is committed stays what it is, also where retention has gone past it.
+    # --to-current keeps a committed offset that retention has passed.
     steps = plan(wanted, committed, bounds, clamp=not to_current)
     for step in steps:
         if step.note is not None:
@@ -139,7 +148,7 @@ def _exactly_one(chosen: Mapping[str, bool]) -> None:
     given = [option for option, present in chosen.items() if present]
     if len(given) != 1:
         raise Failure(
-            f"{' and '.join(given)} contradict each other" if given else "where to?",
+            f"{' and '.join(given)} cannot be combined" if given else "no target given",
             f"pass one of {', '.join(chosen)}",
             exit_code=EXIT_USAGE,
         )
@@ -153,42 +162,25 @@ def _time_ms(to_time: str | None, by_duration: str | None, now_ms: int) -> int |
     time_ms = parse_time_ms(to_time, now_ms)
     if time_ms is None:
         raise Failure(
-            f"--to-time {to_time!r} is no time",
+            f"--to-time {to_time!r} is not a time",
             "write 2024-05-01T10:00, @1714557600000 or a time ago (10m)",
             exit_code=EXIT_USAGE,
         )
     return max(time_ms, 0)
 
 
-def _text(file: Path) -> str:
-    try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Failure(f"cannot read {file}: {error.strerror}", exit_code=EXIT_USAGE) from None
-    except UnicodeDecodeError:
-        raise Failure(f"cannot read {file}: it is not text", exit_code=EXIT_USAGE) from None
-
-
 def _bounds(connection: Connection, keys: Sequence[TopicIndex]) -> Bounds:
-    """Of every partition: a reset of some and not of others is nobody's wish."""
-    bounds = log_bounds(connection, keys)
+    """The log bounds of all partitions. Failure if one has none: a reset must not be partial."""
+    bounds = led_log_bounds(connection, keys)
     for topic, partition in keys:
         if (topic, partition) not in bounds:
             known = connection.metadata().topics
             if topic not in known:
                 raise unknown_topic(topic, known)
             if partition not in known[topic].partitions:
-                raise Failure(f"topic {topic} has no partition {partition}", f"it has 0 to {len(known[topic].partitions) - 1}")
-            raise Failure(f"{topic}-{partition} has no leader at this moment", "see `ottla topic describe`")
+                raise unknown_partition(topic, partition, len(known[topic].partitions))
+            raise Failure(f"{topic}-{partition} has no leader now", "see `ottla topic describe`")
     return bounds
-
-
-def _at_time(connection: Connection, bounds: Bounds, time_ms: int) -> dict[TopicIndex, int]:
-    from ottla.cli.client import OffsetSpec
-
-    found = listed_offsets(connection, sorted(bounds), OffsetSpec.for_timestamp(time_ms))
-    # No record is that young: the place is the end.
-    return {key: offset if offset >= 0 else bounds[key][1] for key, offset in found.items()}
 
 
 def _show(name: str, steps: Sequence[Step], *, executed: bool, export: bool, json_output: bool, is_new: bool) -> None:
@@ -216,7 +208,7 @@ def _show(name: str, steps: Sequence[Step], *, executed: bool, export: bool, jso
             right=["PARTITION", "COMMITTED", "NEW-OFFSET", "LOG-START", "LOG-END", "NEW-LAG"],
         )
     if executed and not json_output:
-        note(f"offsets of group {name} are set")
+        note(f"committed the offsets of group {name}")
     elif not json_output:
-        created = f"; there is no group {name} yet, it would be made" if is_new else ""
-        note(f"nothing was changed{created}; --execute does it")
+        created = f"; group {name} does not exist and would be created" if is_new else ""
+        note(f"dry run, nothing was changed{created}; pass --execute to commit")

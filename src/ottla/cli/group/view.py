@@ -1,9 +1,7 @@
-"""Consumer groups as their coordinator shows them: members, committed offsets, and how far those are from both ends of the log.
+"""Consumer groups as their coordinators describe them: members, committed offsets, lag and lead. Changes nothing, never prints.
 
-Owns: reading. Changes nothing and never prints.
-
-Lag is what the group has still to read (log end - committed), lead is how far it is from losing records to retention
-(committed - log start): a group whose lead goes to zero reads records shortly before they are deleted.
+Lag is log end minus committed offset. Lead is committed offset minus log start: a group whose lead goes to 0 is about to lose
+records to retention.
 """
 
 from __future__ import annotations
@@ -12,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, settled
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import Failure, did_you_mean
+from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
     from ottla.cli.client import ConsumerGroupDescription
 
-TopicIndex = tuple[str, int]
 
-# Kafka's names. The library knows no others; groups of the new protocol have Assigning and Reconciling besides.
+# Kafka's names of the states that the library knows.
 _STATES = {
     "PREPARING_REBALANCING": "PreparingRebalance",
     "COMPLETING_REBALANCING": "CompletingRebalance",
@@ -29,7 +27,7 @@ _STATES = {
     "EMPTY": "Empty",
 }
 _REBALANCING, _UNKNOWN = "Rebalancing", "Unknown"
-"""States that the library has no name for: of the new protocol (Assigning, Reconciling), and of any other."""
+"""Shown for states that the library does not know: Assigning and Reconciling of the consumer protocol, and others."""
 STATES = (*_STATES.values(), _REBALANCING, _UNKNOWN)
 
 
@@ -41,7 +39,7 @@ class Member:
     host: str
     assignment: list[TopicIndex]
     target: list[TopicIndex] | None
-    """Where the coordinator wants it; known in the new protocol only."""
+    """The target assignment; only in the consumer protocol."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -58,7 +56,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition of a group. None is what nobody knows: no commit yet, or the topic is gone."""
+    """One partition of a group. Fields are None without a commit, or if the topic was deleted."""
 
     topic: str
     partition: int
@@ -96,7 +94,7 @@ class Group:
     type: str
     state: str
     protocol: str
-    """How partitions are assigned: the assignor's name; empty while nobody is in the group."""
+    """The assignor's name; empty for a group without members."""
     coordinator_id: int
     coordinator: str
     members: list[Member]
@@ -136,7 +134,7 @@ def list_groups(connection: Connection) -> list[dict[str, str]]:
     from ottla.cli.client import ConsumerGroupState, ConsumerGroupType
 
     connection.metadata()
-    found = settled(connection.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "groups")
+    found = result_of(connection.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "groups")
     if found.errors:
         raise found.errors[0]
     rows = []
@@ -150,20 +148,22 @@ def list_groups(connection: Connection) -> list[dict[str, str]]:
 def unknown_group(connection: Connection, name: str) -> Failure:
     known = [row["group"] for row in list_groups(connection)]
     return Failure(
-        f"there is no group {name}", did_you_mean(name, known) or "see them with `ottla group list`", code="GROUP_ID_NOT_FOUND"
+        f"group {name} does not exist",
+        did_you_mean(name, known) or "list groups with `ottla group list`",
+        code="GROUP_ID_NOT_FOUND",
     )
 
 
 def find_groups(connection: Connection, names: Sequence[str], *, missing_ok: bool = False) -> list[Group]:
-    """The groups without their partitions. A group of that name that does not exist is a Failure, or Dead if `missing_ok`."""
+    """The groups without their partitions. A missing group is a Failure, or Dead with `missing_ok`."""
     connection.metadata()
     groups = []
     futures = connection.admin.describe_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     for name, future in futures.items():
         try:
-            group = _group(settled(future, f"group {name}"))
+            group = _group(result_of(future, f"group {name}"))
         except Failure as failure:
-            # Brokers since 4.0 may say it, older ones describe a dead group.
+            # Brokers since 4.0 may answer with this error; older ones describe a dead group.
             if failure.code != "GROUP_ID_NOT_FOUND":
                 raise
             group = Group(name, "unknown", "Dead", "", -1, "", [])
@@ -192,7 +192,7 @@ def _member(described: Any) -> Member:
         described.member_id,
         described.group_instance_id,
         described.client_id,
-        # Kafka writes an address without a name as Java does, behind a slash.
+        # Java prints an address without a host name behind a slash.
         described.host.removeprefix("/"),
         _indexes(described.assignment),
         None if target is None else _indexes(target),
@@ -208,41 +208,26 @@ def committed_offsets(connection: Connection, group: str) -> dict[TopicIndex, in
 
     request = ConsumerGroupTopicPartitions(group)
     future = connection.admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[group]
-    found = settled(future, f"offsets of group {group}").topic_partitions
+    found = result_of(future, f"offsets of group {group}").topic_partitions
     return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
 
-def log_bounds(connection: Connection, partitions: Iterable[TopicIndex]) -> dict[TopicIndex, tuple[int, int]]:
-    """Start and end offset (exclusive) of those partitions that exist and have a leader to ask."""
-    from ottla.cli.client import OffsetSpec
+def led_log_bounds(connection: Connection, keys: Iterable[TopicIndex]) -> dict[TopicIndex, tuple[int, int]]:
+    """`log_bounds` of those partitions that exist and have a leader."""
+    from ottla.cli.offsets import log_bounds
 
     topics = connection.metadata().topics
     led = {(name, index) for name, topic in topics.items() for index, part in topic.partitions.items() if part.leader >= 0}
-    present = [key for key in partitions if key in led]
-    starts = listed_offsets(connection, present, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = listed_offsets(connection, present, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    return {key: (starts[key], ends[key]) for key in present}
-
-
-def listed_offsets(connection: Connection, partitions: Sequence[TopicIndex], spec: Any) -> dict[TopicIndex, int]:
-    from ottla.cli.client import TopicPartition
-
-    if not partitions:
-        return {}
-    futures = connection.admin.list_offsets(
-        {TopicPartition(topic, index): spec for topic, index in partitions}, request_timeout=REQUEST_TIMEOUT_S
-    )
-    return {
-        (each.topic, each.partition): settled(future, f"{each.topic}-{each.partition}").offset for each, future in futures.items()
-    }
+    return log_bounds(connection, [key for key in keys if key in led])
 
 
 def with_partitions(connection: Connection, group: Group) -> Group:
-    """The group with every partition it has committed or is assigned."""
+    """The group with all partitions that are committed or assigned."""
+
     committed = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.assignment}
     keys = sorted({*committed, *owners})
-    bounds = log_bounds(connection, keys)
+    bounds = led_log_bounds(connection, keys)
     nowhere = (None, None)
     group.partitions = []
     for topic, partition in keys:

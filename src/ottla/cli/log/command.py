@@ -1,4 +1,4 @@
-"""`ottla log dump`: what is in the files of a log, without a broker."""
+"""`ottla log dump`: shows the files of a log, without a broker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ottla.cli.output import print_line, size_text
 if TYPE_CHECKING:
     from ottla.cli.log.segments import Item
 
-app = typer.Typer(help="Files of a log, read without a broker.", no_args_is_help=True)
+app = typer.Typer(help="Read the files of a log without a broker.", no_args_is_help=True)
 
 
-# A group of one command would otherwise vanish, and `ottla log dump` with it.
+# Without a callback Typer would merge an app of one command into its parent.
 @app.callback()
 def root() -> None:
     pass
@@ -28,12 +28,12 @@ def root() -> None:
 @guarded
 def dump(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR", show_default=False)],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Also the records inside the batches.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Check CRCs, records, and the indexes against a scan.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only damage and the summary.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check CRCs, records and indexes.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only damage and the summary.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Show batches, records, indexes and checkpoints. Exit code 1 if anything is damaged."""
+    """Show batches, records, index entries and checkpoints. Exit code 1 if anything is damaged."""
     from ottla.cli.log.segments import read_path
 
     counts = {"files": 0, "batches": 0, "records": 0, "damage": 0}
@@ -48,7 +48,7 @@ def dump(
             if quiet and item.kind != "damage":
                 continue
             if is_dir and item.kind == "file" and not item.fields["size"] and not json_output:
-                # A data directory has hundreds of them, and nobody asked for this one.
+                # A data directory has hundreds of empty files.
                 empty += 1
                 continue
             if json_output:
@@ -60,14 +60,15 @@ def dump(
     else:
         found = f"{counts['damage']} damaged places" if counts["damage"] else "no damage" if verify else "not verified"
         if empty:
-            found += f"; {empty} of the files are empty and not shown"
+            found += f"; {empty} empty files not shown"
         print(f"{counts['files']} files, {counts['batches']} batches, {counts['records']} records, {found}")
     if counts["damage"]:
         raise typer.Exit(EXIT_FAILED)
 
 
 def render(item: Item) -> str:
-    """One item as a line of text."""
+    """An item as a line of text."""
+
     fields = item.fields
     if item.kind == "file":
         return f"{item.path}: base offset {fields['base_offset']}, {size_text(fields['size'])}"

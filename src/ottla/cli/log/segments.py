@@ -1,7 +1,7 @@
-"""Reads the files of a log for `ottla log dump`: batches, records, indexes, checkpoints, and what is wrong with them.
+"""Reads and verifies the files of a log for `ottla log dump`, as one `Item` for each batch, record, index entry, checkpoint or
+damage.
 
-Owns: walking a path and yielding one `Item` for each thing found. Never writes, takes no lock, trusts nothing: a file may be
-torn, may belong to a running broker, may have been written by Apache Kafka. Only what `records` and `storage` define is read.
+Never writes and takes no lock. A file may be torn, in use by a running broker, or written by Apache Kafka.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OFFSET_CHECKPOINTS = (names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATER
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing found in a file. `kind`: file, batch, record, offset_index_entry, time_index_entry, checkpoint, damage."""
+    """A part of a file. `kind` is file, batch, record, offset_index_entry, time_index_entry, checkpoint or damage."""
 
     path: str
     kind: str
@@ -43,7 +43,7 @@ class Item:
 
 @dataclass(slots=True)
 class Scan:
-    """What a scan of a `.log` file saw, for comparing its indexes: batch positions, last offsets, running largest timestamp."""
+    """The batches of a `.log` file, to compare its indexes with: positions, last offsets, largest timestamp so far."""
 
     positions: list[int] = field(default_factory=list)
     last_offsets: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Scan:
 
 
 def read_path(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
-    """Everything below a file, a partition's directory or a data directory."""
+    """The items of a file, of a partition's directory or of a data directory."""
     if path.is_dir():
         entries = sorted(path.iterdir(), key=lambda entry: entry.name)
         for entry in entries:
@@ -68,12 +68,12 @@ def read_path(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
     elif path.exists():
         if not _readable(path.name):
             raise Failure(
-                f"{path} is none of the files that are read here",
-                "these are .log, .index, .timeindex and checkpoint files, and directories of partitions and of data",
+                f"{path} is not a file of a log",
+                "name .log, .index, .timeindex and checkpoint files, partition directories or data directories",
             )
         yield from read_file(path, records=records, verify=verify)
     else:
-        raise Failure(f"there is no {path}")
+        raise Failure(f"{path} does not exist")
 
 
 def _readable(name: str) -> bool:
@@ -144,10 +144,10 @@ def _read_log(path: Path, base_offset: int, *, records: bool, verify: bool) -> I
 
 
 def _tail(path: Path, data: Buffer, position: int, error: MalformedInput) -> Iterator[Item]:
-    """What stands where no batch begins. Zeros are space taken in advance (`log.preallocate`), all else is damage."""
+    """Damage after the last batch, unless it is all zeros: preallocated space (`log.preallocate`)."""
     rest = bytes(data[position:])
     if any(rest):
-        yield Item(str(path), "damage", {"position": position, "problem": f"the last {len(rest)} bytes are no batch: {error}"})
+        yield Item(str(path), "damage", {"position": position, "problem": f"the last {len(rest)} bytes are not a batch: {error}"})
 
 
 def _check_batch(
@@ -156,9 +156,9 @@ def _check_batch(
     problems: list[str] = []
     held: list[Record] = []
     if info.base_offset < next_offset:
-        problems.append(f"offset {info.base_offset} comes after {next_offset - 1}")
+        problems.append(f"base offset {info.base_offset} is not above {next_offset - 1}")
     if verify and not batch_crc_ok(data, info):
-        problems.append("the CRC does not match the bytes")
+        problems.append("CRC mismatch")
         return problems, held
     if verify or records:
         try:
@@ -202,7 +202,7 @@ def record_fields(record: Record, info: BatchInfo) -> dict[str, Any]:
 
 
 def scan_log(path: Path) -> Scan:
-    """The batches of a `.log` file up to the first place where none begins."""
+    """The batches of a `.log` file up to the first malformed one."""
     scan = Scan()
     if not path.exists() or path.stat().st_size == 0:
         return scan
@@ -240,28 +240,30 @@ def _read_index(path: Path, base_offset: int, suffix: str, *, verify: bool) -> I
 
 
 def _without_spare_entries(data: bytes, entry_bytes: int) -> bytes:
-    """Without the zeros that a running Apache Kafka keeps at the end of an index file for entries to come."""
+    """The index without the zeros that a running Apache Kafka preallocates at its end."""
     used = len(data.rstrip(b"\0"))
     return data[: -(-used // entry_bytes) * entry_bytes] if len(data) % entry_bytes == 0 else data
 
 
 def _verify_offsets(path: Path, entries: list[tuple[int, int]], scan: Scan) -> Iterator[Item]:
-    """An entry must point to the beginning of a batch, and its offset must be the last of a batch at or after that place."""
+    """Each entry must point to the start of a batch, and its offset must be the last offset of that or a later batch."""
     starts = {position: index for index, position in enumerate(scan.positions)}
     ends = {offset: index for index, offset in enumerate(scan.last_offsets)}
     for offset, position in entries:
         if position not in starts:
-            yield Item(str(path), "damage", {"offset": offset, "problem": f"no batch begins at position {position}"})
+            yield Item(str(path), "damage", {"offset": offset, "problem": f"no batch starts at position {position}"})
         elif ends.get(offset, -1) < starts[position]:
-            yield Item(str(path), "damage", {"offset": offset, "problem": f"no batch from {position} on ends in offset {offset}"})
+            yield Item(
+                str(path), "damage", {"offset": offset, "problem": f"no batch from position {position} has last offset {offset}"}
+            )
 
 
 def _verify_times(path: Path, entries: list[tuple[int, int]], scan: Scan) -> Iterator[Item]:
-    """An entry must hold the largest timestamp of all batches up to the one its offset is in."""
+    """Each entry must hold the largest timestamp of all batches up to the one that holds its offset."""
     for timestamp, offset in entries:
         batch = bisect_right(scan.last_offsets, offset - 1)
         if batch >= len(scan.last_offsets):
-            yield Item(str(path), "damage", {"offset": offset, "problem": f"offset {offset} is beyond the log"})
+            yield Item(str(path), "damage", {"offset": offset, "problem": f"offset {offset} is beyond the end of the log"})
         elif scan.max_timestamps[batch] != timestamp:
             found = scan.max_timestamps[batch]
             problem = f"the largest timestamp up to offset {offset} is {found}, the index says {timestamp}"

@@ -1,8 +1,8 @@
-"""`ottla perf`: how fast can records be written, read, and brought from a producer to a consumer.
+"""`ottla perf`: measures produce and consume throughput, and end-to-end latency.
 
-The figures mean what those of Kafka's own tools mean: a megabyte has 1024 * 1024 bytes of keys and values; the latency of a
-produced record runs from handing it to the client to its acknowledgement; end-to-end latency is that of one record at a time,
-from handing it over to having it back.
+The figures mean the same as those of Kafka's own tools. A megabyte is 1024 * 1024 bytes of keys and values. Produce latency is
+from the call of the client to the acknowledgement. End-to-end latency is from that call to the record's arrival at a consumer,
+one record at a time.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _SILENCE_S = 30.0
 Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
 Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many records.")]
 Size = Annotated[int, typer.Option("--size", min=0, help="Bytes of each value.")]
-Create = Annotated[bool, typer.Option("--create", help="Create the topic if it is missing.")]
+Create = Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")]
 Compression = Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")]
 
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while it is a terminal; call with how much is done. Cheap enough for every few thousand records."""
+    """A progress bar on stderr, if that is a terminal. Call the result with the number of records done."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -64,7 +64,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def payloads(size: int, seed: int = 0) -> list[bytes]:
-    """Values to send in turn: random capital letters, as Kafka's tool sends, which compress a little, like real text."""
+    """Values to send in turn: random capital letters, as in Kafka's tool."""
     chosen = random.Random(seed)
     count = min(_PAYLOADS_MAX, 1 + _PAYLOADS_BYTES // max(size, 1))
     return [bytes(chosen.choices(string.ascii_uppercase.encode(), k=size)) for _ in range(count)]
@@ -102,7 +102,7 @@ def perf_produce(
     topic: Topic,
     records: Records = 1_000_000,
     size: Size = 100,
-    throughput: Annotated[float | None, typer.Option("--throughput", min=0.1, help="Records/s at most.")] = None,
+    throughput: Annotated[float | None, typer.Option("--throughput", min=0.1, help="Limit of records per second.")] = None,
     acks: Acks = "all",
     compression: Compression = "none",
     create: Create = False,
@@ -111,7 +111,7 @@ def perf_produce(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Write records as fast as they go (or at --throughput), measure the rate and the time to acknowledgement."""
+    """Produce records as fast as possible, or at --throughput. Measures throughput and latency."""
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     ensure_topic(connection, topic, create=create)
     producer = connection.producer(**{"acks": acks, "compression.type": compression, "linger.ms": 5})
@@ -134,7 +134,7 @@ def perf_produce(
 
 
 class Failures:
-    """Records that were not written: how many, and the first reason."""
+    """The number of records that were not written, and the first error."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -181,13 +181,13 @@ def _produce_all(
 @guarded
 def perf_consume(
     topic: Topic,
-    records: Annotated[int | None, typer.Option("--records", "-n", min=1, help="How many. (default: all there are)")] = None,
+    records: Annotated[int | None, typer.Option("--records", "-n", min=1, help="How many. (default: all)")] = None,
     properties: Properties = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Read from the beginning as fast as it goes, measure the rate."""
+    """Read a topic from the beginning as fast as possible. Measures throughput."""
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     bounds = find_bounds(connection, [topic], None, Position("beginning"), None, follow=False)
     available = sum((end or 0) - bounds.start[key] for key, end in bounds.end.items())
@@ -217,7 +217,7 @@ def _consume_all(consumer: Consumer, bounds: Bounds, wanted: int, show: Callable
         if messages:
             heard = time.monotonic()
         elif time.monotonic() - heard > _SILENCE_S:
-            raise Failure(f"nothing came for {_SILENCE_S:.0f} s after {count} of {wanted} records", code="_TIMED_OUT")
+            raise Failure(f"no record for {_SILENCE_S:.0f} s after {count} of {wanted} records", code="_TIMED_OUT")
         for message in messages:
             error = message.error()
             if error is None:
@@ -244,7 +244,7 @@ def perf_latency(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Send one record, wait until it has come back, send the next: the time of each round."""
+    """Produce a record, wait until a consumer has it, produce the next. Measures the latency of each."""
     from ottla.cli.client import TopicPartition
 
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
@@ -267,15 +267,16 @@ def perf_latency(
             message = consumer.poll(0.5)
             if message is not None and message.error() is None:
                 if message.value() != value:
-                    raise Failure("a record came back that was not sent", f"somebody else writes to {topic}; use another topic")
+                    raise Failure(f"another producer writes to {topic}", "use another topic")
                 return time.perf_counter() - started
             producer.poll(0)
             failures.raise_if_any(1)
             if time.perf_counter() - started > _SILENCE_S:
-                raise Failure(f"a record did not come back within {_SILENCE_S:.0f} s", code="_TIMED_OUT")
+                raise Failure(f"a record did not arrive within {_SILENCE_S:.0f} s", code="_TIMED_OUT")
 
     try:
-        round_trip(values[0])  # connections and metadata are not what is measured
+        round_trip(values[0])  # connects and fetches metadata before the measurement
+
         started = time.perf_counter()
         with progress("latency", records) as show:
             for index in range(records):

@@ -1,6 +1,6 @@
 """Latencies of many records in bounded memory.
 
-Like Kafka's own performance tool it keeps at most half a million samples, evenly taken, and the exact count, sum and largest.
+Like Kafka's own performance tool it keeps at most 500,000 evenly spaced samples, and the exact count, sum and maximum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Latencies:
             self.max_s = seconds
 
     def summary_ms(self) -> dict[str, float]:
-        """avg, the quantiles, max. The quantile q is the smallest sample that is not below a share q of all of them."""
+        """Average, quantiles and maximum in milliseconds."""
+
         if not self.count:
             return {}
         ordered = sorted(self._samples)

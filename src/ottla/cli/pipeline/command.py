@@ -1,10 +1,8 @@
-"""`ottla pipeline`: pipelines on Spark, from a first file to a running one."""
+"""`ottla pipeline`: init, check, run, status, reset."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,77 +10,53 @@ import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
 from ottla.cli.options import Json, Yes, parse_pairs
-from ottla.cli.output import note, print_document, print_line, print_table
+from ottla.cli.output import note, print_document, print_table
+from ottla.cli.pipeline.failures import explained
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from ottla.pipelines.failure import PipelineError
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = typer.Typer(help="Pipelines on Spark: check, run, watch, begin anew.", no_args_is_help=True)
+app = typer.Typer(help="Pipelines on Spark: init, check, run, status, reset.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline, a Python file.")]
-Settings = Annotated[Path | None, typer.Option("--settings", metavar="TOML", help="Default: FILE with the ending .toml.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
+Settings = Annotated[
+    Path | None, typer.Option("--settings", metavar="TOML", help="Its settings. (default: FILE with the suffix .toml)")
+]
 Bootstrap = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-servers", "-b", metavar="HOST:PORT[,…]", envvar="OTTLA_BOOTSTRAP_SERVERS", help="Where the cluster is."
+        "--bootstrap-servers",
+        "-b",
+        metavar="HOST:PORT[,…]",
+        envvar="OTTLA_BOOTSTRAP_SERVERS",
+        help="Addresses of one or more brokers.",
     ),
 ]
-Storage = Annotated[str | None, typer.Option("--storage", metavar="DIR", help="For checkpoints and state.")]
-Trigger = Annotated[str | None, typer.Option("--trigger", metavar="TIME", help="How often a batch begins: '1 second'.")]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="local[*], spark://host:7077, yarn, k8s://…")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="One setting of Spark.")]
-Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="Of the pipeline: its groups begin with it.")]
-FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", help="Only this one; may be given again.")]
-
-_EXAMPLE = '''"""{name}: orders become revenue by customer, every ten seconds."""
-
-from pyspark.sql import functions as F
-
-from ottla import pipelines as p
-
-orders = p.source(
-    "orders",
-    p.json("order_id string, customer string, amount double, at timestamp"),
-    dead_letter="orders.dlq",
-)
-
-
-@p.flow(orders, to=p.sink("revenue", key="customer"))
-def revenue(orders):
-    windows = orders.withWatermark("at", "1 minute").groupBy(F.window("at", "10 seconds"), "customer")
-    return windows.agg(F.sum("amount").alias("total"))
-
-
-p.sql(orders, to=p.sink("big_orders", key="order_id"), query="SELECT * FROM orders WHERE amount > 1000")
-'''
-_SETTINGS = """# How {name}.py runs. Every line can be overridden on the command line.
-[pipeline]
-bootstrap_servers = "127.0.0.1:9092"
-storage = ".ottla/{name}"        # checkpoints and state: keep it
-trigger = "1 second"
-
-[spark]
-master = "local[*]"
-
-[spark.conf]
-"spark.sql.shuffle.partitions" = 4
-"""
+Storage = Annotated[str | None, typer.Option("--storage", metavar="DIR", help="The directory of checkpoints and state.")]
+Trigger = Annotated[str | None, typer.Option("--trigger", metavar="TIME", help="The interval of batches: '1 second'.")]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="The Spark master: local[*], spark://host:7077, yarn, k8s://…")
+]
+Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark (repeatable).")]
+Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the pipeline, the prefix of its groups.")]
+FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", help="Only this flow (repeatable).")]
 
 
 @app.command("init")
 @guarded
-def init(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the pipeline and its two files.")] = "orders") -> None:
-    """Write NAME.py and NAME.toml to begin with."""
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline and of its two files.")] = "orders",
+) -> None:
+    """Write NAME.py and NAME.toml, an example to begin with."""
+    from ottla.cli.pipeline import template
+
     if not name.replace("_", "a").replace("-", "a").isalnum():
-        raise Failure(f"{name!r} is no name", "letters, digits, - and _", exit_code=EXIT_USAGE)
-    files = {Path(f"{name}.py"): _EXAMPLE, Path(f"{name}.toml"): _SETTINGS}
+        raise Failure(f"{name!r} is not a name", "use letters, digits, - and _", exit_code=EXIT_USAGE)
+    files = {Path(f"{name}.py"): template.PIPELINE, Path(f"{name}.toml"): template.SETTINGS}
     for file in files:
         if file.exists():
-            raise Failure(f"{file} is there already", "nothing was written")
+            raise Failure(f"{file} already exists", "nothing was written; choose another NAME")
     for file, text in files.items():
         file.write_text(text.format(name=name) if file.suffix == ".toml" else text.replace("{name}", name), encoding="utf-8")
         note(f"{file} written")
@@ -102,17 +76,18 @@ def check(
     name: Name = None,
     json_output: Json = False,
 ) -> None:
-    """Plan it on Spark, read and write nothing: every mistake that can be known before is found.
+    """Check a pipeline: plan all its queries on Spark, read and write nothing.
 
-    It needs no broker; one that --bootstrap-servers names is asked for the topics.
+    It needs no broker. With --bootstrap-servers it also checks the topics.
     """
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name)
-    with _failures():
+    with explained():
+        from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, topics
 
         if bootstrap_servers is not None:
             topics.check(project, plan)
-        with _spark(project, ship=False) as spark:
+        with spark_session(project, ship=False) as spark:
             results = frames.check(spark, project, plan)
             flows: list[dict[str, Any]] = [
                 {
@@ -147,87 +122,23 @@ def run(
     master: Master = None,
     conf: Conf = None,
     name: Name = None,
-    once: Annotated[bool, typer.Option("--once", help="What is there now, then stop.")] = False,
-    metrics: Annotated[str | None, typer.Option("--metrics", metavar="HOST:PORT", help="A page for Prometheus.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process the present records, then stop.")] = False,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus here.")
+    ] = None,
     json_output: Json = False,
 ) -> None:
-    """Run until SIGTERM or Ctrl-C, which let the running batch finish."""
+    """Run a pipeline until Ctrl-C or SIGTERM, which let the running batch finish."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name, metrics=metrics)
-    with _failures():
+    with explained():
+        from ottla.cli.pipeline.running import run_flows, spark_session
         from ottla.pipelines import topics
 
         topics.check(project, plan)
         if not json_output:
             note(f"pipeline {project.name}: starting Spark on {project.master}")
-        with _spark(project, ship=project.ship) as spark:
-            _run(spark, project, plan, once=once, json_output=json_output)
-
-
-@contextmanager
-def _spark(project: Project, *, ship: bool) -> Iterator[SparkSession]:
-    from ottla.pipelines import session
-
-    spark = session.start(project.name, project.master, project.conf, ship=ship)
-    try:
-        yield spark
-    finally:
-        # Everything is done or told by now: a Java that went away does not change it, and must not hide it.
-        with suppress(Exception):
-            spark.stop()
-
-
-def _run(spark: Any, project: Project, plan: Plan, *, once: bool, json_output: bool) -> None:
-    import signal
-
-    from ottla.pipelines import progress, progress_metrics, progress_table, running
-
-    flows = running.PipelineRun(spark, project, plan, once=once)
-    live = sys.stdout.isatty() and not json_output
-    tell = None if live else (_print_now if json_output else lambda found: print(progress_table.line(found), flush=True))
-    watch = progress.Watch(f"{project.name}.", flows.sinks, tell)
-    if project.metrics is not None:
-        progress_metrics.serve_metrics(project.metrics, project.name, watch)
-
-    def stop(number: int, frame: object) -> None:
-        flows.stopping.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    listener = progress.listen(spark, watch)
-    names = [flow.name for flow in plan.queries]
-    try:
-        with flows:
-            flows.start()
-            if live:
-                _watch_live(flows, watch, project.name, names)
-            else:
-                while flows.running and not flows.stopping.is_set():
-                    flows.wait(3600)
-            stopped = flows.stopping.is_set()
-            if stopped and not json_output:
-                note("stopping: the running batch is finished first")
-    finally:
-        progress.unlisten(spark, listener)
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if not json_output:
-        totals = [f"{name} {sink.totals.records:,}" for name, sink in flows.sinks.items()]
-        note(f"pipeline {project.name}: {'stopped' if stopped else 'done'}; records written: {', '.join(totals)}")
-
-
-def _print_now(found: dict[str, Any]) -> None:
-    print_line(found)
-    sys.stdout.flush()
-
-
-def _watch_live(flows: Any, watch: Any, name: str, names: list[str]) -> None:
-    from rich.live import Live
-
-    from ottla.pipelines import progress_table
-
-    with Live(progress_table.table(name, names, watch), refresh_per_second=4) as live:
-        while flows.running and not flows.stopping.is_set():
-            flows.wait(0.5)
-            live.update(progress_table.table(name, names, watch, "Ctrl-C lets the running batch finish", live.console.width))
+        with spark_session(project, ship=project.ship) as spark:
+            run_flows(spark, project, plan, once=once, json_output=json_output)
 
 
 @app.command("status")
@@ -240,9 +151,9 @@ def status(
     name: Name = None,
     json_output: Json = False,
 ) -> None:
-    """How far each flow is: its group's offsets and lag, its checkpoint."""
+    """Show each flow's committed offsets, lag and checkpoint."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
-    with _failures():
+    with explained():
         from ottla.pipelines.status import status as flow_status
 
         found = flow_status(project, plan)
@@ -259,7 +170,7 @@ def status(
                 "-" if each.lag is None else each.lag,
                 "-" if each.batch is None else each.batch,
                 "-" if each.sink_batch is None else each.sink_batch,
-                each.checkpoint if each.query_id else f"{each.checkpoint} (not begun)",
+                each.checkpoint if each.query_id else f"{each.checkpoint} (not started)",
             ]
             for each in found
         ],
@@ -276,21 +187,22 @@ def reset(
     storage: Storage = None,
     name: Name = None,
     flow: FlowNames = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest", help="Where the next start begins.")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="earliest|latest", help="Where the next run starts.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Forget how far flows are: checkpoints are removed, data is not. What was written stays, and may be written again."""
+    """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
     known = [each.name for each in plan.queries]
     for each in flow or []:
         if each not in known:
-            raise Failure(f"there is no flow {each!r}", f"there are {', '.join(known)}", exit_code=EXIT_USAGE)
+            raise Failure(f"flow {each!r} does not exist", f"the flows are {', '.join(known)}", exit_code=EXIT_USAGE)
     chosen = flow or known
     if not yes:
         if not sys.stdin.isatty():
-            raise Failure("nobody to ask", "--yes does it without asking", exit_code=EXIT_USAGE)
-        typer.confirm(f"Forget the progress of {', '.join(chosen)} in {project.storage}?", abort=True)
-    with _failures():
+            raise Failure("no terminal to ask for confirmation", "pass --yes", exit_code=EXIT_USAGE)
+        typer.confirm(f"Remove the checkpoints of {', '.join(chosen)} in {project.storage}?", abort=True)
+
+    with explained():
         from ottla.pipelines.reset import reset as reset_flows
 
         for line in reset_flows(project, plan, chosen, to):
@@ -311,7 +223,7 @@ def _loaded(
     from ottla.pipelines import graph, loading, project
 
     pairs = parse_pairs(conf, "--conf")
-    with _failures():
+    with explained():
         found = project.override(
             project.read(file, settings),
             conf=pairs,
@@ -323,47 +235,6 @@ def _loaded(
             metrics=metrics,
         )
         return found, graph.plan(loading.load(file))
-
-
-class _failures:
-    """What is wrong with a pipeline, as the command line says it."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        from ottla.client.blocking import BrokerAway
-        from ottla.errors import KafkaError
-        from ottla.pipelines.failure import PipelineError
-
-        if isinstance(error, PipelineError):
-            raise _failure(error) from error
-        if isinstance(error, BrokerAway | KafkaError):
-            raise Failure(str(error), "nothing is lost: run it again") from error
-        if isinstance(error, Exception) and _java_ended(error):
-            # What Python meets then depends on what it was about to ask.
-            raise Failure("Spark's Java process is gone (killed, or out of memory?)", "nothing is lost: run it again") from error
-
-
-def _java_ended(error: Exception) -> bool:
-    if "pyspark" not in sys.modules or not (isinstance(error, OSError) or type(error).__module__.startswith("py4j")):
-        return False
-    from subprocess import TimeoutExpired
-
-    from pyspark import SparkContext
-
-    process = getattr(SparkContext._gateway, "proc", None)
-    try:
-        # Its connections are gone a moment before it is.
-        return process is not None and process.wait(5) is not None
-    except TimeoutExpired:
-        return False
-
-
-def _failure(error: PipelineError) -> Failure:
-    # What went wrong after it (a query that does not stop) is noted on the error.
-    said = [*([error.hint] if error.hint else []), *getattr(error, "__notes__", ())]
-    return Failure(str(error), "; ".join(said) or None)
 
 
 def _target(target: Any) -> str:

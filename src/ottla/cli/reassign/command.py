@@ -1,9 +1,8 @@
-"""`ottla reassign`: plan, execute, status, cancel. The files are kafka-reassign-partitions' own."""
+"""`ottla reassign`: plan, execute, status, cancel. Plans are files of kafka-reassign-partitions."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
@@ -23,15 +22,16 @@ _WAIT_S = 0.5
 
 app = typer.Typer(help="Move replicas to other brokers: plan, execute, status, cancel.", no_args_is_help=True)
 
-PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="A plan; - is stdin.", show_default=False)]
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="The plan; - is stdin.", show_default=False)]
 OptionalPlanFile = Annotated[
-    Path | None, typer.Argument(metavar="FILE", help="Of this plan (- is stdin); else of all there is.", show_default=False)
+    Path | None,
+    typer.Argument(metavar="FILE", help="Only partitions of this plan (- is stdin). (default: all)", show_default=False),
 ]
-KeepThrottle = Annotated[bool, typer.Option("--keep-throttle", help="Leave the throttle where it is.")]
+KeepThrottle = Annotated[bool, typer.Option("--keep-throttle", help="Do not remove the throttle.")]
 
 
 def _reassignments(bootstrap_servers: str, command_config: Path | None) -> Reassignments:
-    # The protocol's messages are not needed to show what commands there are.
+    # Imported late: `ottla --help` does not need the protocol's messages.
     from ottla.cli.reassign.moves import Reassignments
 
     return Reassignments(Connection(bootstrap_servers, command_config))
@@ -40,14 +40,7 @@ def _reassignments(bootstrap_servers: str, command_config: Path | None) -> Reass
 def _read(path: Path) -> Assignment:
     from ottla.cli.reassign.plan import parse_document
 
-    if str(path) == "-":
-        return parse_document(sys.stdin.read(), "stdin")
-    try:
-        return parse_document(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise Failure(f"cannot read {path}: {error.strerror}", exit_code=EXIT_USAGE) from None
-    except UnicodeDecodeError:
-        raise Failure(f"cannot read {path}: it is not text", exit_code=EXIT_USAGE) from None
+    return parse_document(read_text_or_stdin(path), "stdin" if str(path) == "-" else str(path))
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
@@ -60,7 +53,7 @@ def _write(path: Path, document: dict[str, Any]) -> None:
 def _parse_brokers(text: str) -> list[int]:
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words):
-        raise Failure(f"{text!r} are no broker ids", "write them as 1,2,3", exit_code=EXIT_USAGE)
+        raise Failure(f"{text!r} is not a list of broker ids", "write 1,2,3", exit_code=EXIT_USAGE)
     return [int(word) for word in words]
 
 
@@ -68,32 +61,37 @@ def _parse_brokers(text: str) -> list[int]:
 @guarded
 def plan(
     topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, the cluster's own included.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, including internal ones.")] = False,
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="1,2,…", help="Where replicas may be. (default: all brokers)")
+        str | None, typer.Option("--brokers", metavar="1,2,…", help="The brokers that may hold replicas. (default: all)")
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Other than now: more replicas, or fewer.")
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="The new number of replicas. (default: unchanged)")
     ] = None,
-    ignore_racks: Annotated[bool, typer.Option("--ignore-racks", help="Do not spread over racks.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it there instead of to stdout.")] = None,
+    ignore_racks: Annotated[bool, typer.Option("--ignore-racks", help="Do not spread replicas over racks.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the plan to this file instead of stdout.")
+    ] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
-    json_output: Annotated[bool, typer.Option("--json", help="Errors as JSON too; a plan always is.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print errors as JSON. A plan always is JSON.")] = False,
 ) -> None:
-    """Spread replicas and leaders evenly over brokers and racks, copying as little as possible. Changes nothing."""
+    """Propose an assignment that spreads replicas and leaders evenly over brokers and racks. Changes nothing.
+
+    It copies as few replicas as possible.
+    """
     from ottla.cli.reassign.plan import document_of
     from ottla.cli.reassign.plan import plan as make_plan
 
     if bool(topics) == all_topics:
-        raise Failure("name topics, or pass --all-topics", exit_code=EXIT_USAGE)
+        raise Failure("pass either topics or --all-topics", exit_code=EXIT_USAGE)
     reassignments = _reassignments(bootstrap_servers, command_config)
     view = reassignments.view
     partitions = list(view.partitions.values()) if all_topics else view.of(topics or [])
     chosen = _parse_brokers(brokers) if brokers is not None else sorted(view.brokers)
     for broker in chosen:
         if broker not in view.brokers:
-            raise Failure(f"there is no broker {broker}", f"brokers are {', '.join(map(str, sorted(view.brokers)))}")
+            raise Failure(f"broker {broker} does not exist", f"the brokers are {', '.join(map(str, sorted(view.brokers)))}")
     racks = {broker: None if ignore_racks else view.brokers[broker].rack for broker in chosen}
     current = reassignments.current((each.topic, each.index) for each in partitions)
     target = make_plan(current, racks, replication_factor)
@@ -102,9 +100,9 @@ def plan(
     note(
         f"{counted(len(changed), 'partition')} of {len(target)} would change, {counted(copies, 'replica')} would be copied"
         if changed
-        else f"{counted(len(target), 'partition')}: all stand well"
+        else f"{counted(len(target), 'partition')}: nothing to change"
     )
-    # A file always holds something that can be executed; what need not change is harmless there.
+    # An empty plan cannot be executed, so one without changes holds the present assignment.
     document = document_of(changed or target)
     if out is not None:
         _write(out, document)
@@ -117,17 +115,17 @@ def plan(
 def execute(
     file: PlanFile,
     throttle: Annotated[
-        int | None, typer.Option("--throttle", min=1, metavar="BYTES/S", help="At most so much copying for each broker.")
+        int | None, typer.Option("--throttle", min=1, metavar="BYTES/S", help="Limit the copying of each broker.")
     ] = None,
     save_current: Annotated[
-        Path | None, typer.Option("--save-current", metavar="FILE", help="Write what is now: the way back.")
+        Path | None, typer.Option("--save-current", metavar="FILE", help="Write the present assignment, to go back to it.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Until all is done; then the throttle is taken off.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until all is done, then remove the throttle.")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Begin to move replicas as a plan says."""
+    """Start to move replicas to the assignment of a plan."""
     from ottla.cli.reassign.plan import document_of
 
     assignment = _read(file)
@@ -138,7 +136,7 @@ def execute(
         _write(save_current, document_of(current))
     if throttle is not None:
         reassignments.throttle(assignment, throttle)
-    reassignments.begin(assignment)
+    reassignments.start(assignment)
     if wait:
         while [move for move in reassignments.moves(behind=False) if (move.topic, move.index) in assignment]:
             time.sleep(_WAIT_S)
@@ -147,10 +145,10 @@ def execute(
     if json_output:
         print_document({"partitions": len(assignment), "done": wait, "before": document_of(current)})
     else:
-        print(f"{counted(len(assignment), 'partition')}: reassignment {'done' if wait else 'begun'}")
+        print(f"{counted(len(assignment), 'partition')}: reassignment {'done' if wait else 'started'}")
         if not wait:
-            more = ", which takes the throttle off at the end" if throttle else ""
-            note(f"follow it with `ottla reassign status {file}`{more}")
+            more = ", which also removes the throttle at the end" if throttle else ""
+            note(f"watch it with `ottla reassign status {file}`{more}")
 
 
 @app.command("status")
@@ -162,7 +160,7 @@ def status(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Show what is on its way; with a plan also what is done. A plan that is done has its throttle taken off."""
+    """Show running reassignments; with a plan also the finished ones. Removes the throttle of a finished plan."""
     reassignments = _reassignments(bootstrap_servers, command_config)
     assignment = _read(file) if file is not None else None
     moves = [move for move in reassignments.moves() if assignment is None or (move.topic, move.index) in assignment]
@@ -172,7 +170,7 @@ def status(
         elif moves:
             _print_moves(moves)
         else:
-            print("no replicas are being moved")
+            print("no reassignment is running")
         return
     reassignments.view.refresh()
     moving = {(move.topic, move.index) for move in moves}
@@ -191,15 +189,15 @@ def status(
             }
         )
         return
-    print(f"{len(set(done) - moving)} of {counted(len(assignment), 'partition')} done, {len(moves)} on the way")
+    print(f"{len(set(done) - moving)} of {counted(len(assignment), 'partition')} done, {len(moves)} running")
     for topic, index in other:
-        there = ",".join(map(str, partitions[topic, index].replicas)) if (topic, index) in partitions else "nowhere"
+        present = ",".join(map(str, partitions[topic, index].replicas)) if (topic, index) in partitions else "none"
         wanted = ",".join(map(str, assignment[topic, index]))
-        print(f"{topic}-{index} is not on its way, and stands on {there} instead of {wanted}")
+        print(f"{topic}-{index} is not being reassigned: its replicas are {present}, planned {wanted}")
     if moves:
         _print_moves(moves)
     if freed:
-        note(f"throttle taken off {', '.join(freed)}")
+        note(f"removed the throttle of {', '.join(freed)}")
 
 
 @app.command("cancel")
@@ -211,7 +209,7 @@ def cancel(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Stop moving replicas: partitions keep, or get back, the replicas they had."""
+    """Cancel running reassignments: the partitions go back to the replicas they had."""
     assignment = _read(file) if file is not None else None
     reassignments = _reassignments(bootstrap_servers, command_config)
     keys = [(move.topic, move.index) for move in reassignments.moves(behind=False)]
@@ -223,9 +221,10 @@ def cancel(
     if json_output:
         print_document({"cancelled": [{"topic": topic, "partition": index} for topic, index in keys], "unthrottled": freed})
         return
-    print(f"{counted(len(keys), 'reassignment')} cancelled" if keys else "no replicas are being moved")
+    print(f"{counted(len(keys), 'reassignment')} cancelled" if keys else "no reassignment is running")
+
     if freed:
-        note(f"throttle taken off {', '.join(freed)}")
+        note(f"removed the throttle of {', '.join(freed)}")
 
 
 def _print_moves(moves: list[Move]) -> None:

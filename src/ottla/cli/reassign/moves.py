@@ -1,7 +1,6 @@
-"""The requests of a reassignment: begin, look at, take back, and its throttle.
+"""Requests of reassignments: start, list, cancel, and their throttle. Never prints.
 
-Owns what is sent to the controller and which settings hold copying back (KIP-73): the rate on each broker concerned, and on each
-topic which replicas it is for. Never prints.
+The throttle (KIP-73) is a rate on each broker, and on each topic the replicas that it applies to.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from ottla.cli.cluster.view import ClusterView, PartitionState
 from ottla.cli.config.command import alter_settings, describe_settings
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import Failure
-from ottla.cli.plain_request import error_name
-from ottla.cli.reassign.plan import Assignment, TopicIndex
-from ottla.errors import ErrorCode
+from ottla.cli.plain_request import error_name, raise_if_error
+from ottla.cli.positions import TopicIndex
+from ottla.cli.reassign.plan import Assignment
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -34,7 +33,7 @@ LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "f
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition on its way to other replicas."""
+    """A running reassignment of a partition."""
 
     topic: str
     index: int
@@ -42,7 +41,7 @@ class Move:
     adding: list[int]
     removing: list[int]
     behind: dict[int, int | None]
-    """Records that each added replica still lacks; None: it does not tell."""
+    """The number of offsets that each added replica lacks. None if unknown."""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -61,7 +60,7 @@ class Reassignments:
         self.view = ClusterView(connection)
 
     def check(self, assignment: Mapping[TopicIndex, list[int]]) -> None:
-        """Failure: it names what the cluster does not have."""
+        """Failure if the assignment names a topic, partition or broker that does not exist."""
         for (topic, index), replicas in assignment.items():
             if topic not in self.view.topics:
                 raise unknown_topic(topic, self.view.topics, creatable=False)
@@ -70,10 +69,10 @@ class Reassignments:
             for broker in replicas:
                 if broker not in self.view.brokers:
                     known = ", ".join(map(str, sorted(self.view.brokers)))
-                    raise Failure(f"{topic}-{index}: there is no broker {broker}", f"brokers are {known}")
+                    raise Failure(f"{topic}-{index}: broker {broker} does not exist", f"the brokers are {known}")
 
     def current(self, keys: Iterable[TopicIndex]) -> Assignment:
-        """The replicas now, in order, without those a running reassignment adds."""
+        """The present replicas, in order, without those that a running reassignment adds."""
         moving = {(move.topic, move.index): move for move in self.moves(behind=False)}
         found: Assignment = {}
         for key in keys:
@@ -82,7 +81,7 @@ class Reassignments:
             found[key] = replicas or self.view.partitions[key].replicas
         return found
 
-    def begin(self, assignment: Mapping[TopicIndex, list[int]]) -> None:
+    def start(self, assignment: Mapping[TopicIndex, list[int]]) -> None:
         self._alter({key: list(replicas) for key, replicas in assignment.items()})
 
     def cancel(self, keys: Collection[TopicIndex]) -> None:
@@ -95,7 +94,7 @@ class Reassignments:
             topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(partition)
         request = AlterPartitionReassignmentsRequest(topics=list(topics.values()))
         answer = self.view.ask_controller("alter_partition_reassignments", 0, request, AlterPartitionReassignmentsResponse)
-        _check(answer.error_code, answer.error_message, "the reassignment")
+        raise_if_error(answer.error_code, "the reassignment", answer.error_message)
         refused = [
             f"{topic.name}-{partition.partition_index}: {partition.error_message or error_name(partition.error_code)}"
             for topic in answer.responses
@@ -107,10 +106,10 @@ class Reassignments:
             raise Failure("; ".join(refused[:3]) + more, code="INVALID_REPLICA_ASSIGNMENT")
 
     def moves(self, *, behind: bool = True) -> list[Move]:
-        """What is on its way now."""
+        """The running reassignments. `behind` also asks how far the added replicas are."""
         request = ListPartitionReassignmentsRequest(topics=None)
         answer = self.view.ask_controller("list_partition_reassignments", 0, request, ListPartitionReassignmentsResponse)
-        _check(answer.error_code, answer.error_message, "reassignments")
+        raise_if_error(answer.error_code, "reassignments", answer.error_message)
         listed = [(topic.name, partition) for topic in answer.topics for partition in topic.partitions]
         states: dict[TopicIndex, PartitionState] = {}
         if behind and listed:
@@ -133,8 +132,8 @@ class Reassignments:
     # Throttle
 
     def throttle(self, assignment: Mapping[TopicIndex, list[int]], bytes_per_s: int) -> None:
-        """Hold back the copying that this will cause, and what is on its way already: the settings are for both. What is in sync
-        is not held back."""
+        """Throttle the replicas that this assignment adds, and those of running reassignments, which share the settings. Replicas
+        in sync are not throttled."""
         current = self.current(assignment)
         leaders: dict[str, list[str]] = {}
         followers: dict[str, list[str]] = {}
@@ -164,7 +163,9 @@ class Reassignments:
             alter_settings(self._connection, "broker", str(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate}, [])
 
     def unthrottle(self, topics: Collection[str]) -> list[str]:
-        """Take the throttle off these topics and off all brokers, but for what else is on its way; what it was on, in words."""
+        """Remove the throttle of these topics and of all brokers, except what running reassignments need. Returns their
+        titles."""
+
         moving = {move.topic for move in self.moves(behind=False)}
         freed: list[str] = []
         for topic in sorted(set(topics) - moving):
@@ -194,8 +195,3 @@ def _behind(state: PartitionState | None, adding: list[int]) -> dict[int, int | 
         end = ends.get(broker)
         found[broker] = max(0, leader_end - end) if leader_end is not None and end is not None else None
     return found
-
-
-def _check(code: int, message: str | None, subject: str) -> None:
-    if code != ErrorCode.NONE:
-        raise Failure(f"{subject}: {message or error_name(code)}", code=error_name(code))

@@ -1,13 +1,10 @@
-"""Which brokers should hold which replicas, and Kafka's file for it.
+"""The proposed assignment of replicas, and the JSON of kafka-reassign-partitions. Pure: no requests, no output.
 
-Owns: the plan, from what is to what shall be; reading and writing the JSON of kafka-reassign-partitions. Asks nobody, never
-prints.
-
-A plan copies as little as it can: a replica that stands well stays. The rules, strongest first:
-1. replicas only on the brokers given, each partition's on different ones;
-2. where all brokers name their rack, no rack has two replicas of a partition while another has none;
-3. no broker has two replicas more than another (as far as 1 and 2 let it);
-4. no broker is the preferred leader of two partitions more than another (as far as the replicas let it); one that can stay does.
+A plan moves as few replicas as possible. Its rules, strongest first:
+1. The replicas of a partition are on different brokers, among those given.
+2. If all brokers have a rack, no rack has two replicas of a partition while another has none.
+3. The number of replicas of two brokers differs by at most one, as far as 1 and 2 allow.
+4. The number of preferred leaders of two brokers differs by at most one, as far as the replicas allow.
 """
 
 from __future__ import annotations
@@ -18,15 +15,15 @@ from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.output import counted
+from ottla.cli.positions import TopicIndex
 
-TopicIndex = tuple[str, int]
 Assignment = dict[TopicIndex, list[int]]
 
 
 def plan(
     current: Mapping[TopicIndex, list[int]], brokers: Mapping[int, str | None], replication_factor: int | None = None
 ) -> Assignment:
-    """The replicas each partition shall have, the preferred leader first. `brokers`: the rack of each, by id."""
+    """The new replicas of each partition, the preferred leader first. `brokers` holds the rack of each broker id."""
     racks = brokers if all(rack is not None for rack in brokers.values()) else dict.fromkeys(brokers)
     load = dict.fromkeys(sorted(brokers), 0)
     target: Assignment = {}
@@ -34,11 +31,11 @@ def plan(
         wanted = replication_factor or len(replicas)
         if wanted > len(brokers):
             raise Failure(
-                f"{key[0]}-{key[1]} needs {counted(wanted, 'broker')} for its replicas, and may use {len(brokers)}",
-                "name more brokers, or fewer replicas with --replication-factor",
+                f"{key[0]}-{key[1]} needs {counted(wanted, 'broker')} for its replicas, but only {len(brokers)} are given",
+                "name more brokers, or a smaller --replication-factor",
             )
         kept: list[int] = []
-        # Twice: a second replica of a rack may stay once no other rack is without one.
+        # Two passes: a second replica in a rack may stay if every rack has one.
         for broker in (*replicas, *replicas):
             if broker in brokers and broker not in kept and len(kept) < wanted and _fits(broker, kept, racks):
                 kept.append(broker)
@@ -58,7 +55,7 @@ def plan(
 
 
 def _fits(broker: int, others: Collection[int], racks: Mapping[int, str | None]) -> bool:
-    """Whether a replica may stand there: not in a used rack while there is an unused one."""
+    """Whether rule 2 allows a replica on this broker."""
     if racks[broker] is None:
         return True
     used = {racks[other] for other in others}
@@ -66,7 +63,7 @@ def _fits(broker: int, others: Collection[int], racks: Mapping[int, str | None])
 
 
 def _level(target: Assignment, load: dict[int, int], racks: Mapping[int, str | None]) -> None:
-    """Move replicas from the fullest brokers to the emptiest, one at a time, while that makes a difference."""
+    """Move replicas from the fullest to the emptiest brokers, one at a time, until rule 3 holds."""
     moved = True
     while moved:
         moved = False
@@ -92,14 +89,14 @@ def _level(target: Assignment, load: dict[int, int], racks: Mapping[int, str | N
 
 
 def _lead(target: Assignment) -> None:
-    """Put another replica first where its broker is the first of fewer partitions; chains of such changes count too."""
+    """Change preferred leaders until rule 4 holds, also through chains of changes."""
     first: dict[int, int] = {broker: 0 for replicas in target.values() for broker in replicas}
     for replicas in target.values():
         first[replicas[0]] += 1
 
     def step() -> bool:
         for source in sorted(first, key=lambda broker: -first[broker]):
-            # Breadth-first over "could be first instead": to a broker that has at least two fewer.
+            # Breadth-first search for a broker that leads at least two fewer, over "could lead instead".
             came: dict[int, tuple[int, list[int]]] = {}
             queue = [source]
             seen = {source}
@@ -140,7 +137,7 @@ def document_of(assignment: Mapping[TopicIndex, list[int]]) -> dict[str, Any]:
 
 
 def parse_document(text: str, source: str) -> Assignment:
-    """The replicas a file asks for. Failure: it is no such file."""
+    """The assignment in a file. Failure if it is not a reassignment."""
 
     def wrong(why: str) -> Failure:
         return Failure(f"{source}: {why}", "write one with `ottla reassign plan`", exit_code=EXIT_USAGE)
@@ -148,28 +145,29 @@ def parse_document(text: str, source: str) -> Assignment:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise wrong(f"it is no JSON ({error})") from None
+        raise wrong(f"not JSON ({error})") from None
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
-        raise wrong("it is no reassignment: `partitions` is missing")
+        raise wrong("not a reassignment: `partitions` is missing")
     if document.get("version", 1) != 1:
-        raise wrong(f"version {document['version']!r} is not known")
+        raise wrong(f"version {document['version']!r} is unknown")
     found: Assignment = {}
     for entry in document["partitions"]:
         if not isinstance(entry, dict):
-            raise wrong(f"{entry!r} is no partition")
+            raise wrong(f"{entry!r} is not a partition")
         topic, index, replicas = entry.get("topic"), entry.get("partition"), entry.get("replicas")
         if not isinstance(topic, str) or not _is_id(index) or not isinstance(replicas, list) or not replicas:
             raise wrong(f"{json.dumps(entry)} needs topic, partition and replicas")
         if not all(_is_id(broker) for broker in replicas) or len(set(replicas)) != len(replicas):
-            raise wrong(f"{topic}-{index}: {json.dumps(replicas)} are no different brokers")
+            raise wrong(f"{topic}-{index}: {json.dumps(replicas)} is not a list of different broker ids")
         if any(directory != "any" for directory in entry.get("log_dirs") or []):
-            raise wrong(f"{topic}-{index}: moves between data directories (log_dirs) are for kafka-reassign-partitions")
+            raise wrong(f"{topic}-{index}: use kafka-reassign-partitions to move replicas between data directories (log_dirs)")
         assert isinstance(index, int)
         if (topic, index) in found:
-            raise wrong(f"{topic}-{index} is named twice")
+            raise wrong(f"{topic}-{index} is listed twice")
         found[topic, index] = replicas
     if not found:
-        raise wrong("it names no partitions")
+        raise wrong("it lists no partitions")
+
     return found
 
 

@@ -14,7 +14,7 @@ from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import duration_ms
 
 if TYPE_CHECKING:
-    from ottla.cli.txn.view import Open, Transactions
+    from ottla.cli.txn.view import OpenTransaction, Transactions
 
 app = typer.Typer(help="Transactions: list, describe, find-hanging, abort.", no_args_is_help=True)
 
@@ -27,7 +27,7 @@ def list_(
         typer.Option("--state", metavar="STATE", help="Only ids in this state (repeatable): Ongoing, Empty, CompleteCommit, …"),
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="DURATION", help="Only transactions begun longer ago: 30s, 5m, 2h.")
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Only transactions older than this: 30s, 5m, 2h.")
     ] = None,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
@@ -46,9 +46,9 @@ def list_(
         )
     else:
         note(
-            "no such transactions"
+            "no transactional id matches"
             if state or older_than
-            else "no transactional ids; a producer with a transactional.id makes one"
+            else "no transactional ids yet; a producer with a transactional.id creates one"
         )
 
 
@@ -98,15 +98,15 @@ def find_hanging(
         list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only in this topic (repeatable).")
     ] = None,
     idle: Annotated[
-        str, typer.Option("--idle", metavar="DURATION", help="How long nothing must have been written to it.")
+        str, typer.Option("--idle", metavar="DURATION", help="Only transactions without a write for this long.")
     ] = "15m",
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will ever end.
+    """Find transactions that are open in a partition but unknown to every coordinator: nothing will end them.
 
-    They hold back all readers of committed records. `--idle` should be no less than transaction.max.timeout.ms of the brokers.
+    They block all read_committed consumers. `--idle` should be at least transaction.max.timeout.ms of the brokers.
     """
     transactions = _transactions(bootstrap_servers, command_config)
     found = transactions.hanging(transactions.partitions(topic or []), _duration_ms(idle, "--idle"))
@@ -116,7 +116,7 @@ def find_hanging(
     elif found:
         _print_open(found, now_ms)
     else:
-        note("none: whatever is open will be ended by its coordinator")
+        note("no hanging transactions")
 
 
 @app.command("abort")
@@ -124,16 +124,16 @@ def find_hanging(
 def abort(
     partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION")],
     start_offset: Annotated[
-        int, typer.Option("--start-offset", metavar="OFFSET", help="Where it begins, as find-hanging shows it.")
+        int, typer.Option("--start-offset", metavar="OFFSET", help="Its first offset, as find-hanging shows it.")
     ],
     yes: Yes = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """End a hanging transaction in one partition: what it wrote there will never be read as committed.
+    """Abort a hanging transaction in one partition by writing its abort marker.
 
-    One that its coordinator still knows would be torn by this: aborted here, and elsewhere perhaps committed.
+    Do not use it for a transaction that its coordinator knows: it would be aborted here and perhaps committed elsewhere.
     """
     topic, colon, index = partition.rpartition(":")
     if not colon or not index.isdecimal():
@@ -142,11 +142,12 @@ def abort(
     found = [each for each in transactions.open_in([(topic, int(index))]) if each.start_offset == start_offset]
     if not found:
         raise Failure(
-            f"no transaction is open in {topic}-{index} from offset {start_offset} on", "see them with `ottla txn find-hanging`"
+            f"{topic}-{index} has no open transaction that starts at offset {start_offset}",
+            "list them with `ottla txn find-hanging`",
         )
     (transaction,) = found
     if not yes and not typer.confirm(
-        f"Abort the transaction of producer {transaction.producer_id} in {topic}-{index}, from offset {start_offset} on?",
+        f"Abort the transaction of producer {transaction.producer_id} in {topic}-{index} from offset {start_offset}?",
         err=True,
     ):
         raise Failure("nothing was aborted")
@@ -158,13 +159,13 @@ def abort(
 
 
 def _transactions(bootstrap_servers: str, command_config: Path | None) -> Transactions:
-    # The protocol's messages are not needed to show what commands there are.
+    # Imported late: `ottla --help` does not need the protocol's messages.
     from ottla.cli.txn.view import Transactions
 
     return Transactions(Connection(bootstrap_servers, command_config))
 
 
-def _print_open(found: list[Open], now_ms: int) -> None:
+def _print_open(found: list[OpenTransaction], now_ms: int) -> None:
     print_table(
         ["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "IDLE-MS"],
         [[value for key, value in each.document(now_ms).items() if key != "last_timestamp_ms"] for each in found],
@@ -177,5 +178,6 @@ def _duration_ms(text: str | None, option: str) -> int:
         return -1
     found = 0 if text == "0" else duration_ms(text)
     if found is None:
-        raise Failure(f"{option} {text!r} is no duration", "write it as 30s, 5m or 2h", exit_code=EXIT_USAGE)
+        raise Failure(f"{option} {text!r} is not a duration", "write 30s, 5m or 2h", exit_code=EXIT_USAGE)
+
     return found

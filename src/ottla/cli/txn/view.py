@@ -1,7 +1,6 @@
-"""What brokers say of transactions: the coordinators of the ids, the leaders of the partitions.
+"""Transactions as their coordinators and the leaders of their partitions describe them. Never prints.
 
-Owns the questions, and what makes a transaction a hanging one. Never prints. The library has none of these requests, so they go
-over a plain socket to the broker that has to answer.
+librdkafka has none of these requests, so they go over plain sockets to the broker concerned.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.cli.connection import Connection
+from ottla.cli.connection import Connection, unknown_partition
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.plain_request import call, error_name
+from ottla.cli.plain_request import call, raise_if_error
+from ottla.cli.positions import TopicIndex
 from ottla.coordinator.txn.state import STATE_BY_TITLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
@@ -31,13 +31,13 @@ from ottla.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-TopicIndex = tuple[str, int]
-
 _TRANSACTION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTransaction:
+    """A transactional id, as its coordinator lists it."""
+
     transactional_id: str
     coordinator_id: int
     producer_id: int
@@ -53,8 +53,8 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """A transaction that is open in a partition, as the leader sees it."""
+class OpenTransaction:
+    """A transaction that is open in a partition, as the partition leader describes it."""
 
     topic: str
     partition: int
@@ -87,36 +87,38 @@ class Transactions:
 
     # Coordinators
 
-    def listed(self, states: Collection[str] = (), producer_ids: Collection[int] = (), older_than_ms: int = -1) -> list[Listed]:
+    def listed(
+        self, states: Collection[str] = (), producer_ids: Collection[int] = (), older_than_ms: int = -1
+    ) -> list[ListedTransaction]:
         version = 1 if older_than_ms >= 0 else 0
         request = ListTransactionsRequest(
             state_filters=[_state(word) for word in states],
             producer_id_filters=list(producer_ids),
             duration_filter=older_than_ms,
         )
-        found: list[Listed] = []
+        found: list[ListedTransaction] = []
         for broker in self._metadata.brokers.values():
             answer = call(
                 self._connection, "list_transactions", version, request, ListTransactionsResponse, self._address(broker.id)
             )
-            _check(answer.error_code, f"broker {broker.id} cannot list its transactions")
+            raise_if_error(answer.error_code, f"broker {broker.id} cannot list its transactions")
             if answer.unknown_state_filters:
                 raise Failure(
-                    f"no transaction is ever in the state {answer.unknown_state_filters[0]}",
-                    f"states are {', '.join(STATE_BY_TITLE)}",
+                    f"{answer.unknown_state_filters[0]!r} is not a transaction state",
+                    f"the states are {', '.join(STATE_BY_TITLE)}",
                     exit_code=EXIT_USAGE,
                 )
             found += [
-                Listed(each.transactional_id, broker.id, each.producer_id, each.transaction_state)
+                ListedTransaction(each.transactional_id, broker.id, each.producer_id, each.transaction_state)
                 for each in answer.transaction_states
             ]
         return sorted(found, key=lambda each: each.transactional_id)
 
     def described(self, transactional_id: str) -> tuple[TransactionState, int]:
-        """And the id of its coordinator."""
+        """The state of a transactional id, and the broker id of its coordinator."""
         request = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)
         found = call(self._connection, "find_coordinator", 2, request, FindCoordinatorResponse)
-        _check(found.error_code, f"nobody coordinates {transactional_id}")
+        raise_if_error(found.error_code, f"transactional id {transactional_id} has no coordinator")
         answer = call(
             self._connection,
             "describe_transactions",
@@ -128,26 +130,26 @@ class Transactions:
         (state,) = answer.transaction_states
         if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise Failure(
-                f"nobody uses the transactional id {transactional_id}",
-                "see them with `ottla txn list`",
+                f"transactional id {transactional_id} does not exist",
+                "list them with `ottla txn list`",
                 code="TRANSACTIONAL_ID_NOT_FOUND",
             )
-        _check(state.error_code, transactional_id)
+        raise_if_error(state.error_code, transactional_id)
         return state, found.node_id
 
     # Leaders
 
     def partitions(self, topics: Iterable[str]) -> list[TopicIndex]:
-        """Of the topics named, or of all."""
+        """The partitions of these topics, or of all topics."""
         names = list(topics)
         found = self._connection.topics(names) if names else list(self._metadata.topics.values())
         return sorted((str(topic.topic), partition) for topic in found for partition in topic.partitions)
 
-    def open_in(self, partitions: Iterable[TopicIndex]) -> list[Open]:
+    def open_in(self, partitions: Iterable[TopicIndex]) -> list[OpenTransaction]:
         by_leader: dict[int, dict[str, list[int]]] = {}
         for topic, partition in partitions:
             by_leader.setdefault(self._leader(topic, partition), {}).setdefault(topic, []).append(partition)
-        found: list[Open] = []
+        found: list[OpenTransaction] = []
         for leader, topics in by_leader.items():
             request = DescribeProducersRequest(
                 topics=[TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
@@ -155,9 +157,9 @@ class Transactions:
             answer = call(self._connection, "describe_producers", 0, request, DescribeProducersResponse, self._address(leader))
             for topic_answer in answer.topics:
                 for each in topic_answer.partitions:
-                    _check(each.error_code, f"{topic_answer.name}-{each.partition_index}")
+                    raise_if_error(each.error_code, f"{topic_answer.name}-{each.partition_index}")
                     found += [
-                        Open(
+                        OpenTransaction(
                             topic_answer.name,
                             each.partition_index,
                             producer.producer_id,
@@ -171,8 +173,8 @@ class Transactions:
                     ]
         return sorted(found, key=lambda each: (each.topic, each.partition, each.start_offset))
 
-    def hanging(self, partitions: Iterable[TopicIndex], idle_ms: int) -> list[Open]:
-        """Open in a partition for longer than any transaction may be, and no coordinator knows of it: nobody will end it."""
+    def hanging(self, partitions: Iterable[TopicIndex], idle_ms: int) -> list[OpenTransaction]:
+        """The transactions that are idle for `idle_ms` and that no coordinator knows: nothing will end them."""
         oldest_ms = self.now_ms() - idle_ms
         suspects = [each for each in self.open_in(partitions) if each.last_timestamp_ms <= oldest_ms]
         if not suspects:
@@ -190,14 +192,14 @@ class Transactions:
             if each.producer_id not in names or (each.topic, each.partition) not in described[names[each.producer_id]]
         ]
 
-    def abort(self, transaction: Open) -> None:
-        """Write the marker that its coordinator never will."""
+    def abort(self, transaction: OpenTransaction) -> None:
+        """Write the abort marker to the partition."""
         marker = WritableTxnMarker(
             producer_id=transaction.producer_id,
             producer_epoch=transaction.producer_epoch,
             transaction_result=False,
             topics=[WritableTxnMarkerTopic(name=transaction.topic, partition_indexes=[transaction.partition])],
-            # Of a transaction that no coordinator has ended yet the partition knows none.
+            # -1: the producer has no marker in this partition yet.
             coordinator_epoch=max(transaction.coordinator_epoch, 0),
         )
         leader = self._leader(transaction.topic, transaction.partition)
@@ -209,9 +211,9 @@ class Transactions:
             WriteTxnMarkersResponse,
             self._address(leader),
         )
-        _check(
+        raise_if_error(
             answer.markers[0].topics[0].partitions[0].error_code,
-            f"the transaction in {transaction.topic}-{transaction.partition} cannot be ended",
+            f"the transaction in {transaction.topic}-{transaction.partition} cannot be aborted",
         )
 
     def _leader(self, topic: str, partition: int) -> int:
@@ -221,7 +223,7 @@ class Transactions:
             else self._metadata.topics[topic].partitions
         )
         if partition not in found:
-            raise Failure(f"{topic} has no partition {partition}", f"it has 0 to {len(found) - 1}")
+            raise unknown_partition(topic, partition, len(found))
         leader: int = found[partition].leader
         if leader not in self._metadata.brokers:
             raise Failure(f"{topic}-{partition} has no leader now", code="LEADER_NOT_AVAILABLE")
@@ -233,11 +235,6 @@ class Transactions:
 
 
 def _state(word: str) -> str:
-    """As brokers write it, whatever the case; what they do not know, they say."""
+    """The state in the brokers' spelling. Brokers report unknown states."""
+
     return next((title for title in STATE_BY_TITLE if title.lower() == word.lower()), word)
-
-
-def _check(code: int, subject: str) -> None:
-    if code:
-        name = error_name(code)
-        raise Failure(f"{subject}: {name.lower().replace('_', ' ')}", code=name)

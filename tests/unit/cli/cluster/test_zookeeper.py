@@ -39,7 +39,7 @@ def test_without_anything_it_says_what_to_install(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(zookeeper, "DEBIAN_JARS", tmp_path / "none")
     monkeypatch.setenv("OTTLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Failure, match="no Maven") as caught:
+    with pytest.raises(Failure, match="nor Maven") as caught:
         zookeeper.find()
     assert "apt-get install zookeeper" in (caught.value.hint or "")
     with pytest.raises(Failure, match="needs Java"):
@@ -58,5 +58,5 @@ def test_maven_that_fails_is_quoted_and_leaves_nothing(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
     with pytest.raises(Failure, match="no such host"):
         zookeeper.find()
-    assert "fetching ZooKeeper" in capsys.readouterr().err
+    assert "downloading ZooKeeper" in capsys.readouterr().err
     assert list((tmp_path / "cache").iterdir()) == []

@@ -82,7 +82,7 @@ def test_a_flipped_bit_is_found_only_when_verifying(partition: Path) -> None:
     log.write_bytes(data)
     assert items(partition, "damage", verify=False) == []
     (damage,) = items(partition, "damage")
-    assert damage.fields == {"position": 0, "offset": 0, "problem": "the CRC does not match the bytes"}
+    assert damage.fields == {"position": 0, "offset": 0, "problem": "CRC mismatch"}
 
 
 def test_a_torn_tail_is_damage_and_zeros_are_not(partition: Path) -> None:
@@ -99,18 +99,18 @@ def test_a_torn_tail_is_damage_and_zeros_are_not(partition: Path) -> None:
 def test_offsets_that_go_back_are_damage(partition: Path) -> None:
     log = partition / f"{BASE}.log"
     log.write_bytes(log.read_bytes() + batch(3))
-    assert [item.fields["problem"] for item in items(log, "damage")] == ["offset 3 comes after 5"]
+    assert [item.fields["problem"] for item in items(log, "damage")] == ["base offset 3 is not above 5"]
 
 
 @pytest.mark.parametrize(
     ("suffix", "data", "problem"),
     [
-        ("index", struct.pack(">ii", 3, 5), "no batch begins at position 5"),
-        ("index", struct.pack(">ii", 2, 0), "no batch from 0 on ends in offset 2"),
+        ("index", struct.pack(">ii", 3, 5), "no batch starts at position 5"),
+        ("index", struct.pack(">ii", 2, 0), "no batch from position 0 has last offset 2"),
         ("index", b"abc", "no multiple of 8"),
         ("timeindex", struct.pack(">qi", 1999, 3), "the largest timestamp up to offset 3 is 2001"),
-        ("timeindex", struct.pack(">qi", 2001, 99), "offset 99 is beyond the log"),
-        ("timeindex", struct.pack(">qiqi", 5, 1, 4, 2), "timestamps in a time index go down to 4"),
+        ("timeindex", struct.pack(">qi", 2001, 99), "offset 99 is beyond the end of the log"),
+        ("timeindex", struct.pack(">qiqi", 5, 1, 4, 2), "timestamps in a time index decrease to 4"),
     ],
 )
 def test_an_index_that_disagrees_with_a_scan_is_damage(partition: Path, suffix: str, data: bytes, problem: str) -> None:

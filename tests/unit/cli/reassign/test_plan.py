@@ -54,7 +54,7 @@ def test_leaders_are_spread_also_by_way_of_a_third_broker() -> None:
 
 
 def test_too_few_brokers_are_said() -> None:
-    with pytest.raises(Failure, match="t-0 needs 3 brokers for its replicas, and may use 2"):
+    with pytest.raises(Failure, match="t-0 needs 3 brokers for its replicas, but only 2 are given"):
         plan({("t", 0): [1, 2, 3]}, {1: None, 2: None})
 
 
@@ -95,16 +95,16 @@ def test_kafkas_file_both_ways() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "`partitions` is missing"),
-        ('{"version": 2, "partitions": []}', "version 2 is not known"),
-        ('{"partitions": []}', "names no partitions"),
+        ('{"version": 2, "partitions": []}', "version 2 is unknown"),
+        ('{"partitions": []}', "lists no partitions"),
         ('{"partitions": [{"topic": "t", "partition": 0}]}', "needs topic, partition and replicas"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "no different brokers"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "not a list of different broker ids"),
         ('{"partitions": [{"topic": "t", "partition": true, "replicas": [1]}]}', "needs topic"),
         (
             '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}, {"topic": "t", "partition": 0, "replicas": [2]}]}',
-            "named twice",
+            "listed twice",
         ),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}]}', "data directories"),
     ],
