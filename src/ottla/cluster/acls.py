@@ -1,7 +1,6 @@
-"""Access control entries as the metadata tree has them (F59): what a node or a notice says.
+"""ACLs in the metadata tree (F59): parses the nodes and notifications that Kafka's AclAuthorizer writes.
 
-Pure. Owns the names of resources, patterns, operations and permissions in /kafka-acl, /kafka-acl-extended and the notices of
-their changes, as Kafka's AclAuthorizer writes them. Never decides who may do what: nothing is asked of these entries yet.
+Pure. Covers /kafka-acl, /kafka-acl-extended and the notifications of their changes. The ACLs are not enforced yet.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Final, NamedTuple
 from ottla.ports import StoreError
 
 ACLS: Final = "/kafka-acl"
-"""Of resources by their name, or all of a kind ("*")."""
+"""ACLs of literal resource names, and of "*"."""
 ACLS_EXTENDED: Final = "/kafka-acl-extended"
-"""Below it, by the kind of pattern: prefixed."""
+"""ACLs by pattern type: prefixed."""
 ACL_CHANGES: Final = "/kafka-acl-changes"
 ACL_CHANGES_EXTENDED: Final = "/kafka-acl-extended-changes"
 CHANGE_PREFIX: Final = "acl_changes_"
@@ -30,7 +29,7 @@ _RESOURCES: Final = {
     "DELEGATION_TOKEN": "DelegationToken",
     "USER": "User",
 }
-"""Kinds of resources: as a notice names them, and as the path to their entries does."""
+"""Resource types: as in a notification, and as in the path of the ACLs."""
 
 
 class Resource(NamedTuple):
@@ -60,18 +59,18 @@ def acl_root(pattern: str) -> str:
 
 
 def decode_acls(path: str, data: bytes) -> frozenset[AclEntry]:
-    """StoreError if it cannot be understood."""
+    """StoreError if the node cannot be parsed."""
     try:
         fields = json.loads(data)
         return frozenset(
             AclEntry(each["principal"], each["host"], each["operation"], each["permissionType"]) for each in fields["acls"]
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} cannot be understood: {error!r}") from error
+        raise StoreError(f"{path} cannot be parsed: {error!r}") from error
 
 
 def decode_acl_change(data: bytes) -> Resource | None:
-    """Whose entries a notice is about, in either form; None if it says nothing that is known."""
+    """The resource that a notification names, in either format; None if it cannot be parsed."""
     try:
         text = data.decode()
         if not text.startswith("{"):

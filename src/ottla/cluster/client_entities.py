@@ -1,7 +1,7 @@
-"""Those who come from outside (users, client ids, addresses): what is set for them, how it may be changed (KIP-546, KIP-554).
+"""Client quotas (KIP-546) and SCRAM credentials (KIP-554) of users, client ids and IP addresses.
 
-Pure. Owns: which entities there are, where each one's node stands, quotas by name, the text of a SCRAM credential.
-Quotas and credentials of a user share a node, as Kafka keeps them; each is changed without touching the other.
+Pure: the entities, the paths of their nodes, the quotas by name, the text of a SCRAM credential. As in Kafka, the quotas and
+credentials of a user share a node; each is changed without touching the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT: Final = 1
 ANY: Final = 2
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs: a user, a client id, a client id of a user, or an address. None names the default of the type."""
+"""(type, name) pairs: a user, a client id, a client id of a user, or an IP address. The name None is the default of the type."""
 ClientConfigs = Mapping[Entity, Mapping[str, str]]
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -44,7 +44,7 @@ _IP_QUOTAS: Final = {"connection_creation_rate": _WHOLE}
 
 
 def entity_path(entity: Entity) -> str:
-    """Below /config, as a notice of a change names it."""
+    """The path below /config, as in a change notification."""
     names = {kind: znodes.DEFAULT_ENTITY if name is None else znodes.node_name(name) for kind, name in entity}
     if IP in names:
         return f"ips/{names[IP]}"
@@ -54,7 +54,7 @@ def entity_path(entity: Entity) -> str:
 
 
 def entity_of(path: str) -> Entity | None:
-    """The reverse; None for a path that is no client's."""
+    """The entity of a path below /config; None if it is none of these."""
     parts = path.split("/")
     names = [None if name == znodes.DEFAULT_ENTITY else znodes.group_of_node(name) for name in parts]
     if len(parts) == 2 and parts[0] in _TYPES:
@@ -68,7 +68,7 @@ _TYPES: Final = {"users": USER, "clients": CLIENT_ID, "ips": IP}
 
 
 def entity(pairs: Sequence[tuple[str, str | None]]) -> Entity:
-    """As a client names it. KafkaError if there is no such thing."""
+    """The entity that a client names. KafkaError if it is invalid."""
     kinds = [kind for kind, _ in pairs]
     if not pairs:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity needs a user, a client-id or an ip")
@@ -80,7 +80,7 @@ def entity(pairs: Sequence[tuple[str, str | None]]) -> Entity:
             try:
                 ip_address(name)
             except ValueError:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is no address") from None
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name!r} is not an IP address") from None
     return tuple(sorted(pairs, key=lambda pair: pair[0], reverse=True))
 
 
@@ -89,11 +89,11 @@ def check_types(kinds: Sequence[str]) -> None:
         if not kind:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type is empty")
         if kind not in (USER, CLIENT_ID, IP):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no entity type {kind!r}; there are user, client-id, ip")
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}; allowed: user, client-id, ip")
     if len(set(kinds)) < len(kinds):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type stands twice")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type appears twice")
     if IP in kinds and len(kinds) > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip has quotas of its own, not together with a user or client-id")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "an ip cannot be combined with a user or client-id")
 
 
 def with_client_config(configs: ClientConfigs, one: Entity, config: Mapping[str, str]) -> ClientConfigs:
@@ -106,7 +106,7 @@ def with_client_config(configs: ClientConfigs, one: Entity, config: Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """What a filter asks of one type."""
+    """The filter of one entity type."""
 
     kind: str
     match_type: int
@@ -114,14 +114,14 @@ class Component:
 
 
 def connection_rate_of(configs: ClientConfigs, host: str) -> int | None:
-    """How many connections in a second an address may make (KIP-612). None: nothing is set for it, nor for all."""
+    """Connections per second that an IP address may open (KIP-612). None: there is no quota."""
     for one in (((IP, host),), ((IP, None),)):
         text = configs.get(one, {}).get("connection_creation_rate")
         if text is not None:
             try:
                 return int(float(text))
             except ValueError:
-                return None  # somebody wrote it into the tree himself
+                return None  # written into the tree by hand
     return None
 
 
@@ -130,9 +130,9 @@ def quotas(configs: ClientConfigs, components: Sequence[Component], *, strict: b
     check_types([component.kind for component in components])
     for component in components:
         if component.match_type not in (EXACT, DEFAULT, ANY):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no match type {component.match_type}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}")
         if component.match_type == EXACT and component.name is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a {component.kind} is to match exactly, but no name is given")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"an exact match of {component.kind} needs a name")
     found = []
     for one, config in configs.items():
         names = dict(one)
@@ -158,24 +158,24 @@ def quotas_in(config: Mapping[str, str]) -> dict[str, float]:
             try:
                 found[name] = float(text)
             except ValueError:
-                continue  # somebody wrote it by hand; there is no number to show
+                continue  # written into the tree by hand
     return found
 
 
 def with_quotas(one: Entity, config: Mapping[str, str], changes: Iterable[tuple[str, float | None]]) -> dict[str, str]:
-    """What is set for an entity after (quota, value; None: not any more). KafkaError for what cannot be."""
+    """The configs of an entity after (quota, value) changes; None removes a quota. KafkaError if one is invalid."""
     known = _IP_QUOTAS if one[0][0] == IP else _USER_QUOTAS
     after = dict(config)
     for name, value in changes:
         if name not in known:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no quota {name!r} here; there are {', '.join(known)}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown quota {name!r}; allowed: {', '.join(known)}")
         if value is None:
             after.pop(name, None)
             continue
         if known[name] is _WHOLE and value != int(value):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is a whole number, not {value}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be a whole number, not {value}")
         if value < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be negative: {value}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must not be negative: {value}")
         after[name] = str(int(value)) if known[name] is _WHOLE else str(value)
     return after
 
@@ -190,31 +190,31 @@ class Credential:
     iterations: int = 0
     salt: bytes = b""
     salted_password: bytes | None = None
-    """None: the credential is to go."""
+    """None deletes the credential."""
 
 
 def check_credential(asked: Credential) -> None:
     if not asked.user:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a user needs a name")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty")
     if asked.mechanism not in MECHANISMS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"there is no SCRAM mechanism {asked.mechanism}")
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {asked.mechanism}")
     if asked.salted_password is None:
         return
     if not _ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
         raise KafkaError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{asked.iterations} iterations; at least {_ITERATIONS_MIN} and at most {_ITERATIONS_MAX} are allowed",
+            f"{asked.iterations} iterations are not allowed; allowed: {_ITERATIONS_MIN} to {_ITERATIONS_MAX}",
         )
     if not asked.salt or not asked.salted_password:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a credential needs a salt and a salted password")
 
 
 def with_credential(config: Mapping[str, str], asked: Credential) -> dict[str, str]:
-    """What is set for the user then. KafkaError if there is nothing to delete."""
+    """The configs of the user with the credential set or deleted. KafkaError if there is nothing to delete."""
     name, after = MECHANISMS[asked.mechanism], dict(config)
     if asked.salted_password is None:
         if after.pop(name, None) is None:
-            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"the user {asked.user} has no credential for {name}")
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"user {asked.user} has no credential for {name}")
         return after
     algorithm = _HASHES[asked.mechanism]
     client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
@@ -226,7 +226,7 @@ def with_credential(config: Mapping[str, str], asked: Credential) -> dict[str, s
 
 
 def credentials_in(config: Mapping[str, str]) -> list[tuple[int, int]]:
-    """(mechanism, iterations) of those that are set."""
+    """(mechanism, iterations) of each credential."""
     found = []
     for mechanism, name in MECHANISMS.items():
         fields = dict(field.partition("=")[::2] for field in config.get(name, "").split(","))

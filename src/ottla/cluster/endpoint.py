@@ -1,4 +1,4 @@
-"""Where a broker is reached: a listener's name, its address, and what is spoken there."""
+"""An address of a broker: listener name, host, port, security protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Endpoint:
     listener: str
     host: str
-    """Empty: every interface."""
+    """Empty means every interface."""
     port: int
     security_protocol: str = "PLAINTEXT"
 

@@ -1,7 +1,6 @@
-"""The immutable picture of a cluster that a broker answers from.
+"""The immutable image of a cluster: brokers, topics, partitions and dynamic configs at one moment.
 
-Owns: what is known of brokers, topics, partitions and dynamic settings at one moment. Never changes: a change of the cluster is
-another image, which shares all that stayed the same.
+A change makes another image, which shares the objects that are the same.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ class PartitionImage:
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     partition_epoch: int = 0
-    """The version of the partition's state node: what a change of the in-sync replicas is compared with."""
+    """The version of the partition's state node; an AlterPartition names the one it is based on."""
     adding: tuple[int, ...] = ()
-    """Replicas that a reassignment brings; among `replicas` already."""
+    """Replicas that a reassignment adds; they are in `replicas` already."""
     removing: tuple[int, ...] = ()
-    """Replicas that a reassignment takes away; among `replicas` still."""
+    """Replicas that a reassignment removes; they are in `replicas` still."""
     recovering: bool = False
-    """The leader came from outside the in-sync replicas and has not yet said that it is done with what follows from that."""
+    """The leader was elected from outside the ISR and has not finished its recovery (KIP-704)."""
     offline: tuple[int, ...] = ()
-    """Replicas whose data directory failed although their broker runs. Known to the controller, not stored."""
+    """Replicas of running brokers whose data directory failed. Known to the controller, not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,10 @@ class BrokerImage:
     rack: str | None
     endpoints: tuple[Endpoint, ...]
     transaction_version: int = 2
-    """The newest generation of transactions it can do: 2 as ours; brokers of Apache Kafka 3.9 name none, which is 0."""
+    """The highest level of the feature transaction.version: 2 for Ottla; Apache Kafka 3.9 on ZooKeeper has none, which is 0."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where a client that came by a listener finds this broker by the same."""
+        """The endpoint of a listener."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -73,15 +72,15 @@ class ClusterImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Dynamic settings by broker id as text; "" holds those of every broker."""
+    """Dynamic configs by broker id as text; "" is the cluster-wide default."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Settings of groups that have any, by group id."""
+    """Configs by group id, of groups that have any."""
     shutting_down: frozenset[int] = frozenset()
-    """Brokers that asked the controller to let them go, and are still here."""
+    """Brokers in a controlled shutdown."""
 
     @property
     def staying(self) -> Mapping[int, BrokerImage]:
-        """The brokers that may be given new replicas."""
+        """The brokers that may get new replicas."""
         if not self.shutting_down:
             return self.brokers
         return {number: broker for number, broker in self.brokers.items() if number not in self.shutting_down}
@@ -109,5 +108,5 @@ class ClusterImage:
         return replace(self, group_configs={**others, name: config} if config else others)
 
     def dynamic_config(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """(a broker's own dynamic settings, those of the whole cluster): the arguments of `BrokerSettings.with_dynamic`."""
+        """(dynamic configs of a broker, of the whole cluster): the arguments of `BrokerSettings.with_dynamic`."""
         return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})

@@ -1,12 +1,8 @@
-"""A tree of nodes with ZooKeeper's rules, in memory.
+"""A tree of nodes with ZooKeeper's rules, in memory; the embedded store and the simulator's store share it.
 
-Owns: what a transaction may do to the tree, and undoing it as a whole. Both stores (`runtime.embedded_store`, `sim.metadata`)
-keep their tree here, so that they cannot differ in a rule.
-Never: knows what the nodes mean, who waits for a change, or where the tree is kept.
-
-1. A parent exists before its child and cannot go while it has one; an ephemeral node (one with an owner) has no children.
-2. A transaction has one number: `czxid` of what it creates. `commit` makes it the tree's, which only grows.
-3. Until `commit`, `undo` leaves the tree as it was before the first `apply`.
+1. A parent exists before its children and cannot be deleted before them. An ephemeral node (one with an owner) has no children.
+2. A transaction has one zxid: the `czxid` of the nodes it creates. `commit` makes it the zxid of the tree, which only grows.
+3. Until `commit`, `undo` restores the tree as it was before the first `apply`.
 """
 
 from __future__ import annotations
@@ -23,9 +19,9 @@ class Entry:
     version: int
     czxid: int
     children_made: int = 0
-    """How many children were ever made here: the number a sequential child gets."""
+    """How many children were ever created: the sequence number of the next sequential child."""
     owner: object | None = None
-    """The session an ephemeral node goes with."""
+    """The session of an ephemeral node."""
 
 
 class NodeTree:
@@ -39,7 +35,7 @@ class NodeTree:
                 self.children[parent].add(name)
 
     def get(self, path: str, reader: object | None = None) -> Node | None:
-        """`reader`: the session that asks."""
+        """`reader`: the session that reads."""
         entry = self.entries.get(path)
         if entry is None:
             return None
@@ -49,11 +45,11 @@ class NodeTree:
         return sorted(self.children.get(path, ()))
 
     def begin(self, owner: object) -> Transaction:
-        """A transaction of the session `owner`, to whom the ephemeral nodes it creates belong."""
+        """A transaction of the session `owner`, which owns the ephemeral nodes it creates."""
         return Transaction(self, owner)
 
     def removal_of(self, owner: object) -> Transaction:
-        """A transaction that has removed all that goes with a session."""
+        """A transaction that has removed the ephemeral nodes of a session."""
         transaction = Transaction(self, owner)
         for path in sorted(path for path, entry in self.entries.items() if entry.owner is owner):
             transaction.apply(Delete(path))
@@ -61,18 +57,18 @@ class NodeTree:
 
 
 class Transaction:
-    """Changes of the tree, applied one by one; the reader of the tree sees them at once, so nobody may read before `commit`."""
+    """Changes applied to the tree one by one. They are visible at once, so nobody may read before `commit`."""
 
     def __init__(self, tree: NodeTree, owner: object) -> None:
         self._tree = tree
         self._owner = owner
         self.zxid = tree.zxid + 1
         self.events: list[str] = []
-        """The paths to wake watchers of: each node changed, and the parent of each that came or went."""
+        """Paths whose watches fire: each changed node, and the parent of each created or deleted one."""
         self._undo: list[Callable[[], None]] = []
 
     def apply(self, change: Change) -> str:
-        """The path it touched; a StoreError where a rule forbids the change."""
+        """The path of the changed node; StoreError if a rule forbids the change."""
         if isinstance(change, Create):
             return self._create(change)
         entry = self._tree.entries.get(change.path)
@@ -90,18 +86,18 @@ class Transaction:
 
     def _create(self, change: Create) -> str:
         if not change.path.startswith("/"):
-            raise StoreError(f"a path begins with /: {change.path!r}")
+            raise StoreError(f"a path must begin with /: {change.path!r}")
         entries, children = self._tree.entries, self._tree.children
         parent, name = _split(change.path)
         above = entries.get(parent)
         if above is None:
             raise NoNode(parent)
         if above.owner is not None:
-            raise StoreError(f"{parent} is ephemeral and can have no children")
+            raise StoreError(f"{parent} is ephemeral and cannot have children")
         if change.sequential:
             name = f"{name}{above.children_made:010d}"
         if not name:
-            raise StoreError(f"a path needs a name: {change.path!r}")
+            raise StoreError(f"the path has no name: {change.path!r}")
         path = f"{parent.rstrip('/')}/{name}"
         if path in entries:
             raise NodeExists(path)
@@ -115,7 +111,7 @@ class Transaction:
             del entries[path], children[path]
             children[parent].discard(name)
 
-        self._did(undo, path, parent)
+        self._applied(undo, path, parent)
         return path
 
     def _set(self, change: SetData, entry: Entry) -> None:
@@ -125,7 +121,7 @@ class Transaction:
         def undo() -> None:
             entry.data, entry.version = data, version
 
-        self._did(undo, change.path)
+        self._applied(undo, change.path)
 
     def _delete(self, path: str, entry: Entry) -> None:
         if path == "/":
@@ -142,14 +138,14 @@ class Transaction:
             children[path] = set()
             children[parent].add(name)
 
-        self._did(undo, path, parent)
+        self._applied(undo, path, parent)
 
-    def _did(self, undo: Callable[[], None], *paths: str) -> None:
+    def _applied(self, undo: Callable[[], None], *paths: str) -> None:
         self._undo.append(undo)
         self.events += paths
 
     def kept_entries(self) -> Iterable[tuple[str, Entry | None]]:
-        """What must be written down: each path changed, with its entry, or None where none is (any more). No ephemeral ones."""
+        """What has to be stored: each changed path with its entry, None if it is deleted or ephemeral."""
         for path in dict.fromkeys(self.events):
             entry = self._tree.entries.get(path)
             yield path, None if entry is None or entry.owner is not None else entry
@@ -160,7 +156,7 @@ class Transaction:
             self._tree.zxid = self.zxid
 
     def undo(self) -> None:
-        """Nothing, once committed."""
+        """Does nothing after `commit`."""
         while self._undo:
             self._undo.pop()()
 

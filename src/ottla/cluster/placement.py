@@ -1,11 +1,11 @@
-"""On which brokers the replicas of new partitions stand.
+"""Assigns the replicas of new partitions to brokers, as Kafka does.
 
-Owns: Kafka's two ways. Without racks, first replicas go round the brokers, and each further replica of a partition stands a shift
-further on, the shift growing by one each time round, so that the second replicas of one broker's partitions are spread too. With
-racks, the brokers are first put in an order that alternates racks, and no rack gets a second replica before each has one.
+Without racks, the first replicas go round-robin over the brokers. Each further replica is a shift further on; the shift grows by
+one with each round, so that the second replicas of one broker's partitions are spread too. With racks, the brokers are ordered so
+that racks alternate, and no rack gets a second replica before each has one.
 
-Invariants: the replicas of a partition stand on different brokers; the first is the preferred leader; the same arguments give the
-same answer (where to begin comes in as `start` and `shift`).
+The replicas of a partition are on different brokers, and the first is the preferred leader. The same arguments give the same
+assignment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def place(
     """Replicas for `partition_count` partitions, numbered from `first_partition`. `brokers`: the rack of each, by id."""
     assert 0 < replication_factor <= len(brokers), (replication_factor, len(brokers))
     racks = {broker: rack for broker, rack in brokers.items() if rack is not None}
-    # A cluster in which only some brokers name their rack is treated as one without racks.
+    # If only some brokers have a rack, racks are ignored.
     aware = len(racks) == len(brokers)
     order = _alternate(racks) if aware else sorted(brokers)
     rack_count = len(set(racks.values())) if aware else 1
@@ -42,7 +42,7 @@ def place(
 
 
 def _index(first: int, shift: int, nth: int, count: int) -> int:
-    """Where the nth replica stands, counted from the first one's place; never on the first's place again."""
+    """The position of the nth replica, never that of the first."""
     if nth == 0:
         return first
     return (first + 1 + (shift + nth - 1) % (count - 1)) % count
@@ -65,7 +65,7 @@ def _across_racks(
 
 
 def _alternate(racks: Mapping[int, str]) -> list[int]:
-    """Brokers so that neighbours stand in different racks: one of each rack in turn, racks and brokers in order."""
+    """One broker of each rack in turn, racks and brokers in order."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)

@@ -1,8 +1,7 @@
-"""Reads `server.properties`: the syntax of Java's properties files.
+"""Parses Java properties files such as `server.properties`.
 
-Owns: comments (`#`, `!`), the three separators (`=`, `:`, blank), lines continued by a backslash, and the escapes
-(`\\t \\n \\r \\f \\uXXXX`, any other escaped character stands for itself). Never knows what a name means. The last of two lines
-with the same name wins, as in Java.
+Comments (`#`, `!`), the separators (`=`, `:`, blank), lines continued by a backslash, and escapes
+(`\\t \\n \\r \\f \\uXXXX`; any other escaped character is itself). The last of two lines with the same name wins, as in Java.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A file that is not in the syntax; the sentence names the line."""
+    """A syntax error; the message names the line."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -28,7 +27,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with continuations joined, without comments and empty ones; numbered from 1 by where they begin."""
+    """Lines with continuations joined, without comments and empty lines, numbered from 1 by their first line."""
     held = ""
     held_from = 0
     for number, raw in enumerate(_LINE_END.split(text), start=1):
@@ -39,7 +38,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             held_from = number
         if (len(line) - len(line.rstrip("\\"))) % 2:
             held += line[:-1]
-            # Nothing but a backslash begins nothing: the next line may still be a comment.
+            # After a line with only a backslash, the next one may still be a comment.
             held_from = held_from if held else 0
             continue
         yield held_from, held + line
@@ -85,5 +84,5 @@ def _unescape(text: str, number: int) -> str:
             position += 4
         else:
             parts.append(_ESCAPES.get(escaped, escaped))
-    # A pair of \u escapes may stand for one character beyond the first 65,536.
+    # Two \u escapes may be the surrogate pair of one character.
     return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

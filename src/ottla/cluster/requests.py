@@ -1,4 +1,4 @@
-"""What is asked of the controller, as plain values; the handlers build them from the wire's messages."""
+"""Requests to the controller as plain values; handlers build them from messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOT_GIVEN: Final = -1
 
 
 class ResourceType(IntEnum):
-    """What a setting belongs to; the numbers are the wire's."""
+    """The resource of a config; the numbers are the protocol's."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -34,7 +34,7 @@ class NewTopic:
     partition_count: int = NOT_GIVEN
     replication_factor: int = NOT_GIVEN
     assignments: Sequence[tuple[int, tuple[int, ...]]] = ()
-    """(partition, its brokers) where the client chose them."""
+    """(partition, its brokers), if the client assigns them."""
     config: Mapping[str, str | None] = field(default_factory=dict)
 
 
@@ -42,9 +42,9 @@ class NewTopic:
 class NewPartitions:
     topic: str
     count: int
-    """How many the topic shall have in all."""
+    """The total number of partitions."""
     assignments: Sequence[tuple[int, ...]] | None = None
-    """The brokers of each added partition, where the client chose them."""
+    """The brokers of each added partition, if the client assigns them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class ConfigAlteration:
     resource_name: str
     changes: Sequence[ConfigChange]
     replace: bool = False
-    """The old AlterConfigs: what is not named goes back to its default."""
+    """AlterConfigs: a config that is not named is reset to its default."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
-    """A topic whose partitions lie in the data directories."""
+    """A topic whose partitions are in the data directories."""
 
     name: str
     topic_id: bytes | None

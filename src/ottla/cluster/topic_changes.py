@@ -1,7 +1,4 @@
-"""Creating, growing and deleting topics: a request and an image give changes of the tree, or a KafkaError.
-
-Owns: every rule about what may be asked of a topic (W05). Never writes; never looks at anything but its arguments.
-"""
+"""Creates, extends and deletes topics: a request and an image give changes of the tree, or a KafkaError (W05). Pure."""
 
 from __future__ import annotations
 
@@ -19,15 +16,15 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, Random, SetData
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""As Kafka: a request that makes more is refused, so that no single one can fill the memory."""
+"""As in Kafka: no single request can fill the memory."""
 
 
 def check_total(partitions: int) -> None:
-    """To be asked before the partitions of a whole request are planned: planning alone would take minutes."""
+    """Called before the replicas of a request are assigned: for too many that alone would take minutes."""
     if partitions > PARTITIONS_PER_REQUEST_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"{partitions} partitions in one request are too many; allowed: {PARTITIONS_PER_REQUEST_MAX}",
+            f"a request may create at most {PARTITIONS_PER_REQUEST_MAX} partitions, not {partitions}",
         )
 
 
@@ -45,15 +42,16 @@ def new_topic(
     random: Random,
     by_collision_key: Mapping[str, str],
 ) -> TopicImage:
-    """The topic as it would be, or a KafkaError that says why not. `by_collision_key`: names in use, of this request too."""
+    """The new topic, or a KafkaError. `by_collision_key`: the names in use, also in this request."""
     check_topic_name(new.name)
     if new.name == "__cluster_metadata":
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "__cluster_metadata is kept for Kafka's own controllers")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "__cluster_metadata is reserved for KRaft controllers")
     if new.name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {new.name} exists already")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {new.name} exists already")
     if other := by_collision_key.get(collision_key(new.name)):
         raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic's name {new.name} collides with {other}: '.' and '_' count as the same"
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic name {new.name} collides with {other}: metric names do not distinguish '.' and '_'",
         )
     problems = topic_config_problems(new.config, settings)
     if problems:
@@ -72,7 +70,7 @@ def _placed(image: ClusterImage, settings: BrokerSettings, new: NewTopic, random
     if replication_factor < 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor {replication_factor} is not allowed; allowed: 1 or more, or -1 for the broker's default",
+            f"replication factor {replication_factor} is not allowed; allowed: 1 or more, or -1 for the broker's default",
         )
     if count < 1:
         raise KafkaError(
@@ -89,23 +87,23 @@ def _check_factor(image: ClusterImage, replication_factor: int) -> None:
     if replication_factor > alive:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor {replication_factor} cannot be reached: the cluster has {alive} "
+            f"replication factor {replication_factor} is larger than the number of brokers: the cluster has {alive} "
             f"{'broker' if alive == 1 else 'brokers'}",
         )
 
 
 def _assigned(image: ClusterImage, new: NewTopic) -> Sequence[tuple[int, ...]]:
     if new.replication_factor != NOT_GIVEN:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the replication factor must be -1")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the replication factor must be -1 if replicas are assigned")
     if new.partition_count != NOT_GIVEN:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "where replicas are assigned, the number of partitions must be -1")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the number of partitions must be -1 if replicas are assigned")
     by_partition: dict[int, tuple[int, ...]] = {}
     for partition, replicas in new.assignments:
         if partition in by_partition:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} is assigned twice")
         by_partition[partition] = replicas
     if set(by_partition) != set(range(len(by_partition))):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assigned partitions must be numbered from 0 without a gap")
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assigned partitions must be consecutive from 0")
     placed = [by_partition[partition] for partition in range(len(by_partition))]
     _check_assignments(image.staying, placed, first_partition=0, replication_factor=len(placed[0]))
     return placed
@@ -121,15 +119,15 @@ def _check_assignments(
         elif len(set(replicas)) < len(replicas):
             wrong = f"names a broker twice: {list(replicas)}"
         elif unknown := [broker for broker in replicas if broker not in brokers]:
-            wrong = f"names brokers the cluster does not have: {unknown}"
+            wrong = f"names brokers that are not in the cluster: {unknown}"
         elif len(replicas) != replication_factor:
-            wrong = f"has {len(replicas)} replicas where the others have {replication_factor}"
+            wrong = f"has {len(replicas)} replicas, others have {replication_factor}"
         if wrong is not None:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the assignment of partition {partition} {wrong}")
 
 
 def first_state(replicas: tuple[int, ...]) -> PartitionImage:
-    """A new partition: all replicas in sync, the first one leads."""
+    """A new partition: all replicas are in the ISR, and the first one leads."""
     return PartitionImage(replicas[0], 0, replicas, replicas)
 
 
@@ -166,17 +164,17 @@ def delete_changes(topic: TopicImage) -> list[Change]:
 
 
 def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
-    """The topic with its added partitions, or a KafkaError that says why not."""
+    """The topic with its added partitions, or a KafkaError."""
     topic = image.topics.get(asked.topic)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.topic}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {asked.topic} does not exist")
     present = len(topic.partitions)
     if asked.count == present:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"the topic {topic.name} has {present} partitions already")
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"topic {topic.name} has {present} partitions already")
     if asked.count < present:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"the topic {topic.name} has {present} partitions; their number can only grow, not become {asked.count}",
+            f"topic {topic.name} has {present} partitions; the number cannot be reduced to {asked.count}",
         )
     added = asked.count - present
     replication_factor = len(topic.partitions[0].replicas)
@@ -184,7 +182,7 @@ def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
         if len(asked.assignments) != added:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions are to be added, but {len(asked.assignments)} are assigned",
+                f"{added} partitions are added, but {len(asked.assignments)} are assigned",
             )
         placed = [tuple(replicas) for replicas in asked.assignments]
         _check_assignments(image.staying, placed, present, replication_factor)
@@ -195,7 +193,7 @@ def extended_topic(image: ClusterImage, asked: NewPartitions) -> TopicImage:
 
 
 def _continue_placement(image: ClusterImage, topic: TopicImage, added: int, factor: int) -> list[tuple[int, ...]]:
-    """Go on round the brokers where the topic began, as Kafka does."""
+    """Continue the round-robin where the topic began, as Kafka does."""
     first = topic.partitions[0].replicas[0]
     ids = sorted(image.staying)
     start = next((index for index, broker in enumerate(ids) if broker >= first), 0)

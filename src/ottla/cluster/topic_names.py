@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's rules."""
+"""Kafka's rules for topic names."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_topic_name(name: str) -> None:
-    """KafkaError INVALID_TOPIC_EXCEPTION unless a topic may be called so."""
+    """KafkaError INVALID_TOPIC_EXCEPTION if the name is not allowed."""
     if not name:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic's name cannot be empty")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "a topic name cannot be empty")
     if name in (".", ".."):
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"a topic cannot be called {name!r}")
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the topic name {name!r} is not allowed")
     if len(name) > NAME_LENGTH_MAX:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"the topic's name has {len(name)} characters, more than {NAME_LENGTH_MAX}: {name[:40]}…",
+            f"the topic name has {len(name)} characters; allowed: up to {NAME_LENGTH_MAX}: {name[:40]}…",
         )
     if not _LEGAL.fullmatch(name):
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"the topic's name {name!r} holds other characters than ASCII letters, digits, '.', '_' and '-'",
+            f"the topic name {name!r} is not allowed; allowed: ASCII letters, digits, '.', '_' and '-'",
         )
 
 
 def collision_key(name: str) -> str:
-    """Names with the same key would have the same metric name, because '.' and '_' become one there."""
+    """Names with the same key have the same metric name, in which '.' and '_' are the same."""
     return name.replace(".", "_")

@@ -1,4 +1,4 @@
-"""Ids of topics and clusters: 16 bytes, written as 22 characters of URL-safe base64, as Kafka writes them."""
+"""Topic ids and cluster ids: 16 bytes, as text 22 characters of URL-safe base64, as in Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.ports import Random
 from ottla.types import ZERO_UUID
 
 _RESERVED: Final = (ZERO_UUID, bytes(15) + b"\x01")
-"""Kafka keeps these for "no id" and for its own metadata topic."""
+"""Kafka uses these for "no id" and for its metadata topic."""
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -19,7 +19,7 @@ def uuid_text(uuid: bytes) -> str:
 
 
 def uuid_bytes(text: str) -> bytes:
-    """The id a text stands for; a ValueError if it stands for none."""
+    """The id of a text; ValueError if it is none."""
     if len(text) != 22:
         raise ValueError(f"{text!r} is not an id: 22 characters are needed")
     try:
@@ -29,7 +29,7 @@ def uuid_bytes(text: str) -> bytes:
 
 
 def new_uuid(random: Random) -> bytes:
-    """A random id (version 4) whose text does not begin with a dash, which command lines would take for an option."""
+    """A random id (version 4) whose text does not begin with a dash, which a command line would parse as an option."""
     while True:
         raw = bytearray(random.bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -1,14 +1,14 @@
 """The metadata tree: its paths and the JSON of its nodes, as Kafka 2 and 3 keep them in ZooKeeper.
 
-Owns: where something stands and how it is written there; nothing else in the project builds a path or reads a node's JSON.
-Never decides what to write. Unknown fields of a node are ignored, as Kafka does; a node that cannot be understood is a
+No other module builds a path or parses a node. Unknown fields are ignored, as in Kafka; a node that cannot be parsed is a
 `StoreError` that names its path.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
@@ -34,19 +34,19 @@ CONFIG_IPS: Final = "/config/ips"
 CONFIG_USERS: Final = "/config/users"
 CONFIG_CHANGES: Final = "/config/changes"
 CONFIG_CHANGE: Final = "/config/changes/config_change_"
-"""Of a notice there; the tree adds its number."""
+"""Prefix of a change notification; the store appends a sequence number."""
 DELETE_TOPICS: Final = "/admin/delete_topics"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 PREFERRED_ELECTION: Final = "/admin/preferred_replica_election"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 FEATURE: Final = "/feature"
 NO_FEATURES: Final = b'{"features":{},"version":2,"status":1}'
-"""What a controller of Kafka 3.9 leaves at FEATURE where nothing was finalized: versioning is on, and there is nothing to it."""
+"""What Kafka 3.9 writes to /feature if no feature is finalized."""
 TRANSACTION_VERSION: Final = "transaction.version"
-"""The one feature that brokers have and say so."""
+"""The only feature in the registration of a broker."""
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ADOPTED: Final = "/ottla/adopted"
-"""Ottla's own mark: the data directories were looked through for the topics of a former Apache Kafka."""
+"""Ottla's own: the topics in the data directories were adopted."""
 DEFAULT_ENTITY: Final = "<default>"
 
 BASE_PATHS: Final = (
@@ -71,7 +71,7 @@ BASE_PATHS: Final = (
     LOG_DIR_EVENTS,
     "/ottla",
 )
-"""What a first start creates, parents before children."""
+"""Created by the first start, parents before children."""
 
 
 def topic_path(topic: str) -> str:
@@ -103,7 +103,7 @@ def topic_of(path: str) -> str:
 
 
 def broker_config_path(name: str) -> str:
-    """Of a broker's dynamic settings; "" is every broker."""
+    """The dynamic configs of a broker; "" is the cluster-wide default."""
     return f"{CONFIG_BROKERS}/{name or DEFAULT_ENTITY}"
 
 
@@ -112,9 +112,9 @@ def group_config_path(group_id: str) -> str:
 
 
 def node_name(text: str) -> str:
-    """Any text as the name of a node, escaped as Kafka escapes users and client ids."""
+    """A text as the name of a node, escaped as Kafka escapes users and client ids."""
     name = quote(text, safe="").replace("~", "%7E")
-    # A path may not have a part that means "here" or "above".
+    # ZooKeeper does not allow the path elements "." and "..".
     return name.replace(".", "%2E") if name.strip(".") == "" else name
 
 
@@ -131,18 +131,14 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes) -> int:
-    """The broker that is controller."""
-    try:
+    """The broker id of the controller."""
+    with _parsing(CONTROLLER):
         return int(_decode(CONTROLLER, data)["brokerid"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{CONTROLLER} cannot be understood: {error!r}") from error
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    try:
+    with _parsing(CONTROLLER_EPOCH):
         return int(data)
-    except ValueError:
-        raise StoreError(f"{CONTROLLER_EPOCH} is no number: {data[:40]!r}") from None
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -150,10 +146,8 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    try:
+    with _parsing(CLUSTER_ID):
         return str(_decode(CLUSTER_ID, data)["id"])
-    except KeyError:
-        raise StoreError(f"{CLUSTER_ID} cannot be understood: it has no id") from None
 
 
 def encode_broker(broker: BrokerImage, now_ms: int) -> bytes:
@@ -175,15 +169,13 @@ def encode_broker(broker: BrokerImage, now_ms: int) -> bytes:
 
 def decode_broker(broker_id: int, data: bytes, czxid: int) -> BrokerImage:
     path = broker_path(broker_id)
-    fields = _decode(path, data)
-    try:
+    with _parsing(path):
+        fields = _decode(path, data)
         protocols = fields["listener_security_protocol_map"]
         endpoints = tuple(_decode_endpoint(text, protocols) for text in fields["endpoints"])
         features = fields.get("features") or {}
         version = int(features[TRANSACTION_VERSION]["max_version"]) if TRANSACTION_VERSION in features else 0
         return BrokerImage(broker_id, czxid, fields.get("rack"), endpoints, version)
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
 def _decode_endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
@@ -197,7 +189,7 @@ class TopicNode:
     topic_id: bytes | None
     replicas: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By partition; only those that a reassignment moves."""
+    """By partition, of partitions that are being reassigned."""
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -216,8 +208,8 @@ def encode_topic(topic_id: bytes, partitions: Sequence[PartitionImage]) -> bytes
 
 def decode_topic(topic: str, data: bytes) -> TopicNode:
     path = topic_path(topic)
-    fields = _decode(path, data)
-    try:
+    with _parsing(path):
+        fields = _decode(path, data)
         topic_id = fields.get("topic_id")
         return TopicNode(
             uuid_bytes(topic_id) if topic_id else None,
@@ -225,19 +217,15 @@ def decode_topic(topic: str, data: bytes) -> TopicNode:
             _by_partition(fields.get("adding_replicas") or {}),
             _by_partition(fields.get("removing_replicas") or {}),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
 def topic_outline(topic: str, data: bytes) -> tuple[bytes | None, int]:
-    """(topic id, number of partitions) of a topic's node: of a large one, much sooner known than the rest."""
+    """(topic id, number of partitions): cheaper than `decode_topic` for a large topic."""
     path = topic_path(topic)
-    fields = _decode(path, data)
-    try:
+    with _parsing(path):
+        fields = _decode(path, data)
         topic_id = fields.get("topic_id")
         return uuid_bytes(topic_id) if topic_id else None, len(fields["partitions"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
 def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
@@ -245,9 +233,9 @@ def _by_partition(fields: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, .
 
 
 def _broker_ids(found: object) -> tuple[int, ...]:
-    """What is no number here would be found out only when it is to be sent to brokers, again and again."""
+    """Checked here: a broker id out of range would fail only when a control request is encoded, again and again."""
     if not isinstance(found, list) or not all(type(each) is int and 0 <= each <= _INT32_MAX for each in found):
-        raise ValueError(f"{found!r} are no broker ids")
+        raise ValueError(f"invalid broker ids: {found!r}")
     return tuple(found)
 
 
@@ -265,11 +253,11 @@ def encode_partition_state(partition: PartitionImage, controller_epoch: int) -> 
 
 
 def decode_partition_state(path: str, data: bytes, replicas: tuple[int, ...], version: int) -> PartitionImage:
-    fields = _decode(path, data)
-    try:
+    with _parsing(path):
+        fields = _decode(path, data)
         leader, leader_epoch = int(fields["leader"]), int(fields["leader_epoch"])
         if not -2 <= leader <= _INT32_MAX or not 0 <= leader_epoch <= _INT32_MAX:
-            raise ValueError(f"leader {leader}, epoch {leader_epoch}")
+            raise ValueError(f"leader {leader}, leader epoch {leader_epoch}")
         return PartitionImage(
             leader,
             leader_epoch,
@@ -278,8 +266,6 @@ def decode_partition_state(path: str, data: bytes, replicas: tuple[int, ...], ve
             version,
             recovering=bool(fields.get("leader_recovery_state", 0)),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{path} cannot be understood: {error!r}") from error
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -287,20 +273,17 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    fields = _decode(path, data)
-    config = fields.get("config")
-    if not isinstance(config, dict):
-        raise StoreError(f"{path} cannot be understood: it has no config")
-    return {str(name): str(value) for name, value in config.items()}
+    with _parsing(path):
+        return {str(name): str(value) for name, value in _decode(path, data)["config"].items()}
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    """A notice that the settings of `topics/T`, `brokers/1` … changed."""
+    """A notification that the configs of `topics/T`, `brokers/1` … changed."""
     return _encode({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(data: bytes) -> str | None:
-    """The entity path; None for a notice that cannot be understood, which nobody can act on."""
+    """The entity path; None for a notification that cannot be parsed."""
     try:
         fields = _decode(CONFIG_CHANGES, data)
         if fields.get("version") == 1:
@@ -315,7 +298,7 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 
 
 def decode_log_dir_event(data: bytes) -> int | None:
-    """The broker with the failed directory."""
+    """The broker with the failed directory; None if it cannot be parsed."""
     try:
         return int(_decode(LOG_DIR_EVENTS, data)["broker"])
     except (StoreError, KeyError, TypeError, ValueError):
@@ -323,7 +306,7 @@ def decode_log_dir_event(data: bytes) -> int | None:
 
 
 def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The old way to ask for a reassignment: (topic, partition) -> replicas. Empty where it cannot be understood."""
+    """(topic, partition) -> replicas, as tools before KIP-455 request a reassignment. Empty if it cannot be parsed."""
     try:
         partitions = _decode(REASSIGN_PARTITIONS, data)["partitions"]
         return {(str(each["topic"]), int(each["partition"])): tuple(map(int, each["replicas"])) for each in partitions}
@@ -339,7 +322,7 @@ def encode_reassignment(wanted: Mapping[tuple[str, int], Sequence[int]]) -> byte
 
 
 def decode_preferred_election(data: bytes) -> list[tuple[str, int]]:
-    """The old way to ask for preferred leaders."""
+    """The partitions, as tools before KIP-460 request an election. Empty if it cannot be parsed."""
     try:
         return [(str(each["topic"]), int(each["partition"])) for each in _decode(PREFERRED_ELECTION, data)["partitions"]]
     except (StoreError, KeyError, TypeError, ValueError):
@@ -351,13 +334,19 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> int:
-    """The last producer id that was given away; -1 if none was."""
+    """The last producer id that was allocated; -1 if none was."""
     if not data:
         return -1
-    try:
+    with _parsing(PRODUCER_ID_BLOCK):
         return int(_decode(PRODUCER_ID_BLOCK, data)["block_end"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise StoreError(f"{PRODUCER_ID_BLOCK} cannot be understood: {error!r}") from error
+
+
+@contextmanager
+def _parsing(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError(f"{path} cannot be parsed: {error!r}") from error
 
 
 def _encode(fields: Mapping[str, object]) -> bytes:

@@ -17,7 +17,7 @@ def test_entries_are_read_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"version":1}', b'{"acls":[{}]}', b'{"acls":[3]}', b"\xff"])
 def test_what_cannot_be_understood_is_said(data: bytes) -> None:
-    with pytest.raises(StoreError, match="/kafka-acl/Topic/t cannot be understood"):
+    with pytest.raises(StoreError, match="/kafka-acl/Topic/t cannot be parsed"):
         decode_acls("/kafka-acl/Topic/t", data)
 
 

@@ -182,7 +182,7 @@ def test_names_that_collide_within_one_request() -> None:
 
 def test_the_sentence_about_replicas_says_how_many_brokers_there_are() -> None:
     _, outcomes = create(cluster(1), NewTopic("t", 1, 3))
-    assert error_of(outcomes).detail == "the replication factor 3 cannot be reached: the cluster has 1 broker"
+    assert error_of(outcomes).detail == "replication factor 3 is larger than the number of brokers: the cluster has 1 broker"
 
 
 def test_deleting_by_name_and_by_id() -> None:
