@@ -231,7 +231,7 @@ class Broker:
             self.broker_id,
             self.settings,
             list(self._data_dirs),
-            world.clock,
+            world,
             on_progress=self.purgatory.wake,
             on_last_directory_failed=self._fail,
             on_settings=self._settings_changed,
@@ -297,7 +297,6 @@ class Broker:
     def _parts(self) -> dict[str, object]:
         """The collaborators that handlers name as parameters."""
         parts: dict[str, object] = {
-            "broker": self,
             "clock": self.world.clock,
             "config_requests": self.controller.config_requests,
             "disk": self.world.disk,
@@ -365,7 +364,7 @@ class Broker:
             self._first_image_prepared = True
             self._data_dirs.check_for_missing_logs(image)
             self._data_dirs.write_identity(also_new=True)
-        await self.partitions.prepare(image, self.world.workers)
+        await self.partitions.prepare(image)
 
     def _apply(self, image: ClusterImage) -> None:
         """For a broker alone: the controller has changed the image."""

@@ -82,9 +82,7 @@ class ClusterMember:
         """Build the parts that work on partitions, which need `replication` for their part."""
         self._partitions = partitions
         self.fetchers = ReplicaFetchers(self._metadata, self.inter_broker, self._world.clock, flusher, checkpoints)
-        self.control_requests = ControlRequests(
-            self._metadata, self.metadata_cache, partitions, self.fetchers, self._world.workers, on_roles_changed
-        )
+        self.control_requests = ControlRequests(self._metadata, self.metadata_cache, partitions, self.fetchers, on_roles_changed)
 
     def build_controller(self, on_refused: Callable[[str], None]) -> ClusterController:
         """This broker's part in the cluster's controller. `on_refused` is called if the cluster refuses its registration."""

@@ -5,18 +5,10 @@ The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
     VERSIONS = (min, max)                       what is served, the same as in the table
     def handle(<collaborators>, request, context)
                                                 -> response, or an awaitable of one, or None for no reply
-    def refuse(request, error) -> response      only where the response has no error code of its own at the top
-    def quick(frame, position, correlation_id, context)
-                                                only where a short cut is worth it: the reply to the undecoded request, as bytes,
-                                                parts or a future of these; None for what shall go through `handle`
+    def refuse(request, error) -> response      only if the response has no top-level error code
 
-A handler names the parts of the broker it uses as its first parameters, in any number and order; `app` gives them by name:
-`partitions`, `groups`, `transactions`, `verifier`, `marker_writer`, `purgatory`, `large_batches`, `moves`, `fetch_sessions`,
-`index_rebuilder`, `metadata`, `clock`, `disk`, the parts of the controller (`topic_requests`, `partition_requests`,
-`config_requests`, `producer_ids`), `served`, the table of the APIs that this broker serves; and in a cluster `control_requests`
-and `broker_requests`.
-
-A module is imported when its API is first requested: a broker is up before it has seen most of its handlers.
+A handler names the parts of the broker it uses as its first parameters, in any number and order. `app.Broker._parts` lists them.
+A module is imported when its API is first requested, so that a broker starts faster.
 """
 
 from __future__ import annotations

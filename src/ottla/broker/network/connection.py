@@ -178,7 +178,7 @@ class Connection:
             ahead = bytes(frame[size : self._filled])
             self._frame = None
             self._request(frame[:size])
-            memory.give_back(frame, self)
+            memory.release_buffer(frame, self)
             if ahead and not self._closed:
                 if self._answering:
                     self._keep_ahead(memoryview(ahead))
@@ -299,7 +299,7 @@ class Connection:
         frame, self._frame = self._frame, None
         ahead, self._ahead = self._ahead, None
         if frame is not None:
-            self._memory.give_back(frame, self)
+            self._memory.release_buffer(frame, self)
         if ahead is not None:
             self._memory.release(len(ahead))
 

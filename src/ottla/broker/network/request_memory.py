@@ -94,7 +94,7 @@ class RequestMemory:
         self.held_bytes += len(larger) - len(buffer)
         return larger
 
-    def give_back(self, buffer: memoryview, owner: object) -> None:
+    def release_buffer(self, buffer: memoryview, owner: object) -> None:
         """The owner's frame is consumed or dropped."""
         if self._excepted is owner:
             self._excepted = None

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from ottla.broker.metadata.local_metadata import LocalMetadata
     from ottla.broker.replicas.partitions import Partitions
     from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
-    from ottla.ports import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -73,14 +72,12 @@ class ControlRequests:
         metadata_cache: MetadataCache,
         partitions: Partitions,
         fetchers: ReplicaFetchers,
-        workers: Workers,
         on_roles_changed: Callable[[], None],
     ) -> None:
         self._metadata = metadata
         self._cache = metadata_cache
         self._partitions = partitions
         self._fetchers = fetchers
-        self._workers = workers
         self._on_roles_changed = on_roles_changed
         self._lock = asyncio.Lock()
         self.controller_epoch = -1
@@ -184,7 +181,7 @@ class ControlRequests:
             return
         partitions, fetchers = self._partitions, self._fetchers
         fetchers.stop([role.topic_partition for role in roles])
-        await partitions.prepare_roles(roles, self._workers, may_be_elsewhere=not is_new)
+        await partitions.prepare_roles(roles, may_be_elsewhere=not is_new)
         roles = [replace(role, topic=self._cache.with_present_config(role.topic)) for role in roles]
         for role, partition in zip(roles, partitions.take_roles(roles, may_be_elsewhere=not is_new), strict=True):
             key = role.topic_partition

@@ -22,7 +22,7 @@ from ottla.broker.replicas.topic_config import log_config_of, rules_of
 from ottla.cluster.image import ClusterImage, TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Clock, Workers
+from ottla.ports import World
 from ottla.records.validate import Rules
 from ottla.replication.throttle import is_throttled
 from ottla.storage.config import LogConfig
@@ -45,7 +45,7 @@ class Partitions:
         broker_id: int,
         settings: BrokerSettings,
         data_dirs: Sequence[DataDir],
-        clock: Clock,
+        world: World,
         *,
         on_progress: Callable[[Hashable], None],
         on_last_directory_failed: Callable[[str], None],
@@ -61,7 +61,8 @@ class Partitions:
         self._data_dirs = list(data_dirs)
         self._failed_paths = list(failed_paths)
         """Directories that could not be opened at startup."""
-        self._clock = clock
+        self._clock = world.clock
+        self._workers = world.workers
         self._on_progress = on_progress
         self._on_last_directory_failed = on_last_directory_failed
         self._on_settings = on_settings
@@ -143,12 +144,12 @@ class Partitions:
         topic = self._image.topics.get(name) if self._image is not None else None
         return TopicSettings.resolve(self._settings, topic.config if topic is not None else {})
 
-    async def prepare(self, image: ClusterImage, workers: Workers) -> None:
+    async def prepare(self, image: ClusterImage) -> None:
         """Create the logs that `apply` will need, in a worker: a topic may have thousands of partitions."""
         first = self._image is None
-        await self.prepare_roles(role_changes(self._image, image, self._broker_id).taken, workers, may_be_elsewhere=first)
+        await self.prepare_roles(role_changes(self._image, image, self._broker_id).taken, may_be_elsewhere=first)
 
-    async def prepare_roles(self, roles: Iterable[Role], workers: Workers, *, may_be_elsewhere: bool) -> None:
+    async def prepare_roles(self, roles: Iterable[Role], *, may_be_elsewhere: bool) -> None:
         """As `prepare`, for `take_roles`. `may_be_elsewhere`: the replicas may exist in a directory that is offline."""
         self._resolved.clear()
         wanted: dict[DataDir, list[Role]] = {}
@@ -169,7 +170,7 @@ class Partitions:
                 for key, _, _ in specs:
                     data_dir.forget_deleted(key)
                 for start in range(0, len(specs), _LOGS_AT_ONCE):
-                    logs = await workers.run(partial(_make_logs, data_dir, specs[start : start + _LOGS_AT_ONCE], now_ms))
+                    logs = await self._workers.run(partial(_make_logs, data_dir, specs[start : start + _LOGS_AT_ONCE], now_ms))
                     self._prepared.update((log.topic_partition, (data_dir, log)) for log in logs)
             except OSError as error:
                 self.directory_failed(data_dir, error)

@@ -37,7 +37,7 @@ def test_growing_doubles_keeps_the_bytes_and_stops_at_the_frame() -> None:
     assert all(after <= 2 * before for before, after in itertools.pairwise(sizes))
     assert bytes(buffer[:3]) == b"abc"
     assert memory.held_bytes == 10 << 20
-    memory.give_back(buffer, OWNER)
+    memory.release_buffer(buffer, OWNER)
     assert memory.held_bytes == 0
 
 
@@ -46,7 +46,7 @@ def test_buffers_of_the_usual_size_are_used_again_and_few_are_kept() -> None:
     buffers = [memoryview(bytearray(SPARE_BYTES)) for _ in range(SPARES_MAX + 5)]
     for buffer in buffers:
         memory.hold(SPARE_BYTES)
-        memory.give_back(buffer, OWNER)
+        memory.release_buffer(buffer, OWNER)
     assert len(memory._spares) == SPARES_MAX
     assert memory.take(1 << 20, 10) in buffers
     assert memory.held_bytes == SPARE_BYTES
@@ -81,7 +81,7 @@ def test_beyond_the_bound_one_frame_goes_on_and_the_others_wait_in_order() -> No
     memory.when_available(lambda: go_on(third, "third"))
     memory.release(0)
     assert order == []
-    memory.give_back(held, first)
+    memory.release_buffer(held, first)
     assert order == ["second", "third"] or order == ["second"]
     assert memory.may_take(second) or memory.may_take(third)
 
