@@ -47,6 +47,7 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tests.kit import wait
 from tests.kit.peers import KAFKA_3, KAFKA_4, START_SCRIPT_JVM, ApacheCluster, OttlaCluster, kcat
 
 Figures = dict[str, float]
@@ -159,16 +160,9 @@ def _quorum_leader(address: str) -> int:
 
 
 def until(condition: Callable[[], bool], what: str) -> float:
-    """When it came true."""
-    deadline = time.perf_counter() + WAIT_S
-    while time.perf_counter() < deadline:
-        try:
-            if condition():
-                return time.perf_counter()
-        except (Failure, OSError):
-            pass
-        time.sleep(0.01)
-    raise RuntimeError(f"not within {WAIT_S:.0f} s: {what}")
+    """Wait for a condition on brokers that may be down. Return when it holds."""
+    wait.until(condition, what, WAIT_S, every_s=0.01, ignoring=(Failure, OSError))
+    return time.perf_counter()
 
 
 def create(cluster: Cluster, topic: str, assignment: list[list[int]]) -> None:
