@@ -1,10 +1,9 @@
-"""Ottla beside Apache Kafka: the same clients, the same machine, in turn, several rounds. `python -m bench [--quick]`.
+"""Benchmarks: Ottla and Apache Kafka with the same clients on the same machine, alternating. `python -m bench [--quick]`.
 
-`servers` starts the two; `load`, `groups` and `transactions` are the raw load generators (processes of their own); `measure`,
-`measure_groups`, `measure_transactions`, `measure_compaction` take the figures; `figures` says what each one means and what is
-aimed at; `report` makes the table, the picture, the JSON and the Markdown in `bench/out`.
-Looks apart, each a command: `compaction_load`, `inside`, `inside_groups`, `starts`, `client_latency`, `floor`, `floor_produce`.
-The method, and how to read the result, is in docs/bench.md.
+`servers` starts the brokers. `load`, `groups` and `transactions` generate load, each in its own process. `measure` and
+`measure_*` take the figures, `figures` defines them and Ottla's targets, `report` writes tables and JSON to `bench/out`.
+Separate commands: `cluster`, `pipelines`, `compaction_load`, `controller_scale`, `inside`, `inside_groups`, `starts`,
+`client_latency`, `floor`, `floor_produce`. docs/bench.md describes the method and how to read the results.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""`python -m bench [--quick]`: starts Apache Kafka and Ottla in turn, measures both, prints the ratios, writes bench/out.
+"""`python -m bench [--quick]`: run Apache Kafka and Ottla in turn, measure both, print the ratios, write bench/out.
 
-`python -m bench cluster` does so with three brokers each (bench/cluster.py).
+`python -m bench cluster` does the same with three brokers each (bench/cluster.py).
 """
 
 from __future__ import annotations

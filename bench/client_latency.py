@@ -1,6 +1,6 @@
-"""End-to-end latency as a Python service sees it: confluent-kafka on both sides, consumer and producer in processes of their own.
+"""End-to-end latency with confluent-kafka, producer and consumer in separate processes.
 
-`python -m bench.client_latency BOOTSTRAP TOPIC SECONDS`: one line of JSON. Each value carries the moment before its send.
+`python -m bench.client_latency BOOTSTRAP TOPIC SECONDS` prints one line of JSON. Each value carries its send time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
-"""`python -m bench cluster [--quick]`: three brokers of Ottla, of Apache Kafka 3.9.2 on ZooKeeper, and of 4.3, in turn.
+"""`python -m bench cluster [--quick]`: clusters of three brokers: Ottla, Apache Kafka 3.9.2 on ZooKeeper, Apache Kafka 4.3.
 
-Per cluster, in the same run on the same machine: produce at three replicas with acks=all; CPU and memory of everything that
-belongs to the cluster (brokers, ZooKeeper, what started them); the time a topic of 1,000 partitions, all led by one broker, is
-without leader after kill -9 of that broker; the time from kill -9 of the controller until a topic can be created. Sessions last
-six seconds for all three, and both ZooKeepers tick alike, so that failures differ only in what happens after one is noticed: that
-part is a figure of its own. KRaft's controllers notice each other's end by other timeouts, left as they are: two seconds
-(`controller.quorum.fetch.timeout.ms`). So the controller's end is measured once more with sessions of two seconds, which is also
-what `ottla cluster up` gives.
+For each cluster, in turn on the same machine:
 
-Whatever becomes of one cluster, the others have their turn; no round begins that would not end within `--minutes`.
+- produce with three replicas and acks=all; CPU and memory of all processes of the cluster
+- kill -9 of the broker that leads all 1,000 partitions of a topic: the time without a leader
+- kill -9 of the controller: the time until a topic can be created
+
+Sessions last six seconds and both ZooKeepers use the same tick time, so failures differ only in what happens after they are
+detected; that part is a separate figure. KRaft controllers detect failures by `controller.quorum.fetch.timeout.ms`, left at its
+default of two seconds. The controller failure is therefore measured again with sessions of two seconds, the value that
+`ottla cluster up` sets.
+
+A cluster that fails does not stop the others. A round that would exceed `--minutes` does not start.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""How long a controller's decisions take, and how many messages they make, by the size of the cluster.
+"""Time and messages of controller decisions by cluster size: a broker failure and a controller failover.
 
-No sockets and no store: an image of so many brokers and partitions, and the pure rules on it: one broker fails (leaders elected,
-changes of the tree, orders for every broker, their bytes), and a take-over (orders that tell everybody everything).
-Times are of the processor.
+    python -m bench.controller_scale [brokers:partitions ...]
 
-    python bench/controller_scale.py [brokers:partitions ...]
+Runs the pure rules on a cluster image, without sockets or a metadata store. Times are CPU times.
 """
 
 from __future__ import annotations

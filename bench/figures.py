@@ -1,7 +1,7 @@
-"""What is measured: one line per figure, with its unit, which direction is better, and what Ottla aims at beside Kafka.
+"""The figures: one line each, with unit, direction, and Ottla's target beside Kafka.
 
-`aim` is a ratio Ottla / Kafka: at least it where more is better, at most it where less is. `None`: shown, not aimed at.
-Growths stand for themselves: cost in the large case / cost in the small one, of the same broker, and the difference.
+`aim` is a ratio Ottla / Kafka: a minimum where more is better, a maximum where less is better, `None` where there is no target.
+A growth figure compares one broker with itself: cost of the large case over cost of the small one, and the difference.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""What the kernel alone asks of a broker. No broker can be below it.
+"""Lower bounds: the system time that the kernel needs for a broker's work, whatever the broker does.
 
-    python -m bench.floor           # sending a gigabyte in fetches of a megabyte
-    python -m bench.floor append    # writing ten records to the end of one file, and in turn to 1,000
-    python -m bench.floor fetch     # reading ten records at a random place of one file, and of a random one of 1,000
+    python -m bench.floor           # send 1 GB in fetches of 1 MB with sendfile, over one and six connections
+    python -m bench.floor append    # append ten records to one file, and to 1,000 files in turn
+    python -m bench.floor fetch     # read ten records at random places of one file, and of random files of 1,000
 
-Loops that know nothing of Kafka but the shape of one reply. The first answers whatever comes with a head and 1 MB by `sendfile`,
-over one connection and over six; the second writes what came to the file of its partition, and answers; the third answers with
-one batch of such a file. The client is the raw generator of the benchmark (bench/load.py). System time is the figure; the user
-time is that of these loops.
+Each is a loop that knows only the shape of one reply. The client is the load generator (bench/load.py). System time is the
+figure; user time is that of the loop.
 """
 
 from __future__ import annotations

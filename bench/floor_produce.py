@@ -1,10 +1,9 @@
-"""What the kernel alone asks of a broker that kcat produces to. No broker can be below it.
+"""Lower bound for produce with kcat: the system time that the kernel needs, whatever the broker does.
 
     python -m bench.floor_produce           # lines of 100 bytes and of 1 KB, three times each
 
-A loop that knows of Kafka what kcat needs to begin (ApiVersions, Metadata), receives each Produce request into the same buffer,
-writes its records to the end of the partition's file, and answers. It looks at no record and sums up nothing. System time is the
-figure; the user time is that of this loop.
+A loop that answers ApiVersions and Metadata, receives each Produce request into the same buffer, appends its records to a file
+and replies. It inspects no record and computes no checksum. System time is the figure; user time is that of the loop.
 """
 
 from __future__ import annotations

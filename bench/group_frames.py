@@ -1,7 +1,7 @@
-"""The group requests of the load generator, as bytes, and what it needs of their answers.
+"""Frames of group requests for the load generator, and the parts of the responses it needs.
 
 The newest versions without tagged fields (JoinGroup 5, SyncGroup 3, Heartbeat 3, LeaveGroup 3, OffsetCommit 7), and
-ConsumerGroupHeartbeat 1, which has them. A frame begins with its length, an answer with the correlation id.
+ConsumerGroupHeartbeat 1, which has them. A request begins with its length, a response with the correlation id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The load of groups: many small groups that beat and commit, and a large one that is shared out anew, raw on uvloop.
+"""Load generator for groups: many small groups that send heartbeats and commits, and rebalances of a large group.
 
-Run as a process of its own: `python -m bench.groups steady|rebalance|rebalance848 '{json options}'`. It says `begin` when what
-comes before the measured load is done and waits for a line; one line of JSON comes at the end of each measured load.
+A process of its own: `python -m bench.groups steady|rebalance|rebalance848 '{json options}'`. It prints `begin` when its set-up
+is done, waits for a line, and prints one line of JSON after each measured load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What groups cost inside the broker, without the kernel's sockets: the same look as `bench.inside`, at members of groups.
+"""CPU of group requests inside the broker, without the kernel's sockets. As `bench.inside`, for members of groups.
 
 python -m bench.inside_groups            # µs of CPU for a heartbeat of one of 1,000 groups; ms for a rebalance of 100 members
-python -m bench.inside_groups profile    # the same under cProfile (functions compiled by mypyc do not show)
+python -m bench.inside_groups profile    # the same under cProfile (functions compiled by mypyc are not shown)
 """
 
 from __future__ import annotations

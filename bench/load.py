@@ -1,8 +1,7 @@
-"""The raw load generator: prepared frames over many connections on uvloop, so that the broker is the limit, not the client.
+"""Load generator: prepared frames over many connections on uvloop, so that the broker is the bottleneck and not the client.
 
-Run as a process of its own: `python -m bench.load produce|fetch|latency '{json options}'`; one line of JSON comes back.
-Every reply is counted and its error code looked at; a fetch knows how many whole batches came by their size, since all batches of
-a benchmark topic are equal.
+A process of its own: `python -m bench.load produce|fetch|latency '{json options}'`; it prints one line of JSON. Every response is
+counted and its error code checked. A fetch counts whole batches by size: all batches of a benchmark topic are equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Takes the figures of one running broker. Each function returns {figure key: value}; what a key means stands in figures.py.
+"""Take the figures of one running broker. Each function returns {figure key: value}; figures.py defines the keys.
 
-CPU is the broker's own (all its threads, from /proc) between the first and the last byte of a load. Loads are sized in bytes or
-requests, the same for both brokers.
+CPU is that of all threads of the broker between the first and the last byte of a load. Loads have the same number of bytes or
+requests for both brokers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How fast a log is compacted, and for how much CPU: a partition filled first, then made a compacted one.
+"""Time and CPU of compacting one partition, filled before its `cleanup.policy` is changed to compact.
 
-Both brokers keep what is clean in `cleaner-offset-checkpoint`, written after a pass. The clock runs from the change of
-`cleanup.policy` until that file says that everything below the active segment is clean; the cleaner is told to look every 50 ms
-(only now: over thousands of partitions Kafka's would never be idle).
+Both brokers write `cleaner-offset-checkpoint` after a pass. The clock runs from the config change until that file covers
+everything below the active segment. The cleaner's backoff is 50 ms during the measurement only: over thousands of partitions
+Kafka's cleaner would never be idle.
 """
 
 from __future__ import annotations

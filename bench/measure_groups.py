@@ -1,4 +1,4 @@
-"""Figures of groups: what 1,000 small ones cost in service, and how long a large one takes to be shared out anew."""
+"""Figures of groups: the cost of 1,000 small groups, and the duration of a rebalance of a large one."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""`python -m bench.pipelines`: topics in Spark, Ottla's source and sink beside Spark's own connector, on one broker.
+"""`python -m bench.pipelines`: Ottla's Spark source and sink beside Spark's own Kafka connector, on one broker.
 
-| case | what is measured |
+| case | measured |
 |---|---|
-| batch, stream | topic -> noop, a batch query and a stream (AvailableNow), 100 B and 1 KB |
-| copy | topic -> topic as a stream: ours exactly once, the connector's at least once; neither compresses |
-| small | topic -> topic in many batches of 100 records: what a batch costs, and the transaction's part of it |
+| batch, stream | topic to noop, a batch query and a stream (AvailableNow), 100 B and 1 KB |
+| copy | topic to topic as a stream: Ottla exactly once, the connector at least once; without compression |
+| small | topic to topic in many micro-batches of 100 records: the cost of a batch, and of its transaction |
 | cold | a process that starts Spark and reads the first row, by a batch query and by a stream |
 
-Rates are medians over the time Spark worked on the data (a stream's micro-batches; starting a query is a figure of its own). CPU
-seconds are those of everything together: JVM, Python's workers, the broker. On a busy machine only they mean something. The last
-lines are a table for docs/bench.md. Needs the jars of Spark's connector (fetched once) and compiled modules.
+Rates are medians over the time of the micro-batches; the start of a query is a separate figure. CPU seconds include the JVM, the
+Python workers and the broker; on a busy machine only they are comparable. The last lines are a table for docs/bench.md. Needs the
+jars of Spark's connector (fetched once) and compiled modules.
 """
 
 from __future__ import annotations

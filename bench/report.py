@@ -1,4 +1,4 @@
-"""The table, the picture, the JSON and the Markdown of a run. Medians over rounds; a ratio is Ottla / Kafka of the same run."""
+"""Table, chart, JSON and Markdown of a run. Figures are medians over rounds; a ratio is Ottla / Kafka of the same run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The two brokers under the same conditions, and what the kernel says about them.
+"""The two brokers under the same conditions, and their CPU and memory as the kernel counts them.
 
-Both get an empty directory on the same disk, default settings but for SETTINGS, one PLAINTEXT listener on loopback. Apache Kafka
-runs with the JVM options of its own start script.
+Both get an empty directory on the same disk, one PLAINTEXT listener on loopback, and default settings except SETTINGS. Apache
+Kafka runs with the JVM options of its own start script.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long until there is a broker: `ottla.testing.Broker()`, the fixtures of the pytest plugin, the command.
+"""Start time of a broker: `ottla.testing.Broker()`, the fixtures of the pytest plugin, and the command.
 
-    python -m bench.starts        # 20 starts of each: median and longest
+    python -m bench.starts        # 20 starts of each: median and maximum
     python -m bench.starts 100
 
-Each start is of a new process on an empty directory; the end of the broker before is not counted. Run it on a quiet machine, with
-compiled modules (the broker's log says which it has).
+Each start is a new process on an empty directory; stopping the previous broker is not counted. Run it on a quiet machine with
+compiled modules.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The requests of transactions, as bytes, and what the load generator needs of their answers.
+"""Frames of transactional requests for the load generator, and the parts of the responses it needs.
 
-Of both generations: before KIP-890 (AddPartitionsToTxn 2, Produce 7, EndTxn 2: librdkafka's way) and with transaction version 2
-(Produce 12, which adds the partition itself, and EndTxn 5, which raises the epoch: that of Java's clients since 4.0).
-A frame begins with its length, an answer with the correlation id.
+Both generations: before KIP-890 (AddPartitionsToTxn 2, Produce 7, EndTxn 2, as librdkafka sends them) and transaction version 2
+(Produce 12, which adds the partition, and EndTxn 5, which bumps the epoch, as Java clients since 4.0 send them).
+A request begins with its length, a response with the correlation id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The load of transactions and of idempotent producers, raw on uvloop; and a reader of what transactions wrote.
+"""Load generator for transactions and idempotent producers, and a reader of transactional data.
 
-Run as a process of its own: `python -m bench.transactions transactions|fill|produce|fetch '{json options}'`. It says `begin` when
-what comes before the measured load is done and waits for a line; one line of JSON comes at the end of each measured load.
+A process of its own: `python -m bench.transactions transactions|fill|produce|fetch '{json options}'`. It prints `begin` when its
+set-up is done, waits for a line, and prints one line of JSON after each measured load.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """Helpers that several test folders share. A helper with one user stays beside that user.
 
+- waiting: `wait`
 - processes of others: `peers` (Apache Kafka, kcat, Java tools), `zookeeper`, `apache_kafka`, `network` (namespaces)
 - Ottla as processes: `cluster`, `ottla_command`
 - the broker under test, Ottla or Apache Kafka: `subject`, `dialogues`, `ratchet`

@@ -1,4 +1,4 @@
-"""A broker with nothing but its metadata, and a client that asks it in any version, through the real codec.
+"""A broker with metadata only, and a client that sends it requests of any version through the codec.
 
 The controller and the tree are the real ones (the tree in memory); there are no sockets, logs or partitions.
 """

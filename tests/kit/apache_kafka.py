@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka 3.9 on the same ZooKeeper as ours."""
+"""A broker of Apache Kafka 3.9 in the same ZooKeeper cluster as Ottla's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the clients share: a broker, topics, an interceptor that writes down what it sees."""
+"""Shared by the client tests: a broker, topics, and an interceptor that records its calls."""
 
 from __future__ import annotations
 

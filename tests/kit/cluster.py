@@ -1,4 +1,4 @@
-"""Brokers as processes of their own on one real ZooKeeper: started, killed, stopped, asked."""
+"""Brokers as processes on one real ZooKeeper: start, kill, stop, and send requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compacting a log in one go, and what should come out of it."""
+"""Compact a log in one pass, and the records expected afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same dialogues with Ottla and with Apache Kafka: held, written down, compared."""
+"""Hold the same dialogues with Ottla and with Apache Kafka, and compare the transcripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts of their own for brokers: one network namespace each, joined by a router that can drop what one sends to another.
+"""A network namespace per broker, joined by a router that can drop packets from one to another.
 
 The namespaces have no names: open files hold them, and processes that run in them. When the test and what it started are gone so
 are they, whatever went wrong. No interface of the machine itself leads into them.

@@ -1,4 +1,4 @@
-"""The command `ottla` as a user runs it: its exit code, its stdout and stderr."""
+"""The `ottla` command as a user runs it: exit code, stdout and stderr."""
 
 from __future__ import annotations
 

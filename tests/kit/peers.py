@@ -1,4 +1,4 @@
-"""The real counterparts that tests and benchmarks run against: Apache Kafka's jars and brokers, ZooKeeper, kcat.
+"""Other implementations that tests and benchmarks run: Apache Kafka's jars and brokers, ZooKeeper, kcat.
 
 Owns: where they are kept (`~/.cache/ottla`, or `OTTLA_CACHE`), how they are fetched once, how they are started and stopped.
 Never does: skip. A counterpart that cannot be had raises `MissingCounterpart`, which says what to install.

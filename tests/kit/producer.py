@@ -1,4 +1,4 @@
-"""What the tests of producer state share."""
+"""Shared by the tests of producer state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random messages out of their definitions: hypothesis strategies for any message class and version.
+"""Hypothesis strategies that generate any message class in any version.
 
 Values stay inside what the other side can say too: an error code is one that Kafka knows, a time is one that a calendar knows.
 """

@@ -1,4 +1,4 @@
-"""Other people's suites as a ratchet: what once passed must pass for ever.
+"""Other projects' test suites as a ratchet: a test that has passed must keep passing.
 
 A suite's folder holds `tests.allow` (names that must pass, one a line, `#` for remarks) and `FINDINGS.md` (what fails, and why).
 A runner hands over the outcome of every test; `judge` prints the difference and gives the exit code.

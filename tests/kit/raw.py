@@ -1,4 +1,4 @@
-"""A Kafka client of few words over a blocking socket: prepared Produce and Fetch frames, for faults and for load.
+"""A minimal Kafka client on a blocking socket: prepared Produce and Fetch frames, for fault tests and load.
 
 Owns its bytes: nothing of Ottla is used, so it can judge Ottla, and it costs next to nothing, so the broker is the limit.
 Never does: versions to negotiate, metadata, retries, compression. Produce 7 and Fetch 11 are the newest without tagged fields;

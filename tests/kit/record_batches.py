@@ -1,4 +1,4 @@
-"""Batches for the tests of this directory: sound ones, and hand-made ones that lie."""
+"""Record batches for tests: valid ones, and hand-made invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to several brokers: each request goes to the one it belongs to, as a client would have it.
+"""A connection to several brokers that sends each request to the leader or coordinator it belongs to.
 
 Speaks as `ClientConnection` does. Where a request concerns several brokers it is taken apart, and the answers are put together.
 Nothing is remembered: who leads and who coordinates is asked before each request.

@@ -1,4 +1,4 @@
-"""What the storage tests share: a disk in memory that can fail or lose power at any step, and makers of records."""
+"""Shared by the storage tests: an in-memory disk that fails or loses power at any step, and builders of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every metadata store must do, whatever it is made of: ZooKeeper's rules.
+"""The rules that every metadata store must follow: those of ZooKeeper.
 
 A store under test is given as a `Stores`: `open()` begins a session on the same tree each time, `end(store)` ends one.
 `test_store_conformance` runs all of it on each store of the project.

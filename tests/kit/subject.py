@@ -1,4 +1,4 @@
-"""The broker under test: Ottla, or, for the reference result, a real Apache Kafka.
+"""The broker under test: Ottla, or Apache Kafka for the reference result.
 
 `OTTLA_COMPAT_BROKER` chooses: `ottla` (default), `kafka-4.3.0`, `kafka-3.9.2`, or `host:port` of one that runs already.
 `OTTLA_COMPAT_BROKERS=3` makes it a cluster of as many, in which topics have a replica on each of up to three.

@@ -1,4 +1,4 @@
-"""The kit of the tests itself: what it starts does not outlive it."""
+"""Processes that the kit starts end with the test run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transactional producer of few words: it speaks the bare protocol and writes down what it hears.
+"""A minimal transactional producer: it speaks the bare protocol and records the responses.
 
 Two brokers that are told the same can be compared by what was written down. CONCURRENT_TRANSACTIONS means "ask again" and is
 asked again: how long the markers take is each broker's own affair. Numbers of producer ids are each broker's own too.

@@ -1,4 +1,4 @@
-"""One ZooKeeper for a whole test run, from the jars that Apache Kafka 3.9 comes with; one chroot for each test."""
+"""One ZooKeeper for a test run, from the jars of Apache Kafka 3.9, with a chroot per test."""
 
 from __future__ import annotations
 
