@@ -1,4 +1,4 @@
-"""The rules of one partition's copies: what a fetcher has been told, who is in sync, how far to truncate.
+"""The replication rules of one partition: ISR and high watermark, truncation, fetch sessions.
 
-Plain synchronous Python: time and chance come in as arguments, decisions go out as values. The broker performs them.
+Synchronous and without I/O: time is an argument, a decision is a return value, and the broker performs it.
 """

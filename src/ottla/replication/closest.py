@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: the one in its rack (KIP-392, R19). Pure."""
+"""Selects the replica that a consumer should fetch from: the one in its rack (KIP-392, R19)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def closest_replica(leadership: Leadership, rack: str, offset: int, rack_of: Callable[[int], str | None]) -> int | None:
-    """A follower of the reader's rack that is in sync and has the offset, the one furthest ahead. None: the leader serves."""
+    """The in-sync follower in the consumer's rack that has the offset and the largest log end offset. None: the leader."""
     if rack_of(leadership.broker_id) == rack:
         return None
     best, best_end = None, NO_OFFSET

@@ -1,14 +1,14 @@
-"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once, and hears only of those that changed.
+"""Incremental fetch sessions (KIP-227), the broker's side: a request and a response have only the partitions that changed.
 
-Owns the bounded cache of sessions and the rule of what must be in a reply. Never reads a log.
+Owns the bounded session cache and the rule of which partitions a response includes.
 
-1. A request with epoch 0 or -1 is full: it says everything, and a session it names ends. Epoch 0 asks for a new one, -1 does not.
-2. Any other epoch is incremental and must be exactly the session's next one; else nothing is read and the session is unchanged.
-3. An incremental reply leaves a partition out only if it has no records, no error, no divergence, and the high watermark and log
-   start that the fetcher was told last.
-4. A partition that gave records goes to the end of its session, so that a full reply does not starve those behind it.
-5. The cache never holds more than its slots. A session unused for two minutes gives way to any; a follower's or a larger session
-   takes the place of a smaller one (of consumers first).
+1. A request with epoch 0 or -1 is a full one, and ends the session it names. Epoch 0 requests a new session, -1 does not.
+2. Any other epoch is incremental and must be the next one of the session; otherwise nothing is read and the session is unchanged.
+3. An incremental response omits a partition only if it has no records, no error, no divergence, and the same high watermark and
+   log start offset as in the last response.
+4. A partition that returned records moves to the end of its session, so that a full response does not starve the others.
+5. The cache never exceeds its slots. A session that is unused for two minutes may be evicted by any other; a follower's or larger
+   session evicts a smaller one, those of consumers first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVICTION_MS: Final = 120_000
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 PartitionKey = tuple[bytes | str, int]
-"""Topic id (or the name, in versions without ids) and partition number."""
+"""Topic id (the name, in versions without ids) and partition."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -36,11 +36,11 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
-# The classes are written out: what `dataclass` makes is not compiled, and every fetch makes some.
+# No dataclasses: mypyc does not compile their generated methods, and every fetch creates some objects.
 
 
 class FetchPartition:
-    """What a fetcher wants of one partition, and what it was told of it last."""
+    """One partition of a fetch request, and what the last response said about it."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -67,7 +67,7 @@ class FetchPartition:
         follower_log_start_offset: int = -1,
     ) -> None:
         self.topic = topic
-        """None while the topic id is unknown here."""
+        """None if the topic id is unknown."""
         self.topic_id = topic_id
         self.partition = partition
         self.fetch_offset = fetch_offset
@@ -80,12 +80,12 @@ class FetchPartition:
 
     @property
     def key(self) -> PartitionKey:
-        # Neither id nor name is nobody's topic; its key is the empty id.
+        # Without id and name the topic is unknown; the key is the zero id.
         if self.topic is None or self.topic_id != ZERO_UUID:
             return self.topic_id, self.partition
         return self.topic, self.partition
 
-    def ask_anew(self, wanted: FetchPartition) -> None:
+    def update(self, wanted: FetchPartition) -> None:
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
@@ -93,7 +93,7 @@ class FetchPartition:
         self.follower_log_start_offset = wanted.follower_log_start_offset
 
     def tell(self, high_watermark: int, log_start_offset: int, *, records_bytes: int, failed: bool, diverging: bool) -> bool:
-        """Note what the reply says of this partition; False if an incremental reply can leave it out (rule 3)."""
+        """Remember what the response says. False: an incremental response omits the partition (rule 3)."""
         changed = (
             records_bytes > 0
             or failed
@@ -101,7 +101,7 @@ class FetchPartition:
             or high_watermark != self.told_high_watermark
             or log_start_offset != self.told_log_start_offset
         )
-        # After an error the fetcher hears of the partition again once the error is gone, whatever the watermark.
+        # The first response after an error includes the partition, whatever the high watermark.
         self.told_high_watermark = -1 if failed else high_watermark
         self.told_log_start_offset = log_start_offset
         return changed
@@ -115,17 +115,17 @@ class FetchSession:
     ) -> None:
         self.id = id
         self.epoch = next_epoch(INITIAL_EPOCH)
-        """The epoch that the next request must carry."""
+        """The epoch of the next request."""
         self.uses_topic_ids = uses_topic_ids
         self.privileged = privileged
-        """A follower's."""
+        """The session of a follower."""
         self.created_ms = created_ms
         self.last_used_ms = created_ms
         self.partitions = partitions
 
 
 class FetchContext:
-    """One fetch request as its session sees it: what to read, and how to answer."""
+    """One fetch request in its session: the partitions to read, and how to respond."""
 
     __slots__ = (
         "_cache",
@@ -148,9 +148,9 @@ class FetchContext:
         uses_topic_ids: bool = False,
         privileged: bool = False,
     ) -> None:
-        """Of a request in a session, or of one that asks for a session (`cache` makes it), or of one without."""
+        """`session`: of an incremental request. `cache`: creates a session for a full request that wants one."""
         self.error = error
-        """Not NONE: the reply carries this and nothing else."""
+        """Not NONE: the response has this error and no partitions."""
         self.partitions = partitions
         self.incremental = session is not None
         self._cache = cache
@@ -161,7 +161,7 @@ class FetchContext:
         self._served: list[PartitionKey] | None = None
 
     def served(self, partition: FetchPartition) -> None:
-        """The reply holds records of this partition."""
+        """The response has records of this partition."""
         if self._session is None:
             return
         if self._served is None:
@@ -169,11 +169,11 @@ class FetchContext:
         self._served.append(partition.key)
 
     def finish(self, now_ms: int) -> tuple[ErrorCode, int]:
-        """The reply is ready: its top-level error, and the session id it names (0: none)."""
+        """Returns the top-level error of the response and its session id (0: none)."""
         session = self._session
         if session is not None:
             if session.epoch != self._epoch:
-                # The same request came twice, over two connections; only one of them may move the session.
+                # The same request came over two connections; only one of them may advance the session.
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
             for key in self._served or ():
                 partition = session.partitions.pop(key, None)
@@ -232,12 +232,11 @@ class FetchSessionCache:
             if known is None:
                 session.partitions[key] = partition
             else:
-                known.ask_anew(partition)
+                known.update(partition)
         for key in forgotten:
             session.partitions.pop(key, None)
         if not session.partitions:
-            # Nothing is left to remember: the reply names no session, and the next request is a full one. What this one asks for
-            # and forgets at once is read, as without a session.
+            # The session ends, and the next request is a full one. What this request both adds and forgets is read once.
             del self._sessions[session_id]
             return FetchContext(ErrorCode.NONE, {partition.key: partition for partition in wanted}.values())
         session.epoch = next_epoch(epoch)
@@ -264,7 +263,7 @@ class FetchSessionCache:
         return session_id
 
     def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room for a session of that size (rule 5); False if none may go."""
+        """Evict a session in favour of one of that size (rule 5). False: none may be evicted."""
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > EVICTION_MS:
             victim = oldest

@@ -1,13 +1,11 @@
-"""A follower's rules for one partition: where its log may go on, and how much of it must go first.
+"""The rules of a follower: how far to truncate its log before it fetches.
 
-Pure: asks a log for its epochs, answers with offsets. Fetching, cutting and appending are the shell's.
-
-1. A follower never cuts to its high watermark as long as it has epochs: what it cuts is what the leader's epochs contradict, and
-   nothing else (KIP-101, R05, R06).
-2. It believes only the leader of its own epoch: every request names that epoch, and an answer FENCED or UNKNOWN changes nothing
-   (R08, R09).
-3. If the leader names an epoch that this log does not have, the log is cut to the end of the largest one below it, and the leader
-   is asked again (KIP-279, R07).
+1. A follower with leader epochs never truncates to its high watermark. It truncates exactly what contradicts the leader's epochs
+   (KIP-101, R05, R06).
+2. It trusts only the leader of its own epoch: every request names the epoch, and FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH
+   changes nothing (R08, R09).
+3. If the leader names an epoch that this log does not have, the log is truncated to the end of the largest epoch below it, and
+   the leader is asked again (KIP-279, R07).
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, OffsetAndEpoch
 
 
 class EpochsOfLog(Protocol):
-    """What a follower's log knows of its epochs."""
+    """The leader epochs of a follower's log."""
 
     @property
     def log_end_offset(self) -> int: ...
@@ -38,16 +36,16 @@ class EpochsOfLog(Protocol):
 @dataclass(frozen=True, slots=True)
 class Truncation:
     offset: int
-    """Where the log is to end."""
+    """The new log end offset."""
     complete: bool
-    """False: the leader has to be asked again, about what is left."""
+    """False: ask the leader again after the truncation."""
 
 
 def truncation(log: EpochsOfLog, leader_epoch: int, leader_end_offset: int) -> Truncation:
-    """How far to cut, when the leader says that its epoch `leader_epoch` ends at `leader_end_offset`."""
+    """How far to truncate if the leader's epoch `leader_epoch` ends at `leader_end_offset`."""
     end_offset = log.log_end_offset
     if leader_end_offset == NO_OFFSET:
-        # The leader knows nothing of our epoch, not even that it is older: no common history can be named.
+        # The leader does not know the follower's epoch: the last common offset is unknown.
         return Truncation(min(log.high_watermark, end_offset), True)
     if leader_epoch == NO_LEADER_EPOCH:
         return Truncation(min(leader_end_offset, end_offset), True)
@@ -61,12 +59,12 @@ def truncation(log: EpochsOfLog, leader_epoch: int, leader_end_offset: int) -> T
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """What to do about an offset that the leader does not have."""
+    """The reaction to OFFSET_OUT_OF_RANGE. Without an offset: retry later."""
 
     truncate_to: int | None = None
-    """The leader's log is shorter: an unclean election. Cut to its end."""
+    """The leader's log is shorter, after an unclean leader election: truncate to its end."""
     truncate_fully_and_start_at: int | None = None
-    """The leader's log begins behind our end: forget everything."""
+    """The leader's log starts behind the end of this one: drop everything."""
 
 
 def out_of_range(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> OutOfRange:
@@ -78,11 +76,11 @@ def out_of_range(log_end_offset: int, leader_start_offset: int, leader_end_offse
 
 
 class FetchErrorAction(Enum):
-    """What an error code in a fetch reply means for one partition."""
+    """The reaction to an error code of one partition in a fetch response."""
 
-    AGAIN = "after a pause"
-    OUT_OF_RANGE = "after looking where the leader's log is"
-    FENCED = "not before the controller's next order: our epoch is over"
+    RETRY = "retry after a pause"
+    OUT_OF_RANGE = "ask for the leader's log start and end offset"
+    FENCED = "wait for the next LeaderAndIsr request: the leader epoch is over"
 
 
 _ACTIONS: Final = {
@@ -92,4 +90,4 @@ _ACTIONS: Final = {
 
 
 def action_for(code: int) -> FetchErrorAction:
-    return _ACTIONS.get(ErrorCode(code), FetchErrorAction.AGAIN)
+    return _ACTIONS.get(ErrorCode(code), FetchErrorAction.RETRY)

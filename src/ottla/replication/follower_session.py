@@ -1,9 +1,7 @@
-"""The follower's side of incremental fetch sessions (KIP-227): to name in each request only what is new.
+"""Incremental fetch sessions (KIP-227), the follower's side: each request has only the partitions that changed.
 
-Owns what the leader was told last. Never sends.
-
-1. After any doubt (an error of the session, a lost connection) the next request is full, and asks for a new session.
-2. A request that got no reply counts as unknown: `failed` must be called before the next one is made.
+1. After a session error or a lost connection the next request is a full one, and requests a new session.
+2. After a request without a response `failed` must be called before the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ class SessionRequest(Generic[K, V]):
     session_id: int
     epoch: int
     wanted: Mapping[K, V]
-    """To be named: all, or what changed."""
+    """All partitions, or those that changed."""
     forgotten: list[K]
 
 
@@ -34,7 +32,7 @@ class FollowerSession(Generic[K, V]):
         self._told: dict[K, V] = {}
 
     def request(self, wanted: Mapping[K, V]) -> SessionRequest[K, V]:
-        """What to send so that the leader reads `wanted`."""
+        """The request after which the leader's session has exactly the partitions `wanted`."""
         told = self._told
         if self._id == NO_SESSION:
             self._told = dict(wanted)
@@ -48,16 +46,16 @@ class FollowerSession(Generic[K, V]):
 
     @property
     def told(self) -> Mapping[K, V]:
-        """What the leader reads: all that a reply may speak of."""
+        """The partitions of the leader's session."""
         return self._told
 
     def replied(self, session_id: int) -> None:
-        """The leader answered without an error, and names the session it keeps (0: none)."""
+        """The leader responded without an error, with this session id (0: none)."""
         if session_id == NO_SESSION:
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             self._id, self._epoch = session_id, next_epoch(self._epoch)
 
     def failed(self) -> None:
-        """Nobody knows what the leader knows."""
+        """The state of the leader's session is unknown: the next request is a full one."""
         self._id, self._epoch = NO_SESSION, INITIAL_EPOCH

@@ -1,22 +1,21 @@
-"""The leader's rules for one partition in one leader epoch: who follows how closely, who is in sync, and what is committed.
+"""The rules of a leader for one partition in one leader epoch: follower positions, ISR and high watermark.
 
-Owns the positions of followers, the in-sync replicas (ISR) as the controller last confirmed them, the one change of them that may
-be under way, and the high watermark they allow. Never reads or writes a log, never sends: the shell tells what happened, with the
-monotonic time, and performs what is returned.
+Owns the positions of the followers, the ISR that the controller last confirmed, and the one ISR change that may be pending. The
+broker reports events with the monotonic time, and sends the proposals that are returned.
 
-1. The high watermark is the smallest log end of the maximal ISR: the confirmed one and the one proposed, together (R02). A
-   follower that keeps up and only waits to be taken in counts too, or it would chase the end forever. It never goes back.
-2. Nothing counts of a follower that it did not say in this epoch: at its start all positions are unknown, and the high watermark
-   stands until every in-sync replica has fetched (Kip320.tla).
-3. While fewer replicas are in sync than `min.insync.replicas` asks for, nothing that is written now gets committed (KIP-966,
-   R13), as in Kafka 3.7 and later. What former leaders wrote may be: every acknowledged record is among it, and a leader that is
-   left alone has to find out again how much that is (Kafka does not show the rest before enough are in sync; without eligible
-   leader replicas there is nobody whom that would protect). A topic with fewer replicas is asked for all it has.
-4. A follower joins the ISR once its log reaches both the high watermark and the offset where this epoch began (R03), and its
-   broker is alive. It leaves if it was not at the log end within `replica.lag.time.max.ms`: being there means to reach now the
-   end that the log had at its fetch before (R14).
-5. One change of the ISR at a time. What the controller answers counts only for the change it was asked for; after an answer that
-   leaves the outcome open, the change stays under way until the controller says what holds.
+1. The high watermark is the smallest log end offset of the maximal ISR, which is the confirmed ISR and the proposed one together
+   (R02). A follower that keeps up and waits to join the ISR counts too; otherwise it might never catch up. It never decreases.
+2. Positions are those that followers reported in this epoch. They are unknown when the epoch starts, and the high watermark does
+   not advance before every in-sync replica has fetched (Kip320.tla).
+3. While the ISR is smaller than `min.insync.replicas`, no record of this epoch is committed (KIP-966, R13), as in Kafka 3.7 and
+   later. Records of earlier epochs may be: all acknowledged records are among them, and a leader that is left alone has to
+   recover the high watermark. (Kafka does not advance it before enough replicas are in sync; without eligible leader replicas
+   that protects nobody.) No more replicas are required than the partition has.
+4. A follower joins the ISR once its log end offset reaches the high watermark and the start of this epoch (R03), and its broker
+   is alive. It leaves if it was not caught up within `replica.lag.time.max.ms`. Caught up means to reach the log end offset that
+   the leader had at the previous fetch of that follower (R14).
+5. One ISR change at a time. A response of the controller counts only for the pending change. After a response that leaves the
+   result open, the change stays pending until the controller says which ISR is valid.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from ottla.errors import ErrorCode
 from ottla.types import NO_OFFSET
 
 _NOT_APPLIED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-"""The controller says for certain that nothing was changed."""
+"""Errors after which the ISR is certainly unchanged."""
 
 _REFUSED_MS: Final = 500
-"""A replica that stops, or has just come back, is not proposed again with each of its fetches."""
+"""How long a refused replica is not proposed again: it may be stopping or restarting."""
 
 _WAIT_FOR_NEWS: Final = frozenset(
     {
@@ -44,22 +43,22 @@ _WAIT_FOR_NEWS: Final = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""What this leader knows is out of date: an order of the controller is on its way."""
+"""Errors of an outdated leader: a LeaderAndIsr request is on its way."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """What the leader asks the controller for (AlterPartition)."""
+    """An ISR that the leader proposes to the controller (AlterPartition)."""
 
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...]
-    """Of the replicas in `isr`, as they said in their fetches; -1 where unknown."""
+    """The broker epochs of the replicas in `isr`, from their fetches; -1 if unknown."""
 
 
 class Follower:
-    """What the leader knows of one follower."""
+    """The state of one follower."""
 
     __slots__ = (
         "broker_epoch",
@@ -76,16 +75,16 @@ class Follower:
         self.log_start_offset = NO_OFFSET
         self.fetch_ms = 0
         self.fetch_end_offset = NO_OFFSET
-        """Where the leader's log ended at the last fetch, and when that was."""
+        """The log end offset of the leader at the last fetch, and its time."""
         self.caught_up_ms = caught_up_ms
-        """When it was last at the end of the log; None: never yet."""
+        """When the follower was last caught up; None: never."""
         self.broker_epoch = -1
         self.not_before_ms = 0
-        """When it may be proposed again, after the controller refused it."""
+        """When the follower may be proposed again, after the controller refused it."""
 
     def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
         if broker_epoch > self.broker_epoch >= 0:
-            # Another life, which may have lost what the former one had: nothing that one fetched speaks for it (KIP-903).
+            # The broker restarted and may have lost records: earlier fetches do not count (KIP-903).
             self.caught_up_ms, self.fetch_end_offset = None, NO_OFFSET
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
@@ -95,7 +94,7 @@ class Follower:
         self.log_start_offset = log_start_offset
         self.fetch_ms = now_ms
         self.fetch_end_offset = leader_end_offset
-        # One without a session at the moment says -1: it is who it was, until it says otherwise.
+        # A broker without a ZooKeeper session sends -1: its last epoch stays valid.
         self.broker_epoch = max(self.broker_epoch, broker_epoch)
 
     def keeps_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
@@ -125,7 +124,7 @@ class Leadership:
         self.partition_epoch = partition_epoch
         self.lag_time_max_ms = lag_time_max_ms
         self.isr = tuple(isr)
-        """As the controller confirmed it."""
+        """The ISR that the controller confirmed."""
         self.pending: IsrProposal | None = None
         self.followers: dict[int, Follower] = {}
         self.replicas: tuple[int, ...] = ()
@@ -134,7 +133,7 @@ class Leadership:
         self._maximal: frozenset[int] = frozenset(isr)
         self._assign(replicas, now_ms)
 
-    # What holds
+    # State
 
     @property
     def maximal_isr(self) -> frozenset[int]:
@@ -142,7 +141,7 @@ class Leadership:
 
     @property
     def min_isr(self) -> int:
-        """What `min.insync.replicas` means for this partition: not more than it has replicas."""
+        """`min.insync.replicas`, limited to the number of replicas."""
         return min(self._min_isr, len(self.followers) + 1)
 
     @min_isr.setter
@@ -154,7 +153,7 @@ class Leadership:
         return len(self.isr) < self.min_isr
 
     def high_watermark(self, log_end_offset: int, now_ms: int) -> int:
-        """How far the log is committed, as far as this epoch's fetches show; NO_OFFSET if they show nothing (rules 1 to 3)."""
+        """The high watermark by the fetches of this epoch (rules 1 to 3); NO_OFFSET if it is unknown."""
         lowest = min(log_end_offset, self.epoch_start_offset) if self.is_under_min_isr else log_end_offset
         maximal = self._maximal
         for replica, follower in self.followers.items():
@@ -166,14 +165,14 @@ class Leadership:
         return lowest
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Below it no living replica has records any more."""
+        """The smallest log start offset of the live replicas."""
         lowest = log_start_offset
         for replica, follower in self.followers.items():
             if follower.log_start_offset < lowest and self._is_alive(replica):
                 lowest = follower.log_start_offset
         return lowest
 
-    # What happens
+    # Events
 
     def follower_fetched(
         self,
@@ -185,13 +184,13 @@ class Leadership:
         now_ms: int,
         broker_epoch: int = -1,
     ) -> IsrProposal | None:
-        """A follower asks for the records from `offset` on, so it has all before. Perhaps it is to be taken into the ISR.
+        """A follower fetches from `offset`, so it has all records before. Returns a proposal if it should join the ISR.
 
-        Call this only for a fetch in the current epoch whose position is on this log (R08, R10); `replica` must be a follower.
+        Only for a fetch in the current epoch whose position is in this log (R08, R10).
         """
         follower = self.followers[replica]
         if 0 <= broker_epoch < follower.broker_epoch:
-            return None  # sent by a former life: it says nothing of what the present one has
+            return None  # sent before the broker restarted
         follower.fetched(offset, log_start_offset, log_end_offset, broker_epoch, now_ms)
         if (
             replica in self.isr
@@ -205,7 +204,7 @@ class Leadership:
         return self._propose((*self.isr, replica))
 
     def shrink(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
-        """Whoever has not been at the log end for too long leaves the ISR."""
+        """Propose an ISR without the followers that lag for too long."""
         if self.pending is not None:
             return None
         slow = self.out_of_sync(log_end_offset, now_ms)
@@ -225,7 +224,7 @@ class Leadership:
         ]
 
     def confirmed(self, proposal: IsrProposal, isr: Sequence[int], leader_epoch: int, partition_epoch: int) -> bool:
-        """The controller answered a proposal: this is the ISR now. False: the answer is out of date and counts for nothing."""
+        """The controller accepted a proposal. False: the response is out of date and has no effect."""
         if proposal is not self.pending or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -233,7 +232,7 @@ class Leadership:
         return True
 
     def refused(self, proposal: IsrProposal, error: ErrorCode, now_ms: int = 0) -> bool:
-        """The controller refused a proposal. True: ask again, its outcome is open."""
+        """The controller refused a proposal. True: the result is open, send it again."""
         if proposal is not self.pending:
             return False
         if error in _NOT_APPLIED:
@@ -245,7 +244,7 @@ class Leadership:
         return error not in _WAIT_FOR_NEWS
 
     def ordered(self, replicas: Sequence[int], isr: Sequence[int], partition_epoch: int, now_ms: int) -> bool:
-        """The controller's order for the epoch this leader is in already. False: it is older than what is known."""
+        """A LeaderAndIsr request for the current leader epoch. False: it is older than the known partition epoch."""
         if partition_epoch < self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch

@@ -1,6 +1,6 @@
-"""A limit on the bytes of replication in a second (KIP-73), for replicas that move: those in sync are never held up.
+"""The replication quota (KIP-73): a limit on the bytes per second to or from throttled replicas that are out of sync.
 
-Owns the bytes of the last seconds. Pure: time comes in as monotonic milliseconds.
+Times are monotonic milliseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ReplicationQuota:
     def __init__(self, bytes_per_second: int = UNLIMITED) -> None:
         self.bytes_per_second = bytes_per_second
         self._samples: deque[tuple[int, int]] = deque()
-        """(begin, bytes), oldest first."""
+        """(start, bytes), oldest first."""
 
     def record(self, count: int, now_ms: int) -> None:
         samples = self._samples
@@ -44,5 +44,5 @@ class ReplicationQuota:
 
 
 def is_throttled(replicas: tuple[str, ...], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas has this one: `*`, or pairs `partition:broker`."""
+    """Whether a topic's list of throttled replicas, `*` or pairs `partition:broker`, includes this one."""
     return replicas == ("*",) or f"{partition}:{broker_id}" in replicas

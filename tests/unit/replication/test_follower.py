@@ -69,7 +69,7 @@ def test_r16_an_unclean_leader_with_a_shorter_log_cuts_the_follower() -> None:
 
 
 def test_r09_epoch_errors_never_cut() -> None:
-    assert action_for(ErrorCode.UNKNOWN_LEADER_EPOCH) is FetchErrorAction.AGAIN
+    assert action_for(ErrorCode.UNKNOWN_LEADER_EPOCH) is FetchErrorAction.RETRY
     assert action_for(ErrorCode.FENCED_LEADER_EPOCH) is FetchErrorAction.FENCED
     assert action_for(ErrorCode.OFFSET_OUT_OF_RANGE) is FetchErrorAction.OUT_OF_RANGE
 
