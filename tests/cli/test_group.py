@@ -164,7 +164,7 @@ def test_a_shift(ottla: Ottla, filled: str, group: str) -> None:
     assert offsets(ottla, group) == {0: 4, 1: 0}
     ottla.ok("group", "reset-offsets", group, "--topic", f"{filled}:1", "--shift-by", "5", "--execute")
     assert offsets(ottla, group) == {0: 4, 1: 5}
-    assert f"but {filled}-2 has none" in ottla.fails("group", "reset-offsets", group, "-t", filled, "--shift-by", "1")
+    assert f"missing for {filled}-2" in ottla.fails("group", "reset-offsets", group, "-t", filled, "--shift-by", "1")
 
 
 def test_plans_go_through_files(ottla: Ottla, filled: str, group: str, tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def shifted(keys: Sequence[TopicIndex], committed: Mapping[TopicIndex, int], by:
     missing = [f"{topic}-{partition}" for topic, partition in keys if (topic, partition) not in committed]
     if missing:
         raise Failure(
-            f"--shift-by needs a committed offset, but {', '.join(missing)} has none",
-            "use --to-earliest, --to-latest or --to-offset for it",
+            f"--shift-by needs a committed offset, missing for {', '.join(missing)}",
+            "use --to-earliest, --to-latest or --to-offset there",
         )
     return {key: committed[key] + by for key in keys}
 

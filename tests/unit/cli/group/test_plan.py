@@ -34,7 +34,7 @@ def test_without_clamping_an_offset_stays_where_it_is() -> None:
 
 def test_a_shift_needs_something_to_shift() -> None:
     assert shifted([("t", 0)], {("t", 0): 9}, -4) == {("t", 0): 5}
-    with pytest.raises(Failure, match="but t-1 has none"):
+    with pytest.raises(Failure, match="missing for t-1"):
         shifted([("t", 0), ("t", 1)], {("t", 0): 9}, -4)
 
 
