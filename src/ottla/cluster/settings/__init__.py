@@ -1,9 +1,8 @@
-"""THE table of settings, and the values a broker and its topics take from it.
+"""The table of all settings, and the values of brokers, topics and groups.
 
-`broker_table`, `unused_table`, `topic_table` are the data; `setting` says what a row is; `broker` reads a `server.properties`
-(all problems at once, nearest names, synonyms in Kafka's order); `topic` lays a topic's own values over the broker's; `listeners`
-reads the addresses; `environment` reads `OTTLA_*`; `describe` is what DescribeConfigs shows; `page` writes docs/settings.md.
-The same rows drive all of it, so validation, the wire and the documentation cannot disagree.
+`broker_table`, `unused_table` and `topic_table` are the data; `setting` is a row. `broker` parses a `server.properties` and
+reports all problems at once; `topic` and `group` resolve their values over the broker's; `listeners` parses addresses;
+`environment` reads `OTTLA_*`; `describe` answers DescribeConfigs; `page` writes docs/settings.md. All use the same rows.
 """
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, BrokerSettings

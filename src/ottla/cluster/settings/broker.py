@@ -1,12 +1,11 @@
-"""The settings of one broker: what its `server.properties` says, and what was changed since while it ran.
+"""The settings of one broker: `server.properties` and the dynamic configs.
 
-Owns: reading all settings and reporting every problem at once; the order of Kafka's synonyms (`log.retention.ms` before minutes
-before hours, `log.dirs` before `log.dir`, `node.id` for `broker.id`); the order of sources.
+Parses all settings and reports all problems at once. Kafka's synonyms: `log.retention.ms` before minutes before hours, `log.dirs`
+before `log.dir`, `node.id` for `broker.id`.
 
-Invariants:
-1. A `BrokerSettings` never changes; `with_dynamic` gives another one.
-2. Sources, strongest first: this broker's dynamic value, the cluster-wide dynamic value, the file, the default.
-3. Whatever is stored as a dynamic value, a broker starts: a bad one is skipped with a warning.
+1. A `BrokerSettings` never changes; `with_dynamic` returns another one.
+2. The value is this broker's dynamic one, else the cluster-wide dynamic one, else that of the file, else the default.
+3. An invalid dynamic value does not prevent a start: it is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ UNITS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "log.roll.jitter.ms": _ROLL_JITTER,
     "log.flush.interval.ms": _FLUSH,
 }
-"""Times that may stand under other names in other units, strongest first, with the factor from the other's unit."""
+"""Times with synonyms in other units, in order of precedence, with the factor from that unit."""
 
 SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
     "log.dirs": (("log.dirs", 1), ("log.dir", 1)),
     "broker.id": (("node.id", 1), ("broker.id", 1)),
     "node.id": (("node.id", 1), ("broker.id", 1)),
 }
-"""All settings whose value may stand under other names."""
+"""All settings with synonyms."""
 
 OF_LISTENERS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
-"""What may be set for a single listener besides: `listener.name.<listener>.<setting>`, the listener in small letters."""
+"""Also for a single listener: `listener.name.<listener>.<setting>`, with the listener in lower case."""
 
 _NOT_ZERO: Final = tuple(OF_LISTENERS)
-"""What may be 0 in server.properties only, also for a single listener."""
+"""0 is allowed in server.properties only, also for a single listener."""
 
 _FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
-"""Below these, names belong to Java plug-ins; Ottla has none."""
+"""Prefixes of settings of Java plug-ins; Ottla has none."""
 
 
 class BrokerSettings(SettingValues):
-    """Values by Kafka's names, typed. Build one with `parse`."""
+    """Typed values by Kafka's names. Build one with `parse`."""
 
     __slots__ = ("_listeners", "_values", "dynamic_broker", "dynamic_default", "static", "warnings")
 
@@ -78,7 +77,7 @@ class BrokerSettings(SettingValues):
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerSettings:
-        """Read the file's settings; a SettingsError names all that is wrong with them."""
+        """Parse the properties; a SettingsError names all problems."""
         problems: list[str] = []
         warnings: list[str] = []
         values: dict[str, Value] = {}
@@ -106,7 +105,7 @@ class BrokerSettings(SettingValues):
         return cls(dict(properties), {}, {}, values, listeners, warnings)
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str] | None = None) -> BrokerSettings:
-        """These settings under the dynamic ones: those of this broker, and those of the whole cluster."""
+        """These settings with the dynamic configs of this broker and of the whole cluster."""
         default = default or {}
         if broker == self.dynamic_broker and default == self.dynamic_default:
             return self
@@ -124,7 +123,7 @@ class BrokerSettings(SettingValues):
                 try:
                     values[name] = setting.parse(text)
                 except ValueError as error:
-                    warnings.append(f"the dynamic setting is skipped: {error}")
+                    warnings.append(f"Ignoring an invalid dynamic config: {error}")
                     continue
                 if not setting.used:
                     warnings.append(_no_effect(setting))
@@ -134,7 +133,7 @@ class BrokerSettings(SettingValues):
         return _given_or_default(self._values, name)
 
     def of_listeners(self, name: str) -> dict[str, int]:
-        """What single listeners have of a setting, where they have something of their own."""
+        """The values of a setting that are set for single listeners."""
         values = {
             endpoint.listener: self._values.get(f"listener.name.{endpoint.listener.lower()}.{name}")
             for endpoint in self._listeners.bind
@@ -148,12 +147,12 @@ class BrokerSettings(SettingValues):
         return self.list("log.dirs")
 
     def broker_id(self) -> int:
-        """-1: to be generated."""
+        """-1 if it is to be generated."""
         return self.int("broker.id")
 
 
 def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[str]:
-    """What forbids these dynamic values of a broker (or of the whole cluster)."""
+    """Why these dynamic configs of a broker, or of the whole cluster, are invalid."""
     problems: list[str] = []
     values: dict[str, Value] = {}
     for name, text in overrides.items():
@@ -180,7 +179,7 @@ def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
     synonyms = SYNONYMS.get(name)
     if synonyms is None:
         value = values.get(name)
-        # One of a single listener has no default: it is not there, or it says something.
+        # A setting of a single listener has no default.
         return BROKER_SETTINGS[name].default if value is None and name in BROKER_SETTINGS else value
     for given in (True, False):
         for synonym, factor in synonyms:
@@ -188,18 +187,18 @@ def _given_or_default(values: Mapping[str, Value], name: str) -> Value:
             if value is None:
                 continue
             if isinstance(value, int) and factor != 1:
-                # A negative time is "for ever" in every unit.
+                # A negative time is no limit in every unit.
                 return value * factor if value >= 0 else -1
             return value
     return None
 
 
 def _no_effect(setting: Setting) -> str:
-    return f"{setting.name} has no effect: Kafka knows it, Ottla does not use it ({setting.doc.rstrip('.')})"
+    return f"{setting.name} has no effect: Ottla does not use it ({setting.doc.rstrip('.')})"
 
 
 def setting_of(name: str) -> Setting | None:
-    """A setting by its name; also one of a single listener, if Ottla uses it there."""
+    """The setting of a name, also of a single listener."""
     setting = BROKER_SETTINGS.get(name)
     if setting is None and name.startswith("listener.name."):
         base = name.split(".", 3)[-1]
@@ -210,19 +209,19 @@ def setting_of(name: str) -> Setting | None:
 def _of_no_listener(values: Mapping[str, Value], listeners: Listeners) -> list[str]:
     known = {endpoint.listener.lower() for endpoint in listeners.bind}
     return [
-        f"{name} has no effect: listeners has no {name.split('.')[2]} (small letters name it here: {', '.join(sorted(known))})"
+        f"{name} has no effect: listeners has no {name.split('.')[2]} (in lower case: {', '.join(sorted(known))})"
         for name in values
         if name.startswith("listener.name.") and name.split(".")[2] not in known
     ]
 
 
 def _base_of(name: str) -> str | None:
-    """The setting that `listener.name.<listener>.<setting>` or a plug-in's name belongs to."""
+    """What `listener.name.<listener>.<setting>` or the setting of a plug-in belongs to."""
     if name.startswith(_FREE_PREFIXES):
         return name.split(".", 1)[0] + " plug-ins"
     if name.startswith("listener.name."):
         parts = name.split(".")[3:]
-        # The mechanism of SASL may stand between the listener and the setting.
+        # A SASL mechanism may be between the listener and the setting.
         for start in (0, 1):
             base = ".".join(parts[start:])
             if base in BROKER_SETTINGS:
@@ -231,7 +230,7 @@ def _base_of(name: str) -> str | None:
 
 
 def _check_together(values: Mapping[str, Value]) -> list[str]:
-    """What the single values allow and Kafka does not."""
+    """Problems of combinations of values."""
     problems: list[str] = []
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = values.get(name)
@@ -244,17 +243,17 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
     for name in ("log.dirs", "log.dir"):
         value = values.get(name)
         if isinstance(value, tuple) and (not value or not all(value)):
-            problems.append(f"{name} must name at least one directory, and none of them may be empty")
+            problems.append(f"{name} must name at least one directory, and no empty one")
         elif isinstance(value, tuple) and len({posixpath.normpath(path) for path in value}) < len(value):
             problems.append(f"{name} names a directory twice")
     problems += _check_broker_id(values)
     problems += _check_consumer_groups(values)
     problems += _check_replica_waits(values)
     if "inter.broker.listener.name" in values and "security.inter.broker.protocol" in values:
-        problems.append("inter.broker.listener.name and security.inter.broker.protocol exclude each other; set only one of them")
+        problems.append("inter.broker.listener.name and security.inter.broker.protocol cannot both be set")
     protocol = values.get("security.inter.broker.protocol", "PLAINTEXT")
     if protocol != "PLAINTEXT":
-        problems.append(f"security.inter.broker.protocol={protocol}: this release does not speak it yet; allowed: PLAINTEXT")
+        problems.append(f"security.inter.broker.protocol={protocol}: this release does not support it; allowed: PLAINTEXT")
     overrides = values.get("max.connections.per.ip.overrides")
     if isinstance(overrides, str):
         problems += connection_overrides(overrides)[1]
@@ -265,7 +264,7 @@ _LIMITED_BY_MIN_AND_MAX: Final = ("heartbeat.interval.ms", "session.timeout.ms",
 
 
 def _check_consumer_groups(values: Mapping[str, Value]) -> list[str]:
-    """Each within its own limits, and a session longer than the pause between heartbeats."""
+    """Each within its limits, and the session timeout above the heartbeat interval."""
 
     def number(name: str) -> int:
         value = _given_or_default(values, name)
@@ -288,7 +287,7 @@ def _check_consumer_groups(values: Mapping[str, Value]) -> list[str]:
 
 
 def _check_replica_waits(values: Mapping[str, Value]) -> list[str]:
-    """A leader that has nothing new must answer before its follower gives up, or is taken for one that lags."""
+    """The leader must answer before its follower times out or counts as lagging."""
     wait = "replica.fetch.wait.max.ms"
     wait_ms = _given_or_default(values, wait)
     problems: list[str] = []
@@ -304,27 +303,27 @@ def _check_replica_waits(values: Mapping[str, Value]) -> list[str]:
 def _check_broker_id(values: Mapping[str, Value]) -> list[str]:
     broker_id, node_id = values.get("broker.id"), values.get("node.id")
     if broker_id is not None and node_id is not None and broker_id != node_id:
-        return [f"broker.id={broker_id} and node.id={node_id} name the same thing and must be equal"]
+        return [f"broker.id={broker_id} and node.id={node_id} are synonyms and must be equal"]
     number = _given_or_default(values, "broker.id")
     assert isinstance(number, int)
     if _given_or_default(values, "broker.id.generation.enable"):
         reserved = _given_or_default(values, "reserved.broker.max.id")
         assert isinstance(reserved, int)
-        # node.id comes from KRaft configurations, where nothing is generated and nothing is reserved.
+        # KRaft configurations have node.id: there ids are not generated or reserved.
         if node_id is None and number > reserved:
             return [
-                f"broker.id={number} is above reserved.broker.max.id={reserved}, where generated numbers begin; "
-                f"take a smaller one, raise reserved.broker.max.id, or set broker.id.generation.enable=false"
+                f"broker.id={number} is above reserved.broker.max.id={reserved}, where generated ids begin; "
+                f"use a smaller one, raise reserved.broker.max.id, or set broker.id.generation.enable=false"
             ]
         if number < -1:
             return [f"node.id={number} is not allowed; allowed: 0 or more, or -1 to have one generated"]
     elif number < 0:
-        return ["broker.id must be given, 0 or more, because broker.id.generation.enable=false"]
+        return ["broker.id must be set to 0 or more, because broker.id.generation.enable=false"]
     return []
 
 
 def connection_overrides(text: str) -> tuple[dict[str, int], list[str]]:
-    """`max.connections.per.ip.overrides` as a mapping, and what is wrong with it."""
+    """`max.connections.per.ip.overrides` as a mapping, and its problems."""
     limits: dict[str, int] = {}
     problems: list[str] = []
     for element in filter(None, (part.strip() for part in text.split(","))):

@@ -1,7 +1,4 @@
-"""What DescribeConfigs shows of settings: value, where it comes from, and the values it hides.
-
-Owns: the order of sources and synonyms as Kafka lists them. The strongest source stands first in the list of synonyms.
-"""
+"""Describes settings for DescribeConfigs: value, source, and synonyms in Kafka's order, the effective one first."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
 
 _IN_OTHER_UNITS: Final = {name: units for units in UNITS.values() for name, _ in units}
-"""By each of the names."""
+"""By each name."""
 
 
 class ConfigSource(IntEnum):
@@ -52,7 +49,7 @@ class DescribedSetting:
 
 
 def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collection[str] | None) -> list[DescribedSetting]:
-    """Settings of a topic; `names` None or empty: all of them."""
+    """The settings of a topic; all of them if `names` is None or empty."""
     described: list[DescribedSetting] = []
     for setting in _chosen(TOPIC_SETTINGS.values(), names):
         own = topic.overrides.get(setting.name)
@@ -79,7 +76,7 @@ def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collecti
 
 
 def describe_group(broker: BrokerSettings, overrides: Mapping[str, str], names: Collection[str] | None) -> list[DescribedSetting]:
-    """Settings of a group; `names` None or empty: all of them."""
+    """The settings of a group; all of them if `names` is None or empty."""
     described: list[DescribedSetting] = []
     for setting in _chosen(GROUP_SETTINGS.values(), names):
         synonyms: list[Synonym] = []
@@ -100,7 +97,7 @@ def describe_group(broker: BrokerSettings, overrides: Mapping[str, str], names: 
 
 
 def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> list[DescribedSetting]:
-    """Settings of this broker; `names` None or empty: all of them."""
+    """The settings of this broker; all of them if `names` is None or empty."""
     described: list[DescribedSetting] = []
     given = {**broker.static, **broker.dynamic_default, **broker.dynamic_broker}
     of_listeners = (setting_of(name) for name in sorted(given.keys() - BROKER_SETTINGS.keys()))
@@ -110,14 +107,14 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
         synonyms = tuple(_broker_synonyms(broker, setting))
         value = broker.value(setting.name)
         if setting.name in UNITS and not synonyms:
-            # Kafka shows nothing of a setting that is decided in another unit.
+            # As in Kafka, a setting whose value is set in another unit has no value.
             value = None
         described.append(_described_broker(setting, setting.render(value), synonyms))
     return described
 
 
 def describe_cluster_default(broker: BrokerSettings, names: Collection[str] | None) -> list[DescribedSetting]:
-    """What is set for every broker of the cluster: only what is set, only from there."""
+    """The cluster-wide dynamic configs, only those that are set."""
     described: list[DescribedSetting] = []
     for name, text in sorted(broker.dynamic_default.items()):
         setting = setting_of(name)
@@ -142,7 +139,7 @@ def _described_broker(setting: Setting, value: str | None, synonyms: tuple[Synon
 
 
 def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synonym]:
-    """Other names stand behind the setting's own, and do not stand for it: where it has no value, the list is empty."""
+    """Synonyms come after the setting's own name; if it has no value, the list is empty."""
     name = setting.name
     if name in _IN_OTHER_UNITS:
         return dropwhile(lambda synonym: synonym.name != name, _synonyms_in_order(broker, name, _IN_OTHER_UNITS[name]))
@@ -160,7 +157,7 @@ def _synonyms_in_order(broker: BrokerSettings, name: str, names: Iterable[tuple[
             if synonym.name in given:
                 yield Synonym(synonym.name, None if synonym.sensitive else given[synonym.name].strip(), source)
     for synonym in known:
-        # Of two names for the very same thing, only one has a default worth showing.
+        # Of two names for the same setting, only one shows a default.
         if synonym.default is not None and (synonym.name == name or name in _IN_OTHER_UNITS):
             yield Synonym(synonym.name, synonym.render(synonym.default), ConfigSource.DEFAULT_CONFIG)
 

@@ -1,8 +1,8 @@
-"""Settings from the environment: `OTTLA_LOG_SEGMENT_BYTES=1048576` stands for `log.segment.bytes=1048576`.
+"""Settings from the environment: `OTTLA_LOG_SEGMENT_BYTES=1048576` is `log.segment.bytes=1048576`.
 
-An underscore may mean a dot or an underscore; the table of settings decides which, so no name is ambiguous.
-The prefix is not ours alone: a Kubernetes service of the name `ottla` puts OTTLA_PORT and OTTLA_SERVICE_HOST into containers.
-So a variable nobody knows is refused only if it looks like a setting, because it is near one or begins like one.
+An underscore is a dot or an underscore, as the table of settings has it. Other programs set variables with this prefix too:
+Kubernetes sets OTTLA_PORT and OTTLA_SERVICE_HOST for a service `ottla`. So an unknown variable is refused only if it resembles a
+setting.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def variable_of(name: str) -> str:
 def settings_from_environment(
     environment: Mapping[str, str], other: Collection[str] = (), strangers: list[str] | None = None
 ) -> dict[str, str]:
-    """The settings among the variables. `other`: names with the prefix that mean something else. Names that mean nothing here
-    are added to `strangers`."""
+    """The settings among the variables. `other`: variables with the prefix that are no settings. Unknown variables are added to
+    `strangers`."""
     by_variable = {variable_of(name): name for name in BROKER_SETTINGS}
     settings: dict[str, str] = {}
     problems: list[str] = []
@@ -48,7 +48,7 @@ def _looks_like_a_setting(variable: str, known: Collection[str]) -> bool:
     word, more, _ = variable[len(PREFIX) :].partition("_")
     if more and any(each.startswith(f"{PREFIX}{word}_") for each in known):
         return True
-    import difflib  # only for a start that ends here, or that says something unusual
+    import difflib  # rarely needed
 
     names = [each[len(PREFIX) :] for each in known]
     return bool(difflib.get_close_matches(variable[len(PREFIX) :][:120], names, n=1, cutoff=_NEAR))

@@ -1,7 +1,7 @@
-"""The settings of one group (resource type GROUP, KIP-848 and after): its own values over the broker's.
+"""The settings of one group (resource type GROUP, KIP-848): its own values, else the broker's.
 
-Owns: which settings a group may have, and the limits the broker sets them (`group.consumer.min.session.timeout.ms` …). Those of
-share and streams groups are kept and shown, and nothing else: Ottla has no such groups.
+The broker limits them (`group.consumer.min.session.timeout.ms` …). Settings of share and streams groups are stored and described
+only: Ottla has no such groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _OffsetReset:
 
 
 def _as_broker(name: str) -> Setting:
-    """Of the same kind as `group.<name>`, which holds where the group has nothing of its own."""
+    """As the broker setting `group.<name>`, which is its default."""
     base = BROKER_SETTINGS[f"group.{name}"]
     return replace(base, name=name, scope="group", update_mode="cluster-wide", server_default=base.name, internal=False)
 
@@ -66,7 +66,7 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = table_of(
 
 
 def group_config_problems(overrides: Mapping[str, str], broker: BrokerSettings) -> list[str]:
-    """What forbids these values of a group, one sentence for each problem."""
+    """Why these values of a group are invalid, one sentence for each problem."""
     problems: list[str] = []
     for name, text in overrides.items():
         setting = GROUP_SETTINGS.get(name)
@@ -117,7 +117,7 @@ def _number(name: str, overrides: Mapping[str, str], broker: BrokerSettings) -> 
 
 
 def group_value(name: str, overrides: Mapping[str, str], broker: BrokerSettings) -> Value:
-    """A group's value: its own, else the broker's. A stored one that is not understood any more counts as not set."""
+    """The group's own value, else the broker's. A stored value that cannot be parsed is ignored."""
     setting = GROUP_SETTINGS[name]
     text = overrides.get(name)
     if text is not None:

@@ -1,6 +1,6 @@
-"""The addresses of a broker (F68): where it listens, what it tells clients, and which listener brokers use among themselves.
+"""Parses the listeners of a broker (F68): bound addresses, advertised addresses, the inter-broker listener.
 
-Owns: the syntax `NAME://host:port`, and Kafka's rules on names, ports and protocols. Never binds anything.
+The syntax is `NAME://host:port`, with Kafka's rules on names, ports and protocols.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PORT_MAX: Final = 65535
 class Listeners:
     bind: tuple[Endpoint, ...]
     advertised: tuple[Endpoint, ...]
-    """As configured: a host may be empty and a port 0 until `resolve` is told what was bound."""
+    """As configured: a host may be empty and a port 0 until `resolve`."""
     inter_broker: str
 
     def resolve(self, bound_ports: Mapping[str, int], hostname: str) -> tuple[Endpoint, ...]:
-        """What clients are told, once the ports are bound: `bound_ports` by listener name, `hostname` for empty hosts."""
+        """The advertised endpoints with the bound ports (by listener name) and `hostname` for empty hosts."""
         return tuple(
             replace(
                 endpoint,
@@ -40,12 +40,12 @@ class Listeners:
 
 
 def parse_listeners(value_of: Callable[[str], Value], problems: list[str], warnings: list[str]) -> Listeners:
-    """Read the five settings about listeners; what is wrong is added to `problems`."""
+    """Parse the five settings of listeners; problems are added to `problems`."""
     protocols = _protocol_map(_text(value_of("listener.security.protocol.map")), problems)
     left_out = {name.upper() for name in _list(value_of("controller.listener.names"))}
     bind = _endpoints("listeners", _list(value_of("listeners")), protocols, left_out, problems)
     for endpoint_name in left_out & {name.upper() for name in _names(_list(value_of("listeners")))}:
-        warnings.append(f"the listener {endpoint_name} is not opened: it belongs to a KRaft controller, and Ottla has none")
+        warnings.append(f"listener {endpoint_name} is not opened: it belongs to a KRaft controller, which Ottla does not have")
     if not bind and not problems:
         problems.append("listeners must name at least one listener, such as PLAINTEXT://127.0.0.1:9092")
     _check_bind(bind, problems)
@@ -58,15 +58,15 @@ def parse_listeners(value_of: Callable[[str], Value], problems: list[str], warni
         for endpoint in advertised:
             if endpoint.listener not in {bound.listener for bound in bind}:
                 problems.append(
-                    f"advertised.listeners names the listener {endpoint.listener}, which listeners does not have; "
-                    f"there: {', '.join(bound.listener for bound in bind)}"
+                    f"advertised.listeners names the listener {endpoint.listener}, which is not in listeners; "
+                    f"allowed: {', '.join(bound.listener for bound in bind)}"
                 )
         _check_names("advertised.listeners", advertised, problems)
     for endpoint in advertised:
         if endpoint.host in _EVERYWHERE:
             problems.append(
-                f"the address {endpoint} cannot be told to clients, because {endpoint.host} means every interface; "
-                f"set advertised.listeners to an address by which clients reach this broker"
+                f"{endpoint} cannot be advertised, because {endpoint.host} means every interface; "
+                f"set advertised.listeners to an address at which clients reach this broker"
             )
     return Listeners(bind, advertised, _inter_broker(value_of, advertised, problems))
 
@@ -77,7 +77,7 @@ def _inter_broker(value_of: Callable[[str], Value], advertised: tuple[Endpoint, 
     if isinstance(name, str) and name:
         if name.upper() not in {endpoint.listener for endpoint in advertised}:
             problems.append(
-                f"inter.broker.listener.name={name} is none of the listeners: "
+                f"inter.broker.listener.name={name} is not one of the listeners: "
                 f"{', '.join(endpoint.listener for endpoint in advertised)}"
             )
         return name.upper()
@@ -97,9 +97,9 @@ def _protocol_map(text: str, problems: list[str]) -> dict[str, str]:
         if not name or not colon:
             problems.append(f"listener.security.protocol.map: {element} is not allowed; allowed: NAME:PROTOCOL")
         elif protocol not in _PROTOCOLS:
-            problems.append(f"listener.security.protocol.map: {element} names no protocol; allowed: {', '.join(_PROTOCOLS)}")
+            problems.append(f"listener.security.protocol.map: {element}: unknown protocol; allowed: {', '.join(_PROTOCOLS)}")
         elif name in protocols:
-            problems.append(f"listener.security.protocol.map: the listener {name} stands there twice")
+            problems.append(f"listener.security.protocol.map: listener {name} appears twice")
         else:
             protocols[name] = protocol
     return protocols
@@ -125,13 +125,12 @@ def _endpoints(
         protocol = protocols.get(name)
         if protocol is None:
             problems.append(
-                f"{setting}: no security protocol is known for the listener {name}; add {name}:PLAINTEXT to "
-                f"listener.security.protocol.map"
+                f"{setting}: listener {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map"
             )
             continue
         if protocol != "PLAINTEXT":
             problems.append(
-                f"{setting}: the listener {name} asks for {protocol}, which this release does not speak yet; allowed: PLAINTEXT"
+                f"{setting}: listener {name} uses {protocol}, which this release does not support; allowed: PLAINTEXT"
             )
             continue
         endpoints.append(Endpoint(name, host, port, protocol))
@@ -148,14 +147,14 @@ def _check_bind(bind: tuple[Endpoint, ...], problems: list[str]) -> None:
         # One IPv4 and one IPv6 address may share a port.
         families = [":" in endpoint.host for endpoint in endpoints]
         if len(endpoints) > 2 or (len(endpoints) == 2 and families[0] == families[1]):
-            problems.append(f"listeners: the port {port} is used by {' and '.join(str(endpoint) for endpoint in endpoints)}")
+            problems.append(f"listeners: port {port} is used by {' and '.join(str(endpoint) for endpoint in endpoints)}")
 
 
 def _check_names(setting: str, endpoints: tuple[Endpoint, ...], problems: list[str]) -> None:
     seen: set[str] = set()
     for endpoint in endpoints:
         if endpoint.listener in seen:
-            problems.append(f"{setting}: the listener {endpoint.listener} stands there twice; each needs a name of its own")
+            problems.append(f"{setting}: listener {endpoint.listener} appears twice; listener names must be unique")
         seen.add(endpoint.listener)
 
 

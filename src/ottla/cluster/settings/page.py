@@ -14,17 +14,20 @@ _HEAD = """# Settings
 This page is generated from the table in `src/ottla/cluster/settings/` by `python -m ottla.cluster.settings.page`; a test checks
 that it is current. The names, types, defaults and limits are Apache Kafka's.
 
-Values come, strongest first, from `--set name=value`, from the environment (`log.segment.bytes` is `OTTLA_LOG_SEGMENT_BYTES`),
-from `server.properties`, and from the defaults below. `ottla serve` without `listeners` and `log.dirs` listens on
+```console
+$ ottla serve server.properties --set log.retention.hours=24
+```
+
+A value comes from `--set name=value`, else from the environment (`log.segment.bytes` is `OTTLA_LOG_SEGMENT_BYTES`), else from
+`server.properties`, else it is the default below. `ottla serve` without `listeners` and `log.dirs` listens on
 `PLAINTEXT://127.0.0.1:9092` and keeps its data in `./ottla-data`.
 
-A name that nobody knows, or a value that is not allowed, keeps the broker from starting: it names every problem at once, with
-what would be allowed, and the variable if it came from the environment. A variable that begins with `OTTLA_` and looks like no
-setting at all (Kubernetes makes `OTTLA_SERVICE_HOST` for a service `ottla`) is left alone, with a line in the log.
-A setting that Kafka has and Ottla does nothing with is accepted with a warning; those are listed at the end.
+A broker with an unknown setting or an invalid value does not start. It prints all problems at once, with the allowed values. A
+variable that begins with `OTTLA_` and resembles no setting is ignored and logged: Kubernetes sets `OTTLA_SERVICE_HOST` for a
+service `ottla`. Settings of Kafka that Ottla does not use are accepted with a warning; they are listed at the end.
 
-"Changes" says whether a setting can be changed while the broker runs: `no`, `broker` (for one broker), `cluster` (for one or for
-all).
+"Changes" says whether a setting can be changed while the broker runs: `no`, `broker` (for one broker), `cluster` (for one or all
+brokers).
 """
 
 _CHANGES = {"read-only": "no", "per-broker": "broker", "cluster-wide": "cluster"}
@@ -52,7 +55,7 @@ def _broker_part() -> Iterator[str]:
             if setting.used
         ),
     )
-    yield "\nSeveral names for one thing, the strongest first:\n"
+    yield "\nSynonyms; the first one that is set is used:\n"
     for synonyms in dict.fromkeys(SYNONYMS.values()):
         yield "- " + ", ".join(f"`{name}`" for name, _ in synonyms)
     yield ""
@@ -60,9 +63,9 @@ def _broker_part() -> Iterator[str]:
 
 def _topic_part() -> Iterator[str]:
     yield "## Topic\n"
-    yield "Given when a topic is created, or changed later. What a topic does not have of its own comes from the broker.\n"
+    yield "Set when a topic is created, or changed later. A topic without a value uses the broker's setting.\n"
     yield from _table(
-        ("Setting", "Type", "Default", "Allowed", "Broker's setting", "What it is"),
+        ("Setting", "Type", "Default", "Allowed", "Broker setting", "What it is"),
         (
             (
                 f"`{setting.name}`",
@@ -80,8 +83,8 @@ def _topic_part() -> Iterator[str]:
 
 
 def _unused_part() -> Iterator[str]:
-    yield "## Known, without effect\n"
-    yield "Accepted and checked, so that an existing `server.properties` works; a warning says that they do nothing.\n"
+    yield "## Without effect\n"
+    yield "Accepted and checked, so that an existing `server.properties` works; the broker logs a warning.\n"
     for title, settings in (("Broker", BROKER_SETTINGS), ("Topic", TOPIC_SETTINGS)):
         yield f"### {title}\n"
         yield from _table(

@@ -1,4 +1,4 @@
-"""How wrong settings are told: every problem at once, each with the name, the reason, and what would be right."""
+"""Reports invalid settings: all problems at once, each with the name, the reason and what is allowed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class SettingsError(ValueError):
-    """Settings that cannot be used. `problems` holds one sentence for each."""
+    """Invalid settings. `problems` has one sentence for each."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -14,8 +14,8 @@ class SettingsError(ValueError):
 
 
 def unknown_name(name: str, known: Iterable[str], what: str = "setting") -> str:
-    """The sentence for a name nobody knows, with the nearest one somebody does."""
-    import difflib  # which a broker does not need to start
+    """The problem of an unknown name, with the closest known one."""
+    import difflib  # not needed by a broker that starts
 
     shown = name if len(name) <= 120 else name[:120] + "…"
     near = difflib.get_close_matches(name[:120], list(known), n=1, cutoff=0.6)

@@ -1,7 +1,6 @@
-"""What one setting is: its name, type, default, what is allowed, when it may change, and a line of documentation.
+"""A setting: name, type, default, allowed values, update mode, documentation.
 
-Owns: the types of values as Kafka writes them in text, and how a bad one is described to the person who wrote it.
-Never: knows a particular setting (the tables do), or where a value came from (`broker`, `topic`).
+Parses and renders values as Kafka writes them, and describes invalid ones.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
 class Allowed(Protocol):
-    """What a value of the right type must satisfy besides."""
+    """A constraint on values of the right type."""
 
     @property
     def words(self) -> str:
-        """What is allowed, to follow the word "allowed:"."""
+        """The allowed values, after "allowed:"."""
         ...
 
     def accepts(self, value: Value) -> bool: ...
@@ -68,7 +67,7 @@ class Between:
     low: float | None
     high: float | None = None
     also: int | None = None
-    """One value outside the range that is allowed too."""
+    """One allowed value outside the range."""
 
     @property
     def words(self) -> str:
@@ -89,7 +88,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of the words; of a list, each of its elements."""
+    """One of the choices; of a list, each element."""
 
     choices: tuple[str, ...]
     any_case: bool = False
@@ -108,7 +107,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class NotEmpty:
-    words: str = "anything but nothing"
+    words: str = "not empty"
 
     def accepts(self, value: Value) -> bool:
         return bool(value)
@@ -116,8 +115,6 @@ class NotEmpty:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """`*`, or pairs of partition and broker."""
-
     words: str = "* or a list of partition:broker"
 
     def accepts(self, value: Value) -> bool:
@@ -146,26 +143,26 @@ class Setting:
     scope: Literal["broker", "topic", "group"]
     update_mode: UpdateMode
     used: bool
-    """False: Kafka knows it, Ottla does nothing with it, and says so when it is set."""
+    """False: Kafka has the setting and Ottla does not use it."""
     doc: str
     server_default: str | None = None
-    """Of a topic's or group's setting: the broker setting whose value holds where it has none of its own."""
+    """Of a topic or group setting: the broker setting that is its default."""
     internal: bool = False
-    """Not shown unless it is set: Kafka's own knobs for tests and throttles, and what Kafka 4 dropped from topics."""
+    """Not described unless it is set: Kafka's internal settings, and topic settings that Kafka 4 removed."""
 
     @property
     def sensitive(self) -> bool:
         return self.type is PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value a text stands for; a ValueError says what is wrong with it and what is allowed."""
+        """The value of a text; a ValueError says what is wrong and what is allowed."""
         value = self._typed(text.strip())
         if self.valid is not None and value is not None and not self.valid.accepts(value):
             raise ValueError(f"{self.name}={self.shown(text)} is not allowed; allowed: {self.valid.words}")
         return value
 
     def render(self, value: Value) -> str | None:
-        """A value as Kafka writes it, the inverse of `parse`; a password never leaves."""
+        """The value as Kafka writes it, the inverse of `parse`. None for a password."""
         if value is None or self.sensitive:
             return None
         if isinstance(value, bool):
@@ -189,7 +186,7 @@ class Setting:
                 limit = _WHOLE[self.type]
                 if not _WHOLE_NUMBER.fullmatch(text):
                     raise ValueError(f"{self.name}={text} is not a whole number{self._allowed()}")
-                # The length is looked at first: turning a megabyte of digits into a number takes seconds.
+                # The length is checked first: parsing a megabyte of digits takes seconds.
                 if len(text) > 20 or not -limit <= int(text) < limit:
                     raise ValueError(f"{self.name}={text[:40]} does not fit into the type {self.type.words}{self._allowed()}")
                 return int(text)

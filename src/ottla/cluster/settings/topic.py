@@ -1,4 +1,4 @@
-"""The settings of one topic: its own values over the broker's."""
+"""The settings of one topic: its own values, else the broker's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TOPIC_SETTINGS", "TopicSettings", "topic_config_problems"]
 
 
 class TopicSettings(SettingValues):
-    """Values by the topic settings' names, typed. Build one with `resolve`; it never changes."""
+    """Typed values by name, immutable. Build one with `resolve`."""
 
     __slots__ = ("_values", "overrides")
 
@@ -24,10 +24,9 @@ class TopicSettings(SettingValues):
 
     @classmethod
     def resolve(cls, broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicSettings:
-        """A topic's values: its own, else the broker's, else the table's.
+        """The topic's own values, else the broker's, else the defaults.
 
-        Stored overrides were checked when they were set; one that is no longer understood counts as not set, because a topic
-        that cannot be opened would be worse.
+        An override that cannot be parsed any more is ignored: the topic can still be opened.
         """
         values: dict[str, Value] = {}
         for name, setting in TOPIC_SETTINGS.items():
@@ -47,7 +46,7 @@ class TopicSettings(SettingValues):
 
 
 def topic_config_problems(overrides: Mapping[str, str | None], broker: BrokerSettings | None = None) -> list[str]:
-    """What forbids these values of a topic, one sentence for each problem."""
+    """Why these values of a topic are invalid, one sentence for each problem."""
     problems: list[str] = []
     values: dict[str, Value] = {}
     for name, text in overrides.items():

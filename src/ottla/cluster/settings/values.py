@@ -8,7 +8,7 @@ from ottla.cluster.settings.setting import Value
 
 
 class SettingValues:
-    """Getters that say the type they expect; asking with the wrong one is a bug, not a user's mistake."""
+    """Typed getters; a value of another type is a bug, not a user's mistake."""
 
     __slots__ = ()
 
