@@ -1,20 +1,24 @@
-"""Record batches, format v2: what producers send, what the log keeps, what consumers get, byte for byte.
+"""Record batches of format v2, which producers send, the log stores and consumers receive unchanged.
 
-`batch` reads and stamps headers, `walk` holds the loops over records, `record` reads and builds records as values, `validate`
-decides what may be stored, `compression` packs and unpacks with a bound, `control` writes transaction markers, `own` what the
-broker itself has to say. `clean_batches` compacts, with `clean` for each record, `clean_transactions` for aborted ones, `key_map`
-and `offset_set` for what was seen. `columns` and `column_writer` are records as Arrow has them, `partitioner` is Java's choice
-for a key.
+| module | contents |
+|---|---|
+| `batch` | the batch header |
+| `walk`, `record` | loops over records; records as values |
+| `validate` | checks what producers send |
+| `compression`, `crc` | codecs with a limit on the decompressed size; CRC-32C |
+| `own`, `control` | batches that the broker writes itself; transaction markers |
+| `clean_batches`, `clean`, `clean_transactions`, `key_map`, `offset_set` | compaction |
+| `columns`, `column_writer`, `partitioner` | records as Arrow columns; Java's default partitioner |
 
-All of these are compiled by mypyc in a normal install and run from the same sources where there is no C compiler; `compiled()`
-says which. Messages of the formats v0 and v1 are refused.
+The modules are compiled by mypyc, and run uncompiled without a C compiler; `compiled()` tells which. Message formats v0 and v1
+are refused.
 """
 
 from __future__ import annotations
 
 
 def compiled() -> bool:
-    """Whether the loops over records run as machine code."""
+    """Whether the modules are compiled."""
     from ottla.records import walk
 
     return not walk.__file__.endswith((".py", ".pyc"))

@@ -1,13 +1,10 @@
-"""The record batch of format v2, seen from outside: its 61-byte header.
+"""The header of a record batch of format v2: 61 bytes.
 
-Owns: the header's layout, reading it, its CRC, and the two fields a broker may write without touching the CRC (base offset and
-leader epoch). Never looks at the records inside (`walk`), never decides whether a batch may be stored (`validate`).
+Reads and writes it, checks its CRC, and stamps the two fields that the CRC does not cover: base offset and leader epoch.
 
-Invariants
 1. Nothing here copies a batch: positions refer to the buffer that was given.
-2. A `BatchInfo` describes bytes that are all there: position + size <= len(buffer).
-3. What cannot be a batch is `MalformedInput`; a batch cut off by the end of the buffer is that too, except in `scan_batches`,
-   where a torn tail is an answer and not an error.
+2. A `BatchInfo` describes a complete batch: position + size <= len(buffer).
+3. An invalid or incomplete batch is `MalformedInput`, except that `scan_batches` ignores an incomplete one at the end.
 """
 
 from __future__ import annotations
@@ -37,10 +34,10 @@ RECORDS_AT: Final = 61
 """Also the size of the header."""
 
 LOG_OVERHEAD: Final = 12
-"""Base offset and length: what stands before the bytes that the length counts."""
+"""Base offset and length field: the bytes that the length does not count."""
 LENGTH_MIN: Final = RECORDS_AT - LOG_OVERHEAD
 LEGACY_SIZE_MIN: Final = LOG_OVERHEAD + 14
-"""The smallest message of format v0: below it the length field is nonsense in any format."""
+"""The smallest message of format v0: a smaller length is invalid in every format."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 0x08
@@ -51,7 +48,7 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 BATCHES_KEPT: Final = 5
-"""Of each producer: as many as it may have in flight, and send again."""
+"""Batches remembered for each producer: as many as it may have in flight."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _STAMPED: Final = struct.Struct(">qii")
@@ -62,7 +59,7 @@ _crc32c: Final[Any] = crc32c
 
 
 class BatchInfo:
-    """What the header of one v2 batch says, and where the batch stands in its buffer."""
+    """The header of a batch, and its position in the buffer."""
 
     __slots__ = (
         "attributes",
@@ -100,7 +97,7 @@ class BatchInfo:
     ) -> None:
         self.position = position
         self.size = size
-        """The whole batch, header and the twelve bytes before the length included."""
+        """The size of the whole batch, including base offset and length."""
         self.base_offset = base_offset
         self.leader_epoch = leader_epoch
         self.magic = magic
@@ -116,7 +113,7 @@ class BatchInfo:
 
     @property
     def end(self) -> int:
-        """Where the next batch begins in the buffer."""
+        """The position behind the batch."""
         return self.position + self.size
 
     @property
@@ -129,7 +126,7 @@ class BatchInfo:
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are nobody's."""
+        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are undefined."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -169,7 +166,7 @@ class BatchInfo:
 
 
 def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
-    """The batch that begins at `position`. MalformedInput if none can: too short, of another format, or cut off."""
+    """The batch at `position`. MalformedInput if it is incomplete or of another format."""
     remaining = len(buf) - position
     if remaining < RECORDS_AT or position < 0:
         raise MalformedInput(f"{remaining} bytes at position {position} are too few for a record batch")
@@ -179,15 +176,14 @@ def read_batch_header(buf: Buffer, position: int) -> BatchInfo:
     if info.size < RECORDS_AT:
         raise MalformedInput(f"record batch of {info.size} bytes at position {position} is smaller than its header")
     if info.size > remaining:
-        raise MalformedInput(f"record batch of {info.size} bytes at position {position}, only {remaining} are there")
+        raise MalformedInput(f"record batch of {info.size} bytes at position {position}, only {remaining} are available")
     return info
 
 
 def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
-    """All whole batches from `start` on, and the position where the last of them ends.
+    """All complete batches from `start` on, and the position behind the last one. An incomplete batch may follow it.
 
-    Bytes after that position are the beginning of a batch whose rest is missing. Bytes that can never become a batch (a wrong
-    magic, an impossible length) are MalformedInput.
+    MalformedInput for a wrong magic or an impossible length.
     """
     batches: list[BatchInfo] = []
     position = start
@@ -207,7 +203,7 @@ def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
 
 
 def header_at(buf: Buffer, position: int) -> BatchInfo:
-    """The 61 bytes at `position`, taken for a header and not judged."""
+    """The 61 bytes at `position` as a header, without checks."""
     fields: tuple[int, int, int, int, int, int, int, int, int, int, int, int, int] = _HEADER.unpack_from(buf, position)
     (
         base_offset,
@@ -243,19 +239,19 @@ def header_at(buf: Buffer, position: int) -> BatchInfo:
 
 
 def batch_crc_ok(buf: Buffer, info: BatchInfo) -> bool:
-    """Whether the bytes still are what their writer summed up (base offset, length, leader epoch, magic are not summed)."""
+    """Whether the CRC is right. It covers the batch from the attributes on."""
     return _crc_of(buf, info.position, info.end) == info.crc
 
 
 def stamp(buf: bytearray | memoryview, info: BatchInfo, base_offset: int, leader_epoch: int) -> None:
-    """Write what only the leader knows into the batch, in place. The CRC does not cover these two fields."""
+    """Write base offset and leader epoch into the batch, in place. The CRC does not cover them."""
     _STAMPED.pack_into(buf, info.position, base_offset, info.size - LOG_OVERHEAD, leader_epoch)
     info.base_offset = base_offset
     info.leader_epoch = leader_epoch
 
 
 def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
-    """Write the whole header of a batch whose records stand in the buffer already. Computes the CRC, also into `info`."""
+    """Write the header of a batch whose records are in the buffer. Computes the CRC, also into `info`."""
     info.crc = 0
     _HEADER.pack_into(
         buf,

@@ -1,12 +1,8 @@
-"""What compaction does once per record: put its key into the table, and leave it out if a later record replaced it.
+"""The two loops of compaction over the decompressed records of a batch: put keys into the table, and filter replaced records.
 
-Owns: the two walks over the records of a batch (unpacked, as `bytes`). Never sees a file or a batch header, never decides how far
-a log may be cleaned. Compiled by mypyc.
-
-Invariants
-1. Both walks can stop after some bytes and go on later: whoever runs them shares the interpreter with the broker.
-2. Records that stay are copied as ranges of bytes, as long as possible; none becomes an object, nor does its key.
-3. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
+1. Both loops can stop after some bytes and continue later: they share the interpreter with the event loop.
+2. Retained records are copied as byte ranges, as long as possible. No record and no key becomes an object.
+3. Interpreted and compiled code do the same: no arithmetic leaves the range of int64.
 """
 
 from __future__ import annotations
@@ -22,17 +18,17 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 DELTA_MAX: Final = 1 << 61
-"""Timestamp deltas beyond are nobody's, and are not rebased."""
+"""Larger timestamp deltas are not rebased."""
 NO_DELTA: Final = -(2**63)
 
 
 class Put:
-    """One batch on its way into the table of keys."""
+    """Puts the keys of one batch into the table."""
 
     __slots__ = ("_base_offset", "_data", "_start_offset", "position", "records")
 
     def __init__(self, data: bytes, base_offset: int, start_offset: int) -> None:
-        """Records before `start_offset` are passed over."""
+        """Records before `start_offset` are skipped."""
         self._data = data
         self._base_offset: i64 = base_offset
         self._start_offset: i64 = start_offset
@@ -44,7 +40,7 @@ class Put:
         return self.position == len(self._data)
 
     def advance(self, keys: KeyMap, limit_bytes: i64) -> bool:
-        """Put the keys of records until `limit_bytes` are behind. False: the table is full."""
+        """Process about `limit_bytes` of records. False: the table is full."""
         data = self._data
         base_offset: i64 = self._base_offset
         start_offset: i64 = self._start_offset
@@ -78,7 +74,7 @@ class Put:
                 # end
                 record_end = position + (n >> 1)
                 if n & 1 != 0 or record_end > end:
-                    raise MalformedInput("a record's length is impossible")
+                    raise MalformedInput("a record has an invalid length")
                 position += 1
                 if data[position] < 128:
                     position += 1
@@ -108,7 +104,7 @@ class Put:
                         raise MalformedInput("a key is longer than its record")
                     if offset >= start_offset and not keys.put_at(data, position, key_end, offset):
                         return False
-                    if data[key_end] & 1 != 0:  # of the value's length: odd means that there is no value
+                    if data[key_end] & 1 != 0:  # an odd value length means null
                         keys.odd.add(base_offset)
                 else:
                     keys.odd.add(base_offset)
@@ -121,7 +117,7 @@ class Put:
 
 
 class Filter:
-    """One batch on its way through: which of its records stay."""
+    """Selects the records of one batch to retain."""
 
     __slots__ = (
         "_base_offset",
@@ -140,7 +136,7 @@ class Filter:
     )
 
     def __init__(self, data: bytes, base_offset: int, latest_offset: int, keep_tombstones: bool) -> None:
-        """`latest_offset`: records behind it stay unjudged. Without `keep_tombstones` records without a value go."""
+        """Records behind `latest_offset` are retained. Without `keep_tombstones`, records without a value are removed."""
         self._data = data
         self._base_offset: i64 = base_offset
         self._latest_offset: i64 = latest_offset
@@ -148,19 +144,19 @@ class Filter:
         self._out = bytearray()
         self.position: i64 = 0
         self._run_start: i64 = 0
-        """Where the records that stay and are not copied yet begin."""
+        """The start of the retained records that are not copied yet."""
         self.records: i64 = 0
         self.retained: i64 = 0
         self.tombstones: i64 = 0
-        """Of those that stay."""
+        """Retained records without a value."""
         self.keyless: i64 = 0
-        """Records without a key: a compacted log has no place for them, they go."""
+        """Records without a key, which compaction removes."""
         self.max_timestamp_delta: i64 = NO_DELTA
         self.min_timestamp_delta: i64 = 0
-        """Of those that stay; the smallest is at most 0."""
+        """Of the retained records; the smallest is at most 0."""
 
     def advance(self, keys: KeyMap, limit_bytes: i64) -> bool:
-        """Judge records until `limit_bytes` are behind. True: that was the last."""
+        """Process about `limit_bytes` of records. True: the batch is done."""
         data = self._data
         end: i64 = len(data)
         position: i64 = self.position
@@ -203,7 +199,7 @@ class Filter:
                 # end
                 record_end = position + (n >> 1)
                 if n & 1 != 0 or record_end > end:
-                    raise MalformedInput("a record's length is impossible")
+                    raise MalformedInput("a record has an invalid length")
                 position += 1
                 # varlong delta: generated by tests/unit/records/inline_varint.py, do not edit
                 b = data[position]
@@ -244,7 +240,7 @@ class Filter:
                     position += n >> 1
                 if position >= record_end:
                     raise MalformedInput("a key is longer than its record")
-                b = data[position]  # of the value's length: the lowest bit is its sign, and odd means that there is no value
+                b = data[position]  # an odd value length means null
                 records += 1
                 keep = True
                 if offset <= latest_offset:
@@ -281,7 +277,7 @@ class Filter:
         return position == end
 
     def section(self) -> bytes:
-        """The records that stay, behind each other."""
+        """The retained records."""
         if self.retained == self.records:
             return self._data
         if self._run_start < len(self._data):
@@ -290,7 +286,7 @@ class Filter:
 
 
 def rebase(data: bytes, shift: int) -> bytes:
-    """The same records with `shift` added to each timestamp delta; each sum must lie within +-DELTA_MAX."""
+    """The records with `shift` added to each timestamp delta; each sum must be within +-DELTA_MAX."""
     out = bytearray()
     end: i64 = len(data)
     moved: i64 = shift
@@ -317,7 +313,7 @@ def rebase(data: bytes, shift: int) -> bytes:
         while left > 0:
             size += 1
             left >>= 7
-        # attributes, the new delta, and the rest as it was
+        # attributes, new delta, the rest unchanged
         write_unsigned_varint(out, 2 * (1 + size + record_end - rest_at))
         out.append(data[body_at])
         write_unsigned_varlong(out, folded)

@@ -1,14 +1,13 @@
-"""Compaction, batch by batch: what goes into the table of keys, and which batches come out again, in which form.
+"""Compaction batch by batch: a batch is kept, rewritten, emptied or removed.
 
-Owns: the rules for a whole batch (kept as it is, rewritten, emptied, left out), tombstones, markers and their horizon (KIP-534),
-and the header of a rewritten batch. Works on chunks of whole batches in memory; never opens a file. Compiled by mypyc.
+Owns these rules, those of tombstones and transaction markers and their delete horizon (KIP-534), and the header of a rewritten
+batch. Works on chunks of complete batches in memory.
 
-Invariants
-1. Offsets never change: a rewritten batch keeps base offset and last offset, so readers, followers and sequences see the same.
-2. A batch of which everything stays is handed on as the bytes it was.
-3. A batch is only looked into when its CRC is right: damage is never given a fresh CRC.
-4. The last batches of a producer that may come back stay, if need be without records (their sequences are in the headers); so
-   does the last batch of a segment, so that the log shows no gap behind it.
+1. Offsets never change: a rewritten batch keeps its base offset and last offset.
+2. A batch that loses no record is passed on unchanged.
+3. The CRC is checked before a batch is decompressed: a corrupt batch never gets a new CRC.
+4. The last batches of each producer are kept, possibly empty, because their headers have the sequences. So is the last batch of a
+   segment, so that the log has no gap behind it.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 BATCH_COST_BYTES: Final = 1024
-"""What a batch costs beside its records, in bytes of records: many small batches take time too."""
+"""The cost of a batch besides its records, in bytes of records."""
 
 
 class Uncleanable(Exception):
-    """A log that cannot be compacted: damaged, or with content whose rules are not known here."""
+    """The log cannot be compacted: it is corrupt or has unsupported content."""
 
 
 class LastBatches:
-    """The last batches of each producer id, and its time: the last with a sequence of its epoch, else the last marker.
+    """The last batches of each producer: those with a sequence of its current epoch, else the last marker.
 
-    Outside of transactions as many as a producer may send again. (Kafka keeps one: who had several in flight when the broker was
-    killed would hear of a gap where there is none. What is in a transaction is not compacted before it has ended.)
+    Outside of transactions it keeps as many as a producer may have in flight and send again. (Kafka keeps one.) A transaction is
+    not compacted before it has ended.
     """
 
     __slots__ = ("_epochs", "_offsets", "_times_ms", "_with_sequence")
@@ -59,7 +58,7 @@ class LastBatches:
         self._times_ms: dict[int, int] = {}
 
     def note(self, batches: list[BatchInfo]) -> None:
-        """Batches in the order of the log."""
+        """Add batches, in log order."""
         for info in batches:
             producer_id = info.producer_id
             if producer_id >= 0:
@@ -78,7 +77,7 @@ class LastBatches:
                 self._times_ms[producer_id] = info.max_timestamp
 
     def forget_before(self, time_ms: int) -> None:
-        """Producers silent since then are expired: nobody asks for their sequence any more."""
+        """Remove producers that wrote nothing since then: they have expired."""
         for producer_id, last_ms in list(self._times_ms.items()):
             if last_ms < time_ms:
                 del self._offsets[producer_id]
@@ -94,7 +93,7 @@ class LastBatches:
 
 def _check(chunk: bytes, info: BatchInfo) -> None:
     if not batch_crc_ok(chunk, info):
-        raise Uncleanable(f"the batch at offset {info.base_offset} is damaged: its CRC is wrong")
+        raise Uncleanable(f"the batch at offset {info.base_offset} is corrupt: its CRC is wrong")
 
 
 def _check_count(info: BatchInfo, records: i64) -> None:
@@ -124,7 +123,7 @@ class Indexing:
         self._put = None
 
     def advance(self, limit_bytes: int) -> bool:
-        """Work on about so many bytes. True: done with the chunk, or the table is full."""
+        """Process about so many bytes. True: the chunk is done, or the table is full."""
         left: i64 = limit_bytes
         keys = self._keys
         while left > 0:
@@ -138,7 +137,7 @@ class Indexing:
                     self._next += 1
                     continue
                 if info.is_control or (info.is_transactional and self._transactions.is_aborted(info)):
-                    keys.latest_offset = info.last_offset  # nothing in it replaces an older record
+                    keys.latest_offset = info.last_offset  # it replaces no record
                     self._next += 1
                     continue
                 _check(self._chunk, info)
@@ -158,7 +157,7 @@ class Indexing:
 
 
 class Cleaning:
-    """Takes chunks of batches and gives back what stays of them."""
+    """Cleans chunks of batches."""
 
     __slots__ = (
         "_batches",
@@ -203,19 +202,19 @@ class Cleaning:
         self._filter: Filter | None = None
         self._run_start = 0
         self._run_end = 0
-        """The bytes of the chunk that stay as they are and are not handed on yet."""
+        """The range of unchanged batches that is not in `parts` yet."""
         self.parts: list[Buffer] = []
-        """What stays of the chunk, once `advance` said True."""
+        """The cleaned chunk, once `advance` has returned True."""
         self.kept: list[BatchInfo] = []
-        """The batches in `parts`, with the sizes and timestamps they have now."""
+        """The batches in `parts`, with their new sizes and timestamps."""
         self.changed = False
-        """Something was left out or rewritten, in any chunk so far."""
+        """A batch was removed or rewritten, in any chunk so far."""
         self.records_read = 0
         self.records_retained = 0
         self.keyless = 0
 
     def take(self, chunk: bytes, batches: list[BatchInfo], keep_last: bool) -> None:
-        """`keep_last`: the last batch stays, even if it has no record left."""
+        """`keep_last`: keep the last batch even if it becomes empty."""
         self._chunk = chunk
         self._batches = batches
         self._next = 0
@@ -227,7 +226,7 @@ class Cleaning:
         self.kept = []
 
     def advance(self, limit_bytes: int) -> bool:
-        """Work on about so many bytes. True: done with the chunk."""
+        """Process about so many bytes. True: the chunk is done."""
         left: i64 = limit_bytes
         while left > 0:
             if self._next == len(self._batches):
@@ -255,7 +254,7 @@ class Cleaning:
         return False
 
     def _begin(self, info: BatchInfo) -> Filter | None:
-        """Decide about a batch by its header where that is enough, otherwise look into it."""
+        """Decide by the header if possible; otherwise return a filter for the records."""
         if info.is_control:
             self._judge_marker(info)
             return None
@@ -283,12 +282,12 @@ class Cleaning:
             self._empty(info)
             return None
         _check(self._chunk, info)
-        # the base timestamp of a batch with a horizon is the horizon
+        # the base timestamp of a batch with a delete horizon is that horizon
         keep_tombstones = not info.has_delete_horizon or self._now_ms < info.base_timestamp
         return Filter(records_section(self._chunk, info), info.base_offset, self._latest_offset, keep_tombstones)
 
     def _replaced_in(self, info: BatchInfo) -> int:
-        """How many records of a batch later ones replaced; -1 if that cannot be said, or does not say everything."""
+        """How many records of a batch are replaced; -1 if that is unknown or not sufficient to decide."""
         keys = self._keys
         if info.last_offset > self._latest_offset or not keys.replaced.covers(info.base_offset, info.last_offset):
             return -1
@@ -312,15 +311,15 @@ class Cleaning:
             self._empty(info)
 
     def _empty(self, info: BatchInfo) -> None:
-        """No record of the batch stays; the batch itself may have to."""
+        """Remove all records; keep the batch if its header is needed."""
         self.changed = True
         if self._stays_empty(info):
-            # like Kafka: no codec, no base timestamp, no horizon
+            # as in Kafka: no codec, no base timestamp, no delete horizon
             attributes = info.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
             self._write(info, b"", attributes, NO_TIMESTAMP, info.max_timestamp, 0)
 
     def _judge_marker(self, info: BatchInfo) -> None:
-        """A control batch. A marker goes when its transaction is gone, and its horizon is past (L09)."""
+        """A marker is removed when its transaction has no batches left and its delete horizon has passed (L09)."""
         self.records_read += info.record_count
         if info.record_count == 0:
             if self._stays_empty(info):
@@ -333,7 +332,7 @@ class Cleaning:
         if not self._transactions.is_done(info, kind):
             self._keep(info)
         elif info.has_delete_horizon:
-            # The last one is all that tells the epoch of a producer without records.
+            # The last marker has the epoch of a producer without other batches.
             if self._now_ms < info.base_timestamp or self._last_batches.is_last(info):
                 self._keep(info)
             else:
@@ -353,13 +352,13 @@ class Cleaning:
         return (self._keep_last and self._next + 1 == len(self._batches)) or self._last_batches.is_last(info)
 
     def _new_horizon(self, info: BatchInfo, sieve: Filter) -> int:
-        """From when on the tombstones of a batch may go: set in the pass that first judged all of them (L08)."""
+        """The delete horizon of the tombstones in a batch, set by the first pass that covers all of the batch (L08)."""
         if sieve.tombstones == 0 or info.has_delete_horizon or info.last_offset > self._latest_offset:
             return NO_TIMESTAMP
         horizon_ms = self._now_ms + self._delete_retention_ms
         shift = info.base_timestamp - horizon_ms
         if sieve.min_timestamp_delta + shift < -DELTA_MAX or sieve.max_timestamp_delta + shift > DELTA_MAX:
-            return NO_TIMESTAMP  # timestamps beyond all sense: such tombstones stay
+            return NO_TIMESTAMP  # absurd timestamps: such tombstones are kept
         return horizon_ms
 
     def _rewrite(self, info: BatchInfo, sieve: Filter, horizon_ms: int) -> None:
@@ -401,7 +400,7 @@ class Cleaning:
         self.kept.append(written)
 
     def _keep(self, info: BatchInfo) -> None:
-        """The batch stays as it is; neighbours that do are handed on as one piece."""
+        """Keep the batch unchanged, in one piece with its unchanged neighbours."""
         if info.position != self._run_end:
             self._end_run()
             self._run_start = info.position

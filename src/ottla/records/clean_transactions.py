@@ -1,11 +1,10 @@
-"""Compaction and transactions: which batches were aborted, and when a marker has done its duty (L09).
+"""Compaction and transactions: which batches are aborted, and when a marker may be removed (L09).
 
-Owns: the account of transactions while a pass goes through the log from its start. Knows the aborted ones beforehand, from the
-transaction indexes; learns of committed ones as it meets them. Never looks into a batch.
+Tracks transactions while a pass reads the log from its start. The aborted ones are known from the transaction indexes.
 
-1. A record of an aborted transaction goes at once: no reader of committed data will ever see it.
-2. A marker stays while there are batches of its transaction before it, be they empty; without it they would be taken for open,
-   or for another transaction's. Then it gets a horizon as a tombstone does, so that those who read now still meet it.
+1. Records of an aborted transaction are removed at once: no read_committed consumer sees them.
+2. A marker is kept while its transaction has batches, even empty ones, which would otherwise count as open. Then it gets a delete
+   horizon like a tombstone, so that consumers that are reading still see it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ottla.records.batch import BatchInfo
 from ottla.records.control import ABORT, COMMIT
 
 Aborted = tuple[int, int, int, int]
-"""Producer id, first offset, offset of the marker, last stable offset then."""
+"""Producer id, first offset, marker offset, last stable offset."""
 
 
 class TransactionSieve:
@@ -26,14 +25,14 @@ class TransactionSieve:
         self._aborted = sorted(aborted, key=lambda entry: entry[1])
         self._next = 0
         self._ongoing: dict[int, Aborted] = {}
-        """By producer: the aborted transaction it is in."""
+        """By producer id: its current transaction, if it is aborted."""
         self._met: set[int] = set()
-        """Producers of which batches have come since their last marker."""
+        """Producers with batches since their last marker."""
         self.kept: list[Aborted] = []
-        """Aborted transactions whose markers stay, for the new index."""
+        """Aborted transactions whose markers are kept, for the new index."""
 
     def is_aborted(self, info: BatchInfo) -> bool:
-        """Of a transactional batch. They come in the order of the log."""
+        """Whether a transactional batch is aborted. Call in log order."""
         while self._next < len(self._aborted) and self._aborted[self._next][1] <= info.last_offset:
             entry = self._aborted[self._next]
             self._ongoing[entry[0]] = entry
@@ -43,7 +42,7 @@ class TransactionSieve:
         return found is not None and found[1] <= info.base_offset <= found[2]
 
     def is_done(self, info: BatchInfo, kind: int) -> bool:
-        """Of a marker: nothing of its transaction is left."""
+        """Whether the transaction of a marker has no batches left."""
         if kind not in (ABORT, COMMIT):
             return False
         if info.producer_id not in self._met:

@@ -1,12 +1,10 @@
-"""Columns into record batches: what a sink sends, from what Arrow, and so Spark, has.
+"""Writes columns in Arrow's layout as record batches, for a Spark sink, without importing Arrow.
 
-Owns: `BytesInput` (a column to read from), and `BatchWriter`, which packs rows into batches of one partition with the sequences
-of one producer. Compiled, the loop over rows makes nothing per row but slices of bytes. Never sends, never imports Arrow.
+`BatchWriter` packs rows into batches of one partition, with the sequences of one producer.
 
-Invariants
-1. Every row given is in exactly one batch, in the order given; sequences go on from batch to batch without a gap.
-2. A batch has at most `batch_bytes_max` bytes before compression, unless it holds a single record that has more.
-3. What is written, `validate.check` accepts.
+1. Every row is in exactly one batch, in order; sequences continue from batch to batch without a gap.
+2. A batch has at most `batch_bytes_max` bytes before compression, unless it has a single larger record.
+3. `validate.check` accepts the batches.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ _COPY_BYTES_MAX: Final = 24
 
 
 class BytesInput:
-    """A column of bytes or strings in Arrow's layout: validity (one bit each, lowest first), offsets (int32), data.
+    """A column of bytes or strings in Arrow's layout: validity (one bit per row, lowest first), offsets (int32), data.
 
-    `first` is where the column begins in these buffers (Arrow's array offset).
+    `first` is Arrow's array offset: the first row in these buffers.
     """
 
     __slots__ = ("data", "first", "offsets", "validity")
@@ -40,7 +38,7 @@ class BytesInput:
         self.first: i64 = first
 
     def length_of(self, row: i64) -> i64:
-        """-1 for a null. IndexError if there is no such row."""
+        """-1 for null. IndexError if the row does not exist."""
         at: i64 = row + self.first
         validity = self.validity
         if validity is not None:
@@ -60,7 +58,7 @@ class BytesInput:
 
 
 class HeadersInput:
-    """A column of lists of headers: the list's validity and offsets, and its elements."""
+    """A column of header lists: validity, offsets and elements."""
 
     __slots__ = ("first", "keys", "offsets", "validity", "values")
 
@@ -76,7 +74,7 @@ class HeadersInput:
         return at
 
     def end_of(self, row: i64) -> i64:
-        """Where the row's elements end; where they begin, if it has none."""
+        """The end of the row's elements; their start if it has none."""
         at: i64 = row + self.first
         validity = self.validity
         if validity is not None:
@@ -88,7 +86,7 @@ class HeadersInput:
 
 
 class BatchWriter:
-    """Batches for one partition. `add` returns those that became full, `finish` the last one."""
+    """Writes batches for one partition. `add` returns the full ones, `finish` the last one."""
 
     __slots__ = (
         "_base_timestamp",
@@ -123,9 +121,9 @@ class BatchWriter:
         self._producer_epoch = producer_epoch
         self._transactional = transactional
         self.sequence = base_sequence
-        """Of the next batch."""
+        """The base sequence of the next batch."""
         self.records = 0
-        """How many were given so far."""
+        """The number of rows added so far."""
         self._section = BytesWriter()
         self._count: i64 = 0
         self._base_timestamp: i64 = 0
@@ -143,7 +141,7 @@ class BatchWriter:
         now_ms: int = 0,
         timestamp_units_per_ms: int = 1,
     ) -> list[bytearray]:
-        """`count` rows, those of the indexes in `rows` (int32), or the first ones.
+        """Add `count` rows: those with the indexes in `rows` (int32), or the first ones.
 
         `timestamps` are int64, 1,000 units per ms if they count microseconds; without them all rows have `now_ms`.
         """
@@ -213,7 +211,7 @@ class BatchWriter:
         return full
 
     def finish(self) -> bytearray | None:
-        """The batch that is not full, if there is one."""
+        """The last, incomplete batch, if there is one."""
         return self._close() if self._count > 0 else None
 
     def _close(self) -> bytearray:
@@ -255,7 +253,7 @@ def _int32(data: bytes, position: i64) -> i64:
 def _body_size(
     index: i64, delta: i64, key_size: i64, value_size: i64, headers: HeadersInput | None, header: i64, headers_end: i64
 ) -> i64:
-    """Bytes of a record after its length."""
+    """The size of a record without its length field."""
     size: i64 = 1 + _varint_size(delta) + _varint_size(index) + _varint_size(key_size) + _varint_size(value_size)
     if key_size > 0:
         size += key_size
@@ -278,7 +276,7 @@ def _body_size(
 
 
 def _varint_size(value: i64) -> i64:
-    """Bytes of a zig-zag folded number. Negated instead of folded: no shift leaves the range of int64."""
+    """The size of a zigzag varint. Negative numbers are inverted, so that no shift leaves the range of int64."""
     if value < 0:
         value = ~value
     size: i64 = 1

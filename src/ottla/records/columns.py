@@ -1,14 +1,11 @@
-"""Record batches straight into columns: what Arrow, and so Spark, wants to have.
+"""Reads record batches into columns in Arrow's layout, for Spark, without importing Arrow.
 
-Owns: `Columns`, growing buffers in Arrow's layout, and `BatchReader`, which fills them from the bytes of a fetch. Compiled, the
-loop over records makes nothing per record but a slice of bytes. Never fetches, never imports Arrow.
+`BatchReader` fills `Columns` from the bytes of a fetch.
 
-Invariants
-1. All columns have the same number of rows after every call that returns. After one that raised they are not to be used.
-2. Rows come in the order of their offsets, each offset at least `start` and below `end`.
-3. Control batches, and with `read_committed` the batches of aborted transactions, give no rows but are passed: `next_offset` lies
-   behind them.
-4. What is not a record batch, or one whose CRC is wrong, is MalformedInput.
+1. All columns have the same number of rows after every call that returns. After an exception they must not be used.
+2. Rows are in offset order, each offset at least `start` and below `end`.
+3. Control batches, and with `read_committed` the batches of aborted transactions, give no rows; `next_offset` is behind them.
+4. An invalid batch, or one with a wrong CRC, is MalformedInput.
 """
 
 from __future__ import annotations
@@ -41,11 +38,11 @@ if TYPE_CHECKING:
 COLUMN_BYTES_MAX: Final = 0x7FFFFFFF
 """Arrow's offsets inside a column of bytes are int32."""
 _COPY_BYTES_MAX: Final = 24
-"""Up to here a copy byte by byte is faster than making a slice."""
+"""Up to this size copying byte by byte is faster than a slice."""
 
 
 class BytesColumn:
-    """A column of bytes or strings that may be null: `offsets` (int32), `data`, and `validity`, one bit each, lowest first."""
+    """A nullable column of bytes or strings: offsets (int32), data, and validity, one bit per row, lowest first."""
 
     __slots__ = ("_bits", "_data", "_offsets", "_size", "_validity", "nulls", "rows")
 
@@ -60,7 +57,7 @@ class BytesColumn:
         write_i32_le(self._offsets, 0)
 
     def add(self, source: bytes, start: i64, end: i64) -> None:
-        """The bytes from `start` to `end` of `source`, which must be there; a negative `start` is a null."""
+        """Add the bytes from `start` to `end` of `source`; a negative `start` is null."""
         if start < 0:
             self.nulls += 1
         else:
@@ -74,7 +71,7 @@ class BytesColumn:
                     at += 1
             self._size += end - start
             if self._size > COLUMN_BYTES_MAX:
-                raise MalformedInput("a column of more than 2 GB")
+                raise MalformedInput("a column has more than 2 GB")
             self._bits |= 1 << (self.rows & 7)
         size: int = self._size
         write_i32_le(self._offsets, size)
@@ -88,7 +85,7 @@ class BytesColumn:
         return self._size
 
     def buffers(self) -> tuple[bytes | None, bytes, bytes]:
-        """Validity (None if nothing is null), offsets, data: the order Arrow has them in."""
+        """Validity (None if nothing is null), offsets and data: Arrow's order."""
         validity: bytes | None = None
         if self.nulls > 0:
             validity = self._validity.getvalue()
@@ -99,7 +96,7 @@ class BytesColumn:
 
 
 class Columns:
-    """Rows of records. Timestamps are microseconds, as Spark counts them; headers are kept if wanted."""
+    """Records as rows. Timestamps are in microseconds, as in Spark; headers are optional."""
 
     __slots__ = (
         "_header_bits",
@@ -153,7 +150,7 @@ class Columns:
         return self._timestamp_types.getvalue()
 
     def headers(self) -> tuple[bytes | None, bytes]:
-        """Validity and offsets of the list of `header_keys` and `header_values`. A record without any has a null, as in Spark."""
+        """Validity and offsets of the list of `header_keys` and `header_values`. Null for a record without headers."""
         validity: bytes | None = None
         if self.headers_null > 0:
             validity = self._header_validity.getvalue()
@@ -163,7 +160,7 @@ class Columns:
         return validity, self._header_counts.getvalue()
 
     def _add_headers(self, data: bytes, position: i64, end: i64) -> i64:
-        """The headers whose count stands at `position`; where they end."""
+        """Add the headers whose count is at `position`. Returns the position behind them."""
         packed: i64 = varint_at(data, position)
         position += packed & 7
         if packed & 8 != 0:
@@ -207,7 +204,7 @@ class Columns:
         return position
 
     def add_section(self, data: bytes, info: BatchInfo, start: int, end: int) -> None:
-        """The records of one batch, unpacked, whose offsets are at least `start` and below `end`."""
+        """Add the decompressed records of a batch whose offsets are at least `start` and below `end`."""
         from_offset: i64 = start
         to_offset: i64 = end
         count: i64 = info.record_count
@@ -258,7 +255,7 @@ class Columns:
                 record_end = position + (n >> 1)
                 if record_end > size:
                     raise MalformedInput(f"record {index} is longer than its batch")
-                position += 1  # attributes: a byte nobody uses yet
+                position += 1  # attributes: unused
                 # varlong delta: generated by tests/unit/records/inline_varint.py, do not edit
                 b = data[position]
                 if b < 128:
@@ -358,7 +355,7 @@ class Columns:
 
 
 class BatchReader:
-    """Reads what one fetch of one partition returned, as much at a time as the caller likes."""
+    """Reads the batches that a fetch of one partition returned, in steps."""
 
     __slots__ = (
         "_aborted",
@@ -381,7 +378,7 @@ class BatchReader:
         read_committed: bool = True,
         check_crc: bool = True,
     ) -> None:
-        """`aborted` are (producer id, first offset), as the fetch named them; they are about these bytes only."""
+        """`aborted`: (producer id, first offset) of the fetch response."""
         self._buffer = buffer
         self._position = 0
         self._start = start
@@ -391,10 +388,10 @@ class BatchReader:
         self._read_committed = read_committed
         self._check_crc = check_crc
         self.next_offset = start
-        """Where to fetch next."""
+        """The next fetch offset."""
 
     def end_offset(self) -> int:
-        """Where to fetch next once all of it is read; known from the headers alone, so that the next fetch can be under way."""
+        """The next fetch offset after all batches, from the headers alone: the next fetch can start early."""
         buffer = self._buffer
         end = len(buffer)
         position = self._position
@@ -410,7 +407,7 @@ class BatchReader:
         return max(self.next_offset, header_at(buffer, last).next_offset)
 
     def fill(self, columns: Columns, rows_max: int, size_bytes_max: int) -> bool:
-        """Whole batches into the columns until they hold that much; whether there is more to read."""
+        """Read batches until the columns have that much. Returns whether more is left."""
         while self.next_offset < self._end:
             if columns.rows >= rows_max or columns.size_bytes >= size_bytes_max:
                 return True
@@ -428,10 +425,10 @@ class BatchReader:
         if magic != MAGIC_V2:
             raise MalformedInput(f"record batch of format {magic}: only format 2, of Kafka 0.11 and later, is read")
         if size > len(buffer) - position >= LOG_OVERHEAD:
-            return False  # a broker may cut the last one off
+            return False  # the last one may be incomplete
         info = read_batch_header(buffer, position)
         if self._check_crc and not batch_crc_ok(buffer, info):
-            raise MalformedInput(f"the record batch at offset {info.base_offset} is damaged: its CRC is wrong")
+            raise MalformedInput(f"the record batch at offset {info.base_offset} is corrupt: its CRC is wrong")
         wanted = info.record_count > 0 and info.last_offset >= self._start and info.base_offset < self._end
         if not self._is_skipped(info) and wanted:
             columns.add_section(records_section(buffer, info, DECOMPRESSED_BYTES_MAX), info, self._start, self._end)

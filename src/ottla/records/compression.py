@@ -1,13 +1,9 @@
-"""The four codecs of record batches, as Java clients and librdkafka write and read them.
+"""The four compression codecs of record batches, compatible with the Java clients and librdkafka.
 
-Owns: framing where Kafka has its own (snappy), levels, and the bound: how much a section of records may unpack to is known before
-memory for it is taken. Never looks at what was packed.
-
-Invariants
-1. `decompress` gives at most `limit_bytes` or raises; what it allocates is bounded by the limit, whatever the input claims.
-2. What cannot be unpacked is `MalformedInput`, what unpacks to too much is `TooLarge`; no other exception leaves this module.
-3. What is accepted is what Kafka's own reader accepts: several gzip members or zstd frames in a row, one lz4 frame of independent
-   blocks, snappy raw or in blocks with Java's header.
+1. `decompress` returns at most `limit_bytes` or raises. Its memory is bounded by the limit, whatever the input claims.
+2. Invalid data is `MalformedInput`, data above the limit is `TooLarge`; no other exception is raised.
+3. It accepts what Kafka accepts: several gzip members or zstd frames in a row, one lz4 frame of independent blocks, snappy raw or
+   in blocks with the header of snappy-java.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ LZ4_LEVEL_DEFAULT: Final = 9
 ZSTD_LEVEL_DEFAULT: Final = 3
 
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""For batches that are ours already: read from our own log, where the limit was kept when they came in."""
+"""For batches from the log, which were checked against their limit when they were produced."""
 
 _SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -44,7 +40,7 @@ _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_STEP_BYTES: Final = 4096
 _GZIP_PIECE_BYTES: Final = 4 << 20
-"""What is unpacked in one go. Putting more of it together would be one long copy, during which no other thread runs."""
+"""Decompressed in one piece. Joining more would be one long copy, during which no other thread runs."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_STORED_BIT: Final = 0x80000000
@@ -54,10 +50,10 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_BLOCK_BYTES_MAX: Final = 128 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
-"""What zstd's own streaming reader allows, and so Java's."""
+"""The default limit of zstd's streaming decoder, which Java uses."""
 
 _OUT_OF_SPACE: Final = "failed to write whole buffer"
-"""How cramjam says that its output does not fit."""
+"""cramjam's message if the output does not fit."""
 
 _UINT32: Final = struct.Struct("<I")
 _UINT64: Final = struct.Struct("<Q")
@@ -65,15 +61,15 @@ _INT32_BE: Final = struct.Struct(">i")
 
 
 class TooLarge(Exception):
-    """A section of records that unpacks to more than may be."""
+    """The records decompress to more than the limit."""
 
     def __init__(self, limit_bytes: int) -> None:
-        super().__init__(f"the records unpack to more than {limit_bytes} bytes")
+        super().__init__(f"the records decompress to more than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Pack a section of records; `level` None is Kafka's default for the codec."""
+    """Compress a section of records. `level` None is Kafka's default for the codec."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -82,13 +78,13 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == SNAPPY:
         return _snappy_compress(data)
     if codec == LZ4:
-        # Kafka's default level, 9, means the fast compressor; any other the high-compression one
+        # Kafka's default level, 9, is the fast compressor; any other is the high-compression one
         fast = level is None or level == LZ4_LEVEL_DEFAULT
         frame = cramjam.lz4.Compressor(level=1 if fast else level, content_checksum=False, block_linked=False)
         frame.compress(bytes(data))
         return bytes(frame.finish())
     if codec == ZSTD:
-        # as a stream, like Java: told the size, zstd takes smaller tables and packs a batch of 200 KB an eighth worse
+        # as a stream, like Java: with a known size zstd uses smaller tables, and compresses 200 KB an eighth worse
         stream = cramjam.zstd.Compressor(level=ZSTD_LEVEL_DEFAULT if level is None else level)
         stream.compress(bytes(data))
         return bytes(stream.finish())
@@ -96,9 +92,9 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit_bytes: int, by_claim: bool = False) -> bytes:
-    """Unpack a section of records into at most `limit_bytes`.
+    """Decompress a section of records into at most `limit_bytes`.
 
-    `by_claim`: what says of itself that it may be more is `TooLarge` before anything is unpacked, even if in the end it is not.
+    `by_claim`: raise `TooLarge` before decompression if the header allows more than the limit, even if the data has less.
     """
     if codec == NONE:
         if len(data) > limit_bytes:
@@ -116,7 +112,7 @@ def decompress(codec: int, data: Buffer, limit_bytes: int, by_claim: bool = Fals
         if codec == ZSTD:
             return _zstd_decompress(data, limit_bytes, by_claim)
     except (cramjam.DecompressionError, zlib.error, struct.error, IndexError) as error:
-        raise MalformedInput(f"{CODEC_NAMES[codec]} data cannot be unpacked: {error}") from None
+        raise MalformedInput(f"{CODEC_NAMES[codec]} data cannot be decompressed: {error}") from None
     raise MalformedInput(f"no codec {codec}")
 
 
@@ -126,13 +122,13 @@ def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
     size = 0
     position = 0
     end = len(data)
-    # one piece of one member is nearly always all; after it in steps, as whatever is given too much is copied
+    # one piece of one member is nearly always all; the rest goes in steps, because unused input is copied
     step = end
     while True:
         member = zlib.decompressobj(31)
         while not member.eof:
             given = view[position : position + step]
-            # a limit of 0 would mean none: one more than allowed is asked for, and refused when it comes
+            # a limit of 0 would mean none: ask for one byte more than allowed, and refuse it
             piece = member.decompress(given, min(limit_bytes - size + 1, _GZIP_PIECE_BYTES))
             if not piece and not member.eof and position == end:
                 raise MalformedInput("gzip data ends too early")
@@ -142,7 +138,7 @@ def _gzip_decompress(data: Buffer, limit_bytes: int) -> bytes:
                 raise TooLarge(limit_bytes)
             pieces.append(piece)
             step = _GZIP_STEP_BYTES
-        # like Java: another member is read, anything else after the last one is ignored
+        # like Java: read another member, and ignore anything else after the last one
         if bytes(view[position : position + len(_GZIP_MAGIC)]) != _GZIP_MAGIC:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -179,16 +175,16 @@ def _snappy_decompress(data: Buffer, limit_bytes: int) -> bytes:
 
 
 def _find_snappy_blocks(data: Buffer, blocks: list[tuple[int, int, int]]) -> None:
-    """Position, length and unpacked size of each block of Java's framing."""
+    """Position, length and decompressed size of each block of snappy-java's framing."""
     packed = memoryview(data)
     position = 0
     end = len(data)
-    # fewer than four bytes at the end are nothing to Java either
+    # like Java: ignore fewer than four bytes at the end
     while end - position >= 4:
         if bytes(packed[position : position + 4]) == _SNAPPY_MAGIC[:4]:
-            # a header may come again where streams were joined
+            # joined streams repeat the header
             if bytes(packed[position : position + 8]) != _SNAPPY_MAGIC or end - position < len(_SNAPPY_HEADER):
-                raise MalformedInput("snappy header is broken")
+                raise MalformedInput("snappy header is invalid")
             version: int = _INT32_BE.unpack_from(data, position + 8)[0]
             if version < 1:
                 raise MalformedInput(f"snappy framing of version {version}")
@@ -205,9 +201,9 @@ def _find_snappy_blocks(data: Buffer, blocks: list[tuple[int, int, int]]) -> Non
 
 def _snappy_block_size(block: Buffer) -> int:
     size: int = cramjam.snappy.decompress_raw_len(block)
-    # no element of the format gives more than 64 bytes for the two it takes at least
+    # an element of the format expands two bytes to at most 64
     if size > 64 * len(block):
-        raise MalformedInput("snappy block claims more than it can hold")
+        raise MalformedInput("snappy block claims an impossible size")
     return size
 
 
@@ -217,7 +213,7 @@ def _lz4_decompress(data: Buffer, limit_bytes: int, by_claim: bool) -> bytes:
 
 
 def _lz4_frame(data: Buffer) -> tuple[int, int]:
-    """Where the first frame ends, and the most it can unpack to. What follows is not read, as Java does not."""
+    """The end of the first frame and its maximal decompressed size. Like Java, ignore what follows."""
     if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
         raise MalformedInput("lz4 data does not begin with a frame")
     flags = data[4]
@@ -254,7 +250,7 @@ def _zstd_decompress(data: Buffer, limit_bytes: int, by_claim: bool) -> bytes:
 
 
 def _zstd_size_max(data: Buffer) -> int:
-    """The most that all frames together can unpack to: a frame says it, or its blocks bound it."""
+    """The maximal decompressed size of all frames, by their headers or their blocks."""
     total = 0
     position = 0
     end = len(data)
@@ -304,7 +300,7 @@ def _zstd_size_max(data: Buffer) -> int:
             kind = header >> 1 & 3
             if kind == 3:
                 raise MalformedInput("zstd block of a reserved kind")
-            # raw and repeated blocks say what they give; a compressed one says only what it takes
+            # raw and RLE blocks have their decompressed size, compressed ones only their compressed size
             blocks += size if kind < 2 else _ZSTD_BLOCK_BYTES_MAX
             position += 1 if kind == 1 else size
             if header & 1:
@@ -319,7 +315,7 @@ def _zstd_size_max(data: Buffer) -> int:
 def _unpack_into(
     unpack: Callable[[Buffer, bytearray], int], data: Buffer, size_max: int, limit_bytes: int, by_claim: bool
 ) -> bytes:
-    """Unpack into memory of a size that was bounded before; fresh memory costs nothing until it is written to."""
+    """Decompress into memory of a bounded size; fresh memory costs nothing until it is written."""
     if size_max <= limit_bytes:
         out = bytearray(size_max)
         size = unpack(data, out)

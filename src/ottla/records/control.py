@@ -1,7 +1,4 @@
-"""Control records: the markers that end a transaction in each partition it touched.
-
-Owns: the bytes of a marker's key and value. The batch around them is made in `own`.
-"""
+"""Control records: key and value of the markers that end a transaction in a partition. `own` builds the batch."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def marker_fields(commit: bool, coordinator_epoch: int) -> tuple[bytes, bytes]:
 
 
 def control_type(record: Record) -> int:
-    """ABORT, COMMIT or, for control records of later kinds (leader change, snapshots), their own number."""
+    """ABORT, COMMIT, or the number of another control record type."""
     if record.key is None or len(record.key) < _KEY.size:
         raise MalformedInput("a control record without a type")
     version, kind = _KEY.unpack_from(record.key)

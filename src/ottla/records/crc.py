@@ -1,7 +1,7 @@
-"""The CRC-32C of the package `crc32c`, which uses the processor's own instruction for it.
+"""CRC-32C of the package `crc32c`, which uses the processor's instruction.
 
-Its `__init__` looks up its own version in the metadata of all that is installed, and brings a parser of command lines along: a
-twentieth of a broker's start. So the compiled half is loaded by itself where it can be found, and is the same function.
+The package's `__init__` reads its version from the installed metadata, which takes a twentieth of a broker's start. So its
+extension module is imported directly if possible.
 """
 
 from __future__ import annotations

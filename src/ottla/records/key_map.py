@@ -1,19 +1,14 @@
-"""The table of keys of a compaction: the last offset of each, and which records a later one replaced.
+"""The key table of a compaction pass: the last offset of each key, and the records that are replaced.
 
-Owns: both. Never sees a file or a batch. Compiled by mypyc.
+1. A key costs a slot of `SLOT_BYTES` and no object. The table grows page by page, so that no step takes long.
+2. The memory is bounded when the table is created. The sets of offsets add at most a sixteenth of that each.
+3. Interpreted and compiled code do the same: what leaves the range of int64 is masked to 63 bits.
 
-Invariants
-1. A key costs a slot of `SLOT_BYTES` and no object. The table grows with its keys, a page at a time: no step of it takes long,
-   and what is small fits the processor's cache.
-2. Its memory is bounded by what was said when it was made; the sets of offsets come on top, a sixteenth of that at most each.
-3. The interpreted and the compiled form do the same: what leaves the range of int64 is cut to 63 bits, which both do alike.
+A key is identified by 86 bits of a strongly universal ("multilinear") hash: the upper bits of three sums of its words times
+secret numbers, which come from the interpreter's keyed hash. Two keys collide once in 2^86, even if a client chooses them. The
+MD5 of Kafka is wider, and twenty times slower. Long keys use the interpreter's hash and a CRC.
 
-A key is known by 86 bits: three sums of its words times secret numbers, of which the upper bits count ("multilinear" hashing,
-strongly universal). Two keys have the same 86 bits once in 2^86, whoever has chosen them, as long as the numbers are secret; they
-come from the interpreter's own keyed hash. Five million keys share a slot by mistake once in six trillion tables. Kafka's MD5 is
-wider still, and twenty times slower. Long keys have the interpreter's hash itself, and a CRC.
-
-Pages are found by the lowest bits of the hash, as many as there are pages (extendible hashing); a page that is full becomes two.
+The lowest bits of the hash select the page (extendible hashing); a full page is split in two.
 """
 
 from __future__ import annotations
@@ -33,15 +28,15 @@ _PAGE_MASK: Final = _PAGE_SLOTS - 1
 SLOTS_MIN: Final = _PAGE_SLOTS
 _SPLIT_AT: Final = _PAGE_SLOTS * 3 // 4
 _COUNT: Final = _PAGE_SLOTS * 2
-"""Behind the slots of a page: how many are taken."""
+"""The word behind the slots of a page: how many are used."""
 _DEPTH: Final = _COUNT + 1
-"""And how many bits of the hash its keys share."""
+"""The next word: how many bits of the hash its keys share."""
 _PAGE_WORDS: Final = _DEPTH + 1
 
 _TAG_SHIFT: Final = 40
 _OFFSET_MASK: Final = (1 << _TAG_SHIFT) - 1
 OFFSET_RANGE: Final = _OFFSET_MASK - 1
-"""How many offsets one table can tell apart."""
+"""The number of offsets that a table can hold."""
 
 _WORDS_MAX: Final = 64
 _INT63: Final = (1 << 63) - 1
@@ -57,9 +52,9 @@ class KeyMap:
                  "replaced", "size")  # fmt: skip
 
     def __init__(self, slots: int, entries_max: int, base_offset: int, offsets_max: int = 1 << 20) -> None:
-        """`slots` is a power of two, at least SLOTS_MIN; offsets lie in [base_offset, base_offset + OFFSET_RANGE).
+        """`slots` is a power of two, at least SLOTS_MIN; offsets are in [base_offset, base_offset + OFFSET_RANGE).
 
-        Of the first `offsets_max` of them it is known which were replaced.
+        Replaced records are tracked for the first `offsets_max` of them.
         """
         assert slots >= SLOTS_MIN
         assert slots & (slots - 1) == 0
@@ -73,22 +68,22 @@ class KeyMap:
         self.entries_max: i64 = entries_max
         self.size: i64 = 0
         self.latest_offset: i64 = base_offset - 1
-        """Up to here (inclusive) every record was put in: later ones are not judged. Whoever puts may move it over gaps."""
+        """All records up to this offset (inclusive) are in the table; later ones are retained. Callers advance it over gaps."""
         self.replaced = OffsetSet(base_offset, offsets_max)
-        """Offsets of records that were put in and whose key was put in again."""
+        """Offsets of records that a later one replaces."""
         self.odd = OffsetSet(base_offset, offsets_max)
-        """First offsets of batches that have to be looked into: they have records without a key or a value."""
+        """Base offsets of batches with records without a key or a value."""
 
     def put(self, key: bytes, offset: i64) -> bool:
-        """Note that `key` has a record at `offset`, the largest so far. False: the table is full, and nothing was noted."""
+        """Add a record at `offset`, the largest so far. False: the table is full, and unchanged."""
         return self.put_at(key, 0, len(key), offset)
 
     def get(self, key: bytes) -> i64:
-        """The last offset noted for a key, -1 if there is none."""
+        """The last offset of a key, -1 if there is none."""
         return self.get_at(key, 0, len(key))
 
     def put_at(self, data: bytes, start: i64, end: i64, offset: i64) -> bool:
-        """As `put`; the key lies in `data`, from `start` to `end`."""
+        """As `put`; the key is `data[start:end]`."""
         if offset - self.base_offset >= OFFSET_RANGE:
             return False
         h: i64 = self._hash(data, start, end)
@@ -117,7 +112,7 @@ class KeyMap:
         return True
 
     def get_at(self, data: bytes, start: i64, end: i64) -> i64:
-        """As `get`; the key lies in `data`, from `start` to `end`."""
+        """As `get`; the key is `data[start:end]`."""
         h: i64 = self._hash(data, start, end)
         tag: i64 = self._tag
         page = self._pages[h & self._mask]
@@ -131,7 +126,7 @@ class KeyMap:
         return -1
 
     def _hash(self, data: bytes, start: i64, end: i64) -> i64:
-        """63 bits of a key; 23 others in `_tag`."""
+        """63 bits of the hash; 23 others go to `_tag`."""
         size: i64 = end - start
         if size > _WORDS_MAX * 4:
             key = data[start:end]
@@ -162,7 +157,7 @@ class KeyMap:
         return (a >> 31) << 31 | b >> 32
 
     def _split(self, page: vec[i64], h: i64) -> None:
-        """Make two of a page: one more bit of the hash tells its keys apart."""
+        """Split a page in two by one more bit of the hash."""
         depth: i64 = page[_DEPTH]
         if depth == self._depth:
             half: i64 = 1 << depth
@@ -200,7 +195,7 @@ def _new_page(depth: i64) -> vec[i64]:
 
 
 def _fill(page: vec[i64], h: i64, word: i64) -> None:
-    """Put a key that is not there into a page that has room."""
+    """Add a new key to a page that has room."""
     at: i64 = (h >> 32 & _PAGE_MASK) * 2
     while page[at + 1] != 0:
         at = (at + 2) & (_PAGE_SLOTS * 2 - 1)

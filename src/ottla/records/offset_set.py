@@ -1,8 +1,6 @@
-"""A set of offsets of one range of a log: a bit each.
+"""A set of offsets within a range, one bit each, in pages that are allocated on first use.
 
-Owns: the bits, in pages that are taken when first written to. Knows nothing of what the offsets mean. Compiled by mypyc.
-
-Invariant: what lies outside of the range is not taken, and not had: whoever asks looks at `covers` first.
+Offsets outside of the range are ignored: check `covers` first.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from mypy_extensions import i64, u8
 
 _PAGE_BYTES: Final = 4096
 _PAGE_SHIFT: Final = 15
-"""Of an offset, to the number of its page: a page has eight times as many offsets as bytes."""
+"""From an offset to the number of its page: a page has eight offsets per byte."""
 _PAGE_MASK: Final = (1 << _PAGE_SHIFT) - 1
 
 _NO_PAGE: Final = vec[u8]()
@@ -25,13 +23,13 @@ class OffsetSet:
     __slots__ = ("_base_offset", "_end_offset", "_pages")
 
     def __init__(self, base_offset: int, offsets_max: int) -> None:
-        """Of the offsets in [base_offset, base_offset + offsets_max); an eighth of a byte each, as they come."""
+        """The range is [base_offset, base_offset + offsets_max)."""
         self._base_offset: i64 = base_offset
         self._end_offset: i64 = base_offset + offsets_max
         self._pages = vec[vec[u8]]([_NO_PAGE] * ((offsets_max >> _PAGE_SHIFT) + 1))
 
     def covers(self, first_offset: i64, last_offset: i64) -> bool:
-        """Whether the range has all of these."""
+        """Whether the range includes all of these offsets."""
         return first_offset >= self._base_offset and last_offset < self._end_offset
 
     def add(self, offset: i64) -> None:
@@ -57,7 +55,7 @@ class OffsetSet:
         return i64(page[at >> 3]) >> (at & 7) & 1 != 0
 
     def count(self, first_offset: i64, last_offset: i64) -> i64:
-        """How many of these it has."""
+        """How many of these offsets are in the set."""
         if first_offset < self._base_offset:
             first_offset = self._base_offset
         if last_offset >= self._end_offset:
@@ -72,7 +70,7 @@ class OffsetSet:
                 at = (at | _PAGE_MASK) + 1
                 continue
             bits = i64(page[(at & _PAGE_MASK) >> 3]) >> (at & 7)
-            if last - at < 7:  # the last byte: what is behind the last offset does not count
+            if last - at < 7:  # mask the bits behind the last offset
                 bits &= (1 << (last - at + 1)) - 1
             found += _ONES[bits]
             at = (at | 7) + 1

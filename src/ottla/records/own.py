@@ -1,11 +1,7 @@
-"""Batches that the broker writes itself: records of coordinators, and markers that end transactions.
+"""Builds the batches that the broker writes itself: records of coordinators, and transaction markers.
 
-Owns: one way from keys and values to a batch that may be appended as it is. It is built here, so nothing of it has to be read
-back and checked: what `validate.check` finds out about a client's batch is known. Never decides when one is written. Compiled.
-
-Invariants
-1. What comes out is what `record.build_batch` would build and `validate.check` accept, byte for byte.
-2. Uncompressed or in the codec that was asked for: a topic that wants another one, or LogAppendTime, is not served here.
+They need no validation. The bytes are those that `record.build_batch` builds and `validate.check` accepts. LogAppendTime is not
+supported here.
 """
 
 from __future__ import annotations
@@ -31,13 +27,13 @@ def own_batch(
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
 ) -> Checked:
-    """Keys and values, all of one time. With a producer id they are part of that producer's transaction."""
+    """A batch of keys and values with one timestamp. With a producer id it is part of that producer's transaction."""
     attributes = codec if producer_id < 0 else codec | TRANSACTIONAL_BIT
     return _built(records, timestamp_ms, codec, attributes, producer_id, producer_epoch)
 
 
 def own_marker(commit: bool, coordinator_epoch: int, producer_id: int, producer_epoch: int, timestamp_ms: int) -> Checked:
-    """The control batch that commits or aborts what a producer wrote to a partition."""
+    """The control batch that commits or aborts a producer's transaction in a partition."""
     record = marker_fields(commit, coordinator_epoch)
     return _built([record], timestamp_ms, NONE, TRANSACTIONAL_BIT | CONTROL_BIT, producer_id, producer_epoch)
 
@@ -54,7 +50,7 @@ def _built(
     delta: i64 = 0
     size: i64 = 0
     for key, value in records:
-        # attributes, timestamp delta, number of headers: a zero each; and the offset delta
+        # attributes, timestamp delta and header count are one zero byte each; plus the offset delta
         size = 4 + len(key) + _size(len(key))
         if delta >= 64:
             size += _size(delta) - 1
@@ -100,7 +96,7 @@ def _built(
 
 
 def _size(number: i64) -> i64:
-    """Of a number that is not negative, zig-zag folded."""
+    """The size of the zigzag varint of a number that is not negative."""
     size: i64 = 1
     left: i64 = number >> 6
     while left > 0:

@@ -1,7 +1,7 @@
-"""Which partition a key belongs to: the choice of Java's producer, so that all producers of a topic agree (KIP-480's default).
+"""The default partitioner of Java's producer: murmur2 of the key, so that all producers of a topic agree.
 
-Owns: murmur2 as Kafka seeds it, over one key or a column of keys. Records without a key go round; Java's producer sticks to a
-partition per batch, which shares them out as evenly and saves requests that a sink of whole micro-batches does not make.
+Records without a key are distributed round-robin. (Java's producer uses one partition per batch, KIP-480, to save requests; a
+sink of whole micro-batches does not need that.)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes, start: i64, size: i64) -> i64:
-    """The 32 bits of the hash, unsigned. No product leaves the range of int64: both factors are below 2**32, one below 2**31."""
+    """The 32-bit hash, unsigned. No product leaves the range of int64: one factor is below 2**32, the other below 2**31."""
     h: i64 = (_SEED ^ size) & _MASK
     k: i64 = 0
     at: i64 = start
@@ -54,7 +54,7 @@ def partition_of_key(key: bytes, partitions: int) -> int:
 
 
 def partition_of_keys(keys: BytesInput | None, count: int, partitions: int, next_null: int = 0) -> bytes:
-    """The partitions of `count` keys as int32. Nulls go round from `next_null` on."""
+    """The partitions of `count` keys as int32. Null keys are distributed round-robin from `next_null` on."""
     if partitions < 1:
         raise ValueError("a topic has at least one partition")
     out = BytesWriter()

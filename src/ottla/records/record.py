@@ -1,11 +1,9 @@
-"""Records as values: reading them out of batches, building batches of them, finding one by its timestamp.
+"""Records as values: reads them from batches, builds batches, finds records by timestamp.
 
-Owns: `Record`, the writing side of format v2. Used where a broker or a tool looks into data (internal topics, time lookups,
-dumps); the path of produce and fetch does not come here.
+For internal topics, timestamp lookups and tools; produce and fetch do not use it.
 
-Invariants
-1. What `build_batch` writes, `validate.check` accepts (unless it was asked for a control batch or an offset other than 0).
-2. Offsets and timestamps are read as the batch defines them: with LogAppendTime every record has the batch's max timestamp.
+1. `validate.check` accepts what `build_batch` writes, except control batches and base offsets other than 0.
+2. With LogAppendTime every record has the max timestamp of its batch.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ if TYPE_CHECKING:
 
 Headers = Sequence[tuple[str, bytes | None]]
 Fields = tuple[bytes | None, bytes | None, Headers, int]
-"""Key, value, headers, timestamp: what it takes to build a record."""
+"""Key, value, headers and timestamp of a record to build."""
 
 _RECORDS_AT_ONCE: Final = 1 << 16
-"""Some hundred microseconds: so long a worker keeps the interpreter from others."""
+"""Records that a worker processes before it yields the interpreter: some hundred microseconds."""
 
 
 class Record:
@@ -79,7 +77,7 @@ class Record:
 
 
 def records_section(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records of a batch, unpacked, without the header."""
+    """The decompressed records of a batch, without the header."""
     section = memoryview(buf)[info.position + RECORDS_AT : info.end]
     if info.codec == NONE:
         return bytes(section)
@@ -90,7 +88,7 @@ def records_section(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSE
 
 
 def read_records(buf: Buffer, info: BatchInfo, limit_bytes: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
-    """All records of a batch. Their number must be the one the header claims; gaps between offsets are allowed (compaction)."""
+    """All records of a batch. Offsets may have gaps, from compaction. MalformedInput if the record count is wrong."""
     if info.record_count == 0:
         return []
     data = records_section(buf, info, limit_bytes)
@@ -142,7 +140,7 @@ def _read_record(data: bytes, start: i64, end: i64, info: BatchInfo) -> Record:
         position += packed & 7
         header_value = _slice(data, position, packed >> 3, end)
         position += len(header_value) if header_value is not None else 0
-        # a broker stores header keys as bytes and never judges them; neither does a reader lose the record over one
+        # brokers do not check header keys, so an invalid one must not make the record unreadable
         headers.append((header_key.decode("utf-8", "replace"), header_value))
     return Record(info.base_offset + offset_delta, timestamp, key, value, headers)
 
@@ -170,9 +168,9 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """One batch of the given (key, value, headers, timestamp), with offsets from `base_offset` on.
+    """Build one batch, with offsets from `base_offset` on.
 
-    With timestamp type 1 (LogAppendTime) the batch's time is the largest of the timestamps.
+    With timestamp type 1 (LogAppendTime) the append time is the largest of the timestamps.
     """
     base_timestamp = records[0][3] if records else -1
     max_timestamp = max((fields[3] for fields in records), default=-1)
@@ -243,9 +241,9 @@ def offset_of_timestamp(
     inline_bytes_max: int | None = None,
     let_others_run: Callable[[], None] | None = None,
 ) -> TimestampAndOffset | None:
-    """The first record of a batch, from an offset on, whose timestamp is `target_ms` or later (W06).
+    """The first record of a batch, from an offset on, with a timestamp of at least `target_ms` (W06).
 
-    `inline_bytes_max`: what may unpack to more is `TooLarge`. `let_others_run`: called now and then, if there are many records.
+    `TooLarge` if the batch may decompress to more than `inline_bytes_max`. `let_others_run` is called from time to time.
     """
     if info.record_count <= 0 or info.max_timestamp < target_ms:
         return None
@@ -254,7 +252,7 @@ def offset_of_timestamp(
         target_delta = walks.INT64_MIN
     elif target_delta > walks.INT64_MAX:
         return None
-    data = _section_here(buf, info, inline_bytes_max)
+    data = _bounded_section(buf, info, inline_bytes_max)
     least: i64 = max(target_delta, walks.INT64_MIN)
     start: i64 = max(start_offset - info.base_offset, 0)
     count: i64 = info.record_count
@@ -280,10 +278,10 @@ def offset_of_max_timestamp(
     inline_bytes_max: int | None = None,
     let_others_run: Callable[[], None] | None = None,
 ) -> TimestampAndOffset:
-    """The first record of a batch that has its largest timestamp. `inline_bytes_max`, `let_others_run`: as above."""
+    """The first record of a batch with its largest timestamp. `inline_bytes_max`, `let_others_run`: as above."""
     if info.record_count <= 0:
         return TimestampAndOffset(info.max_timestamp, info.last_offset)
-    data = _section_here(buf, info, inline_bytes_max)
+    data = _bounded_section(buf, info, inline_bytes_max)
     count: i64 = 1 if info.is_log_append_time else info.record_count
     seen: i64 = 0
     position: i64 = 0
@@ -304,7 +302,7 @@ def offset_of_max_timestamp(
         raise MalformedInput(f"record {seen} runs past the end of its batch") from None
 
 
-def _section_here(buf: Buffer, info: BatchInfo, inline_bytes_max: int | None) -> bytes:
+def _bounded_section(buf: Buffer, info: BatchInfo, inline_bytes_max: int | None) -> bytes:
     if inline_bytes_max is None or info.codec == NONE:
         return records_section(buf, info)
     return decompress(info.codec, memoryview(buf)[info.position + RECORDS_AT : info.end], inline_bytes_max, True)

@@ -1,14 +1,11 @@
-"""The full check of what a producer wants stored (F18, F20-F23, W04, W07).
+"""Validates the records of a produce request, and converts them to the topic's timestamp type and codec (F18, F20-F23, W04, W07).
 
-Owns: the decision whether a batch from a client may enter the log, and what has to change in it before (timestamps, codec).
-Follows Apache Kafka's order of checks and its error codes; where Kafka would store something that contradicts itself (offset
-deltas with gaps in an uncompressed batch, unknown attribute bits, a transaction without a producer id) this refuses it.
-Never assigns offsets (`batch.stamp` does, in the log), never keeps anything of what was refused.
+The order of the checks and the error codes are Kafka's. In addition it refuses batches that Kafka would store although they are
+inconsistent: gaps between offset deltas in an uncompressed batch, unknown attribute bits, a transaction without a producer id.
 
-Invariants
-1. `check` raises `RecordsRefused` and nothing else, and has then changed no byte of the caller's buffer.
-2. If nothing must change, the producer's bytes are the ones stored, compressed section included.
-3. After a pass the batch is whole: CRC right, record count, offset deltas and max timestamp are those of the records inside.
+1. `check` raises only `RecordsRefused`, and has then not changed the caller's buffer.
+2. If nothing has to change, the producer's bytes are stored as they are, compressed or not.
+3. In an accepted batch the CRC, record count, offset deltas and max timestamp agree with the records.
 """
 
 from __future__ import annotations
@@ -39,34 +36,34 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 PRODUCER: Final = -1
-"""compression.type=producer: batches keep the codec they came with."""
+"""compression.type=producer: batches keep the producer's codec."""
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
 
 UNPACKED_BYTES_MAX: Final = 128 << 20
-"""What a batch may unpack to at most, on topics for large batches."""
+"""The limit on the decompressed size of a batch, on any topic."""
 UNPACKED_BYTES_USUAL: Final = 32 << 20
 UNPACKED_RATIO: Final = 32
-"""And on others: so much, or so many times what a batch may be. A producer whose batch unpacks to more is told that it is too
-large, and Java's then splits it."""
+"""The limit on a topic is this many times `max.message.bytes`, at least UNPACKED_BYTES_USUAL. Above it a producer gets
+MESSAGE_TOO_LARGE; Java's splits the batch."""
 UNPACKED_BYTES_HERE: Final = 4 << 20
-"""Larger ones are not for a loop on which others wait: to unpack and check so much takes some ten milliseconds."""
+"""Batches that decompress to more are checked in a worker: this much takes some ten milliseconds."""
 
 RECORD_ERRORS_MAX: Final = 1000
-"""Of a batch with more bad records than this the reply names the first ones only: a reply must not outgrow its request."""
+"""The response names at most so many invalid records, so that it does not outgrow the request."""
 _RECORDS_AT_ONCE: Final = 4096
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a topic asks of the batches it stores."""
+    """The settings of a topic that concern validation."""
 
     max_message_bytes: int = 1048588
     compacted: bool = False
     timestamp_type: int = CREATE_TIME
     timestamp_before_max_ms: int = walks.INT64_MAX
-    """Not negative, neither this nor the next."""
+    """Not negative; nor is the next one."""
     timestamp_after_max_ms: int = 3_600_000
     compression: int = PRODUCER
     compression_level: int | None = None
@@ -75,7 +72,7 @@ class Rules:
 
 
 class Checked:
-    """A batch that may be stored, base offset not yet assigned."""
+    """A valid batch, ready to be appended; its base offset is not assigned."""
 
     __slots__ = ("batches", "buffer", "bytes", "log_append_time_ms", "max_timestamp", "offset_of_max_delta", "record_count")
 
@@ -89,19 +86,19 @@ class Checked:
         log_append_time_ms: int,
     ) -> None:
         self.buffer = buffer
-        """Writable. The producer's own memory if nothing had to change."""
+        """Writable. The caller's buffer, if nothing had to change."""
         self.batches = batches
         self.record_count = record_count
         self.bytes = len(buffer)
         self.max_timestamp = max_timestamp
         self.offset_of_max_delta = offset_of_max_delta
-        """Offset, counted from the base offset, of the first record that has the largest timestamp."""
+        """The offset delta of the first record with the largest timestamp."""
         self.log_append_time_ms = log_append_time_ms
         """-1 with CreateTime."""
 
 
 class RecordsRefused(KafkaError):
-    """Records that are not stored; names the records at fault where single ones are."""
+    """The records are invalid. `record_errors` names the invalid ones, if not all are."""
 
     def __init__(self, code: ErrorCode, detail: str, record_errors: list[tuple[int, str | None]] | None = None) -> None:
         super().__init__(code, detail)
@@ -109,11 +106,11 @@ class RecordsRefused(KafkaError):
 
 
 class MuchToUnpack(RecordsRefused):
-    """Nothing is wrong yet: the records unpack to more than was allowed for now. To be checked where it may take longer."""
+    """The records decompress to more than `inline_bytes_max`: they have to be checked in a worker."""
 
 
 def unpacked_bytes_max(max_message_bytes: int) -> int:
-    """What batches may unpack to on a topic that takes them up to this size."""
+    """The limit on the decompressed size of a batch, by `max.message.bytes`."""
     return min(max(UNPACKED_RATIO * max_message_bytes, UNPACKED_BYTES_USUAL), UNPACKED_BYTES_MAX)
 
 
@@ -125,16 +122,16 @@ def check(
     inline_bytes_max: int = UNPACKED_BYTES_MAX,
     let_others_run: Callable[[], None] | None = None,
 ) -> Checked:
-    """Check the records of one partition in a produce request and make them ready for the log, or raise RecordsRefused.
+    """Validate the records of one partition in a produce request, or raise RecordsRefused.
 
-    Not `from_client` are the records of a coordinator here: written in a producer's name, without a sequence.
-    `inline_bytes_max`: what unpacks to more is MuchToUnpack. `let_others_run`: called now and then, if there is much to check.
+    Without `from_client` they come from a coordinator of this broker, which writes with a client's producer id and no sequence.
+    MuchToUnpack if they decompress to more than `inline_bytes_max`. `let_others_run` is called from time to time.
     """
     info = _only_batch(records)
     _check_header(records, info, rules, from_client)
     codec = info.codec
     view = memoryview(records)[RECORDS_AT:]
-    # Uncompressed it is looked at where it lies: max.message.bytes bounds it already.
+    # Uncompressed records are not copied: max.message.bytes bounds them.
     section = _decompress(view, codec, rules, inline_bytes_max) if codec != NONE else None
     found = _check_records(view, section, info, rules, now_ms, let_others_run)
 
@@ -162,18 +159,18 @@ def check(
 
 
 def _only_batch(records: Buffer) -> BatchInfo:
-    """The one batch that a produce request may hold for a partition."""
+    """The only batch that a produce request may have for a partition."""
     size = len(records)
     if size <= MAGIC_AT:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, "there is no record batch")
-    # what is shorter than a header is no batch, but its first bytes tell what it wanted to be
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, "the request has no record batch")
+    # shorter than a header: the magic tells whether it is an old format
     info = header_at(records if size >= RECORDS_AT else bytes(records) + bytes(RECORDS_AT), 0)
     if info.size < LEGACY_SIZE_MIN or info.magic < 0 or info.magic > MAGIC_V2:
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"there is no batch of format v{info.magic} and {info.size} bytes")
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch of format v{info.magic} cannot have {info.size} bytes")
     if info.magic < MAGIC_V2:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"format v{info.magic} is not taken, only v{MAGIC_V2} is")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"message format v{info.magic} is not supported, only v{MAGIC_V2} is")
     if info.size > size:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the batch is {info.size} bytes long, only {size} bytes have come")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the batch has {info.size} bytes, only {size} were received")
     if info.size < RECORDS_AT:
         raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch of {info.size} bytes is smaller than its header")
     if info.size < size:
@@ -183,28 +180,28 @@ def _only_batch(records: Buffer) -> BatchInfo:
 
 def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: bool) -> None:
     if info.base_offset != 0:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset must be 0, it is {info.base_offset}")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset is {info.base_offset}, it must be 0")
     if info.size > rules.max_message_bytes:
         raise _too_large(info.size, rules)
     if not batch_crc_ok(records, info):
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"the CRC {info.crc:#010x} is not that of the batch")
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"the CRC {info.crc:#010x} of the batch is wrong")
     if info.codec >= len(CODEC_NAMES):
-        raise RecordsRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {info.codec}")
+        raise RecordsRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {info.codec} does not exist")
     if info.record_count <= 0 or info.last_offset_delta != info.record_count - 1:
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
-            f"{info.record_count} records and a last offset delta of {info.last_offset_delta} do not go together",
+            f"record count {info.record_count} does not match last offset delta {info.last_offset_delta}",
         )
     if info.is_control:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if info.attributes & ~KNOWN_ATTRIBUTES or info.has_delete_horizon:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"attributes {info.attributes & 0xFFFF:#06x} are not for clients")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"attributes {info.attributes & 0xFFFF:#06x} are not allowed")
     if info.producer_id < NO_PRODUCER_ID:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"there is no producer id {info.producer_id}")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"invalid producer id {info.producer_id}")
     if info.has_producer_id and (info.producer_epoch < 0 or (from_client and info.base_sequence < 0)):
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
-            f"producer id {info.producer_id} with epoch {info.producer_epoch} and sequence {info.base_sequence}",
+            f"invalid epoch {info.producer_epoch} or sequence {info.base_sequence} of producer {info.producer_id}",
         )
     if info.is_transactional and not info.has_producer_id:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
@@ -222,7 +219,7 @@ def _decompress(packed: memoryview, codec: int, rules: Rules, inline_bytes_max: 
     except TooLarge as error:
         if partly:
             raise MuchToUnpack(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
-        # the code that makes a producer split the batch and try again
+        # on this code a producer splits the batch and retries
         raise RecordsRefused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from None
 
 
@@ -234,11 +231,11 @@ def _check_records(
     now_ms: i64,
     let_others_run: Callable[[], None] | None,
 ) -> walks.Walk:
-    """Check the records in `section`, or, where nothing had to be unpacked, in `view`."""
+    """Check the decompressed records in `section`, or the uncompressed ones in `view`."""
     delta_min: i64 = walks.INT64_MIN
     delta_max: i64 = walks.INT64_MAX
     if rules.timestamp_type == CREATE_TIME:
-        # as deltas, so that no record's timestamp has to be computed
+        # as deltas, so that no timestamp has to be computed per record
         delta_min = _difference(_earliest(rules, now_ms), info.base_timestamp)
         delta_max = _difference(_latest(rules, now_ms), info.base_timestamp)
     try:
@@ -273,7 +270,7 @@ def _latest(rules: Rules, now_ms: i64) -> i64:
 
 
 def _difference(time_ms: i64, base_ms: i64) -> i64:
-    """The difference of two times, as near as an int64 comes to it: a producer may name any base."""
+    """The difference of two times, limited to int64: a producer may send any base timestamp."""
     if base_ms < 0:
         return time_ms - base_ms if time_ms <= walks.INT64_MAX + base_ms else walks.INT64_MAX
     return time_ms - base_ms if time_ms >= walks.INT64_MIN + base_ms else walks.INT64_MIN
@@ -282,7 +279,7 @@ def _difference(time_ms: i64, base_ms: i64) -> i64:
 def _refuse_records(
     section: bytes, info: BatchInfo, rules: Rules, earliest: int, latest: int, let_others_run: Callable[[], None] | None
 ) -> None:
-    """Name the records at fault. The section was walked before: its structure is sound."""
+    """Raise RecordsRefused with the invalid records. The structure of the section is valid."""
     errors: list[tuple[int, str | None]] = []
     bad_timestamp = False
     position: i64 = 0
@@ -291,7 +288,7 @@ def _refuse_records(
         timestamp = info.base_timestamp + delta
         message: str | None = None
         if rules.compacted and not walks.has_key_at(section, position):
-            message = "a compacted topic takes no record without a key"
+            message = "a compacted topic does not accept records without a key"
         elif rules.timestamp_type == CREATE_TIME and timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
             message = f"timestamp {timestamp} is not within [{earliest}, {latest}]"
             bad_timestamp = True
@@ -306,11 +303,11 @@ def _refuse_records(
         return
     if bad_timestamp:
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp that is out of range", errors)
-    raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{len(errors)} records are not acceptable: {errors[0][1]}", errors)
+    raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{len(errors)} records are invalid: {errors[0][1]}", errors)
 
 
 def _repack(section: bytes, info: BatchInfo, rules: Rules) -> bytearray:
-    """The records once more, in the topic's codec; `info` then has their size, and their header is yet to be written."""
+    """The records in the topic's codec. `info` gets their size; their header is written later."""
     buffer = bytearray(RECORDS_AT)
     if rules.compression == NONE:
         buffer += section
@@ -332,5 +329,5 @@ def _writable(records: Buffer) -> bytearray | memoryview:
 
 def _too_large(size: int, rules: Rules) -> RecordsRefused:
     return RecordsRefused(
-        ErrorCode.MESSAGE_TOO_LARGE, f"the batch is {size} bytes long, more than the allowed {rules.max_message_bytes}"
+        ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, more than max.message.bytes={rules.max_message_bytes}"
     )

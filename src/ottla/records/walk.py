@@ -1,14 +1,12 @@
-"""Walking over the records of a batch: the loops that run once per record.
+"""The loop over the records of a batch, and the layout of one record.
 
-Owns: the layout of one record, read strictly. Works on the records section alone, uncompressed, as `bytes`: compiled by mypyc an
-index into `bytes` by a native integer is one comparison and one load, and what lies in other memory is copied first. Never
-decompresses, never sees a batch header, never decides what a finding means.
+Works on decompressed records as `bytes`: compiled, an index into `bytes` is one comparison and one load. Records in other memory
+are copied first. Varints are read in place by generated code (ADR 8).
 
-Invariants
-1. A record that is accepted ends exactly where its own length says, inside the section; what is not there raises MalformedInput.
-2. No byte of a varint is dropped: one that does not fit its type is MalformedInput, not a smaller number.
-3. Nothing is allocated per record while nothing is wrong.
-4. The interpreted and the compiled form do the same: no arithmetic here leaves the range of int64.
+1. A valid record ends exactly where its length says, inside the section. Anything else is MalformedInput.
+2. A varint that does not fit its type is MalformedInput.
+3. Nothing is allocated per valid record.
+4. Interpreted and compiled code do the same: no arithmetic leaves the range of int64.
 """
 
 from __future__ import annotations
@@ -27,12 +25,11 @@ INT64_MAX: Final = 2**63 - 1
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, timestamp, offset, key length, value length, header count: one byte each at least."""
 PIECE_BYTES: Final = 64 << 10
-"""Of a large section in somebody else's memory so much at a time is copied to where it can be walked over: it stays in the
-processor's cache, where a copy of the whole would push out everything else."""
+"""A large section is copied in pieces of this size, which stay in the processor's cache."""
 
 
 class Walk:
-    """What a walk over all records found."""
+    """The result of a walk over all records."""
 
     __slots__ = ("max_index", "max_timestamp_delta", "null_keys", "out_of_range", "records")
 
@@ -40,10 +37,10 @@ class Walk:
         self.records: i64 = 0
         self.max_timestamp_delta: i64 = INT64_MIN
         self.max_index: i64 = 0
-        """The first record that has the largest timestamp."""
+        """The index of the first record with the largest timestamp."""
         self.null_keys: i64 = 0
         self.out_of_range: i64 = 0
-        """Records whose timestamp delta is outside of what the caller allows."""
+        """The number of records with a timestamp delta outside of the allowed range."""
 
 
 def varint_at(data: bytes, position: i64) -> i64:
@@ -83,7 +80,7 @@ def varlong_end(data: bytes, position: i64) -> i64:
 
 
 def varlong_at(data: bytes, position: i64) -> i64:
-    """The zigzag varlong at `position`. Its last bit goes in apart: int64 is the widest native integer there is."""
+    """The zigzag varlong at `position`. Its 64th bit is added apart: int64 is the widest native integer."""
     low: i64 = 0
     shift: i64 = 0
     top: i64 = 0
@@ -108,9 +105,9 @@ def varlong_at(data: bytes, position: i64) -> i64:
 
 
 def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
-    """Walk over `count` records that fill `data` and have the offset deltas 0, 1, 2 ...
+    """Check the `count` records in `data`, which must have the offset deltas 0, 1, 2 ...
 
-    `delta_min` and `delta_max` are the timestamp deltas that may pass without being counted.
+    `delta_min` and `delta_max` are the allowed timestamp deltas.
     """
     found = Walk()
     _check_count(count, len(data))
@@ -123,10 +120,10 @@ def walk(data: bytes, count: i64, delta_min: i64, delta_max: i64) -> Walk:
 def walk_view(
     view: memoryview, count: i64, delta_min: i64, delta_max: i64, after_piece: Callable[[], None] | None = None
 ) -> Walk:
-    """The same over records that lie in a view. `after_piece`: called now and then where there are many of them."""
+    """As `walk`, for records in a view. `after_piece` is called after each piece of a large section."""
     size: i64 = len(view)
     piece_bytes: i64 = PIECE_BYTES
-    if size <= piece_bytes or count * (PIECE_BYTES // 8) < size:  # records that are large for a piece would be copied twice
+    if size <= piece_bytes or count * (PIECE_BYTES // 8) < size:  # large records would be copied twice
         return walk(bytes(view), count, delta_min, delta_max)
     found = Walk()
     _check_count(count, size)
@@ -136,7 +133,7 @@ def walk_view(
         more: i64 = size - position - len(piece)
         done: i64 = _walk_on(found, piece, more, count, delta_min, delta_max)
         if done == 0:
-            piece_bytes *= 2  # a record that does not fit
+            piece_bytes *= 2  # the record does not fit
         position += done
         if after_piece is not None:
             after_piece()
@@ -151,9 +148,9 @@ def _check_count(count: i64, size: i64) -> None:
 
 
 def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, delta_max: i64) -> i64:
-    """Walk over the next records of a section: `data` begins with one, `more` bytes of the section follow it.
+    """Check the next records of a section: `data` begins with one, and `more` bytes of the section follow it.
 
-    Returns where the first record begins that is not whole in `data`, of the last piece its end.
+    Returns the position of the first record that is incomplete in `data`; for the last piece its end.
     """
     end: i64 = len(data)
     position: i64 = 0
@@ -195,7 +192,7 @@ def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, de
                 if record_end > end + more:
                     raise MalformedInput(f"record {index} is longer than its batch")
                 break
-            # attributes: a byte nobody uses yet
+            # attributes: unused
             position += 1
             # timestamp delta
             # varlong delta: generated by tests/unit/records/inline_varint.py, do not edit
@@ -236,7 +233,7 @@ def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, de
                     position += (packed & 7) - 1
             # end
             if n != index * 2:
-                raise MalformedInput(f"record {index} has another offset delta than {index}")
+                raise MalformedInput(f"record {index} does not have the offset delta {index}")
             # key
             # varint n: generated by tests/unit/records/inline_varint.py, do not edit
             b = data[position]
@@ -288,7 +285,7 @@ def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, de
     except IndexError:
         if more == 0 or record_end >= 0:
             raise MalformedInput(f"record {index} runs past the end of its batch") from None
-        # else it is its length that goes on in the next piece
+        # otherwise its length continues in the next piece
     found.records = index
     found.max_timestamp_delta = largest
     found.max_index = largest_at
@@ -298,14 +295,14 @@ def _walk_on(found: Walk, data: bytes, more: i64, count: i64, delta_min: i64, de
 
 
 def skip_headers(data: bytes, position: i64, record_end: i64, index: i64) -> i64:
-    """The position after the headers whose count stands at `position`."""
+    """The position after the headers whose count is at `position`."""
     packed: i64 = varint_at(data, position)
     n: i64 = packed >> 3
     position += packed & 7
     if n & 1 != 0:
         raise MalformedInput(f"record {index} has a negative number of headers")
     count: i64 = n >> 1
-    # two lengths each; also the bound of this loop
+    # two lengths each; this also bounds the loop
     if count * 2 > record_end - position:
         raise MalformedInput(f"record {index} claims {count} headers, more than fit into it")
     seen: i64 = 0
@@ -325,7 +322,7 @@ def skip_headers(data: bytes, position: i64, record_end: i64, index: i64) -> i64
 
 
 def next_record(data: bytes, position: i64) -> i64:
-    """The position after the record at `position`, by its length alone. For sections that were walked before."""
+    """The position after the record at `position`, by its length alone. For sections that were checked before."""
     packed: i64 = varint_at(data, position)
     n: i64 = packed >> 3
     if n & 1 != 0:
@@ -343,7 +340,7 @@ def timestamp_delta_at(data: bytes, position: i64) -> i64:
 
 
 def offset_delta_at(data: bytes, position: i64) -> i64:
-    """The offset delta of the record at `position`. Stored batches may have gaps: compaction leaves them."""
+    """The offset delta of the record at `position`. Stored batches may have gaps, from compaction."""
     packed: i64 = varint_at(data, position)
     at: i64 = varlong_end(data, position + (packed & 7) + 1)
     n: i64 = varint_at(data, at) >> 3
