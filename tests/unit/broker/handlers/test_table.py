@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +58,13 @@ def test_every_collaborator_of_a_handler_is_a_part_of_the_broker(handler: Handle
     if not handler.between_brokers:
         assert not {"control_requests", "broker_requests"} & set(names)
     assert set(names[:-2]) <= PARTS
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
+def test_every_api_has_a_test_module_of_its_name(handler: Handler) -> None:
+    tests = Path(__file__).parents[3]
+    places = (tests / "broker", tests / "unit" / "broker" / "handlers")
+    assert any((place / f"test_{handler.api.name}.py").exists() for place in places)
 
 
 def test_librdkafka_finds_the_versions_its_features_need() -> None:
