@@ -1,7 +1,7 @@
-"""Runs seeds: one to look at it closely, many to find one worth looking at.
+"""Runs seeds: one, with all of its events, or many.
 
-A seed is a run in each of the worlds; its trace hash is over all of them. The same seed gives the same hash, on any
-machine and with any hash seed of Python: `--check` runs each seed twice and compares.
+A seed runs in each of the worlds; its trace hash is over all of them. The same seed gives the same hash on any machine and with
+any `PYTHONHASHSEED`: `--check` runs each seed twice and compares.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.sim.worlds.transaction_world import TransactionWorld
 
 SEEDS_DEFAULT: Final = "1-200"
 CLUSTER_EVERY: Final = 4
-"""A cluster costs as much as the other worlds together: of many seeds every fourth has one."""
+"""A cluster costs as much as the other worlds together: of many seeds every fourth runs one."""
 SEEDS_BETWEEN_COLLECTIONS: Final = 10
 SEEDS_AT_ONCE: Final = 20
 
@@ -56,7 +56,7 @@ WORLDS: Final[dict[str, type[_World]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a seed."""
+    """The result of a seed."""
 
     seed: int
     digest: str
@@ -73,12 +73,12 @@ class Outcome:
 
 
 def worlds_of(seed: int) -> tuple[str, ...]:
-    """Where a seed is run as one of many."""
+    """The worlds in which a seed runs as one of many."""
     return tuple(name for name in WORLDS if name not in ("cluster", "late", "stories") or seed % CLUSTER_EVERY == 0)
 
 
 def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], None] | None = None) -> Outcome:
-    """One seed, to its end or to the first broken rule."""
+    """Run one seed, to its end or to the first broken rule."""
     digest = hashlib.blake2b(digest_size=8)
     events = 0
     for name in worlds or worlds_of(seed):
@@ -102,7 +102,7 @@ def run_seed(seed: int, worlds: Sequence[str] = (), *, echo: Callable[[str], Non
 
 
 def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = (), *, jobs: int = 1) -> Iterator[Outcome]:
-    """Outcomes in the order they come. One job runs here, several in processes of their own."""
+    """Run seeds; outcomes come in the order they are ready. Several jobs run in processes of their own."""
     if jobs <= 1:
         for number, seed in enumerate(seeds):
             if number % SEEDS_BETWEEN_COLLECTIONS == 0:
@@ -111,7 +111,7 @@ def run_seeds(seeds: Iterable[int], worlds: Sequence[str] = (), *, jobs: int = 1
         return
     wanted = iter(seeds)
     with get_context("spawn").Pool(jobs, initializer=gc.disable) as pool:
-        # In portions: the pool reads ahead without bound, and the seeds may be as many as there is time.
+        # In portions: the pool reads ahead without bound, and the seeds may have no end.
         while portion := [(seed, tuple(worlds)) for seed in islice(wanted, SEEDS_AT_ONCE * jobs)]:
             yield from pool.imap_unordered(_run_one, portion, chunksize=5)
 
@@ -212,7 +212,7 @@ def _many(seeds: Iterable[int], worlds: Sequence[str], jobs: int, check: bool, b
 
 
 def find_bug(name: str, seeds: Iterable[int]) -> Outcome | None:
-    """The first outcome in which a planted bug shows, or None."""
+    """The first outcome that catches a planted bug, or None."""
     with planted(name):
         for seed in seeds:
             outcome = run_seed(seed, (BUGS[name].world,))

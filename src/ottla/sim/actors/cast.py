@@ -1,6 +1,6 @@
-"""Who plays: the actors of a run, their processes, and who is started again after whom.
+"""The actors of a run, their processes, and when the next instance of an actor is started.
 
-Owns: when an instance is started, also while the one before it is not dead, only silent; and that all are gone at the end.
+Owns: when an instance is started, also while the one before it is silent and not dead; and that all are dead at the end.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Cast:
         self.play = play
         self.processes: list[Process] = []
         self.failed: asyncio.Future[None] = loop.create_future()
-        """The first actor that broke a rule, or fell over."""
+        """Set to the exception of the first actor that found a violation or failed."""
         self._supervisors: list[asyncio.Task[None]] = []
 
     def keep(self, name: str, make: Maker, *, overlaps: bool = False) -> None:
-        """Have one of this kind on the stage all the time; `overlaps`: sometimes two."""
+        """Keep one instance of an actor running. `overlaps`: sometimes two."""
         self._supervisors.append(self.loop.create_task(self._supervise(name, make, overlaps)))
 
     async def _supervise(self, name: str, make: Maker, overlaps: bool) -> None:
@@ -39,7 +39,7 @@ class Cast:
         while True:
             ended = self._begin(f"{name}.{number}", make, number)
             number += 1
-            # An instance that is not heard of for a while has a successor, dead or alive.
+            # An instance that is silent for a while gets a successor, dead or alive.
             patience_s = self.rng.choice((3.0, 10.0, 30.0)) if overlaps and not self.play.calm else None
             await asyncio.wait([ended], timeout=patience_s)
             await asyncio.sleep(self.rng.random() * 2)
@@ -68,7 +68,7 @@ class Cast:
         process.die()
 
     async def play_alone(self, name: str, make: Callable[[Process], Any], act: Callable[[Any], Any], limit_s: float) -> Any:
-        """One actor, to the end of what it does. TimeoutError if it takes longer."""
+        """Run one actor to its end. TimeoutError if it takes longer than `limit_s`."""
         process = Process(name)
         self.processes.append(process)
         task = self.loop.create_task(act(make(process)), context=process.context())
@@ -79,7 +79,7 @@ class Cast:
         return task.result()
 
     def dismiss(self) -> None:
-        """All are gone, wherever they were."""
+        """Kill all actors, wherever they are."""
         for task in self._supervisors:
             task.cancel()
         self._supervisors.clear()

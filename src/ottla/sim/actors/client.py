@@ -1,7 +1,7 @@
 """A client of the virtual broker that produces and consumes, with seeded habits.
 
-Owns: what is asked, and the checks that need only an answer and the model. Speaks the wire protocol through `client.connection`.
-Never: retries a produce request, so that a batch is stored at most once; an answer that does not come leaves its outcome open.
+Owns: the requests, and the checks that need only an answer and the model. Speaks the wire protocol through `client.connection`.
+Never: retries a produce request, so a batch is stored at most once; without an answer its outcome stays open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.sim.models.keyed_model import KeyedModel, KeyedRecord
 from ottla.sim.models.partition_model import PartitionModel
 
 ANSWER_S_MAX: Final = 90.0
-"""Longer than any timeout a request names, and than the slowest network takes for all of a log."""
+"""Longer than any timeout of a request, and than the slowest network takes for a whole log."""
 SMALL_ANSWER_S_MAX: Final = 20.0
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -34,7 +34,7 @@ GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN
 
 
 class Client:
-    """One client with one connection, which it opens again when it breaks."""
+    """A client with one connection, which it opens again when it breaks."""
 
     def __init__(self, name: str, shared: Workload, network: Network) -> None:
         self.name = name
@@ -71,13 +71,13 @@ class Client:
             raise Violation("hang", f"{self.name} waited {self.answer_s_max} s for the answer to {api}") from None
 
     def expect(self, code: int, what: str, *allowed: ErrorCode) -> bool:
-        """Whether it went well; anything but the errors allowed is a breach."""
+        """Whether the request succeeded. An error that is not allowed is a violation."""
         if code == 0:
             return True
         error = ErrorCode(code)
-        # A directory that failed goes on being offline after the fault itself is over.
+        # A directory stays offline after the fault is over.
         fine = error in allowed or (error is ErrorCode.KAFKA_STORAGE_ERROR and not self.shared.disk_is_sound)
-        require(fine, "error", f"{self.name}: {what} got {error.name}")
+        require(fine, "error", f"{self.name}: {what} is answered with {error.name}")
         self.shared.trace.add(f"{self.name} {what}: {error.name}")
         return False
 
@@ -93,7 +93,7 @@ class Client:
         return build_batch(records, codec=rng.choice((0, 0, 0, 1, 2, 3, 4))), tuple(record[3] for record in records)
 
     def make_keyed_batch(self, now_ms: int) -> tuple[bytes, list[tuple[int, KeyedRecord]]]:
-        """Few keys, some tombstones; each record carries its number."""
+        """A batch with few keys and some tombstones; each record has its number in a header."""
         rng = self.rng
         made: list[tuple[int, KeyedRecord]] = []
         for _ in range(rng.choice((1, 1, 2, 4))):
@@ -101,7 +101,7 @@ class Client:
             value = None if rng.random() < 0.2 else b"%d" % self.shared.made + bytes(rng.choice((0, 0, 20)))
             key = b"k%d" % rng.randrange(6)
             if rng.random() < 0.15:
-                key, value = b"u%d" % self.shared.made, None  # nothing will replace this tombstone: it goes when its time comes
+                key, value = b"u%d" % self.shared.made, None  # nothing replaces this tombstone: it expires
             made.append((self.shared.made, (key, value, now_ms + rng.choice((0, 0, 1, -500)))))
         records = [(key, value, (("n", b"%d" % number),), at_ms) for number, (key, value, at_ms) in made]
         return build_batch(records, codec=rng.choice((0, 0, 1, 4))), made
@@ -112,7 +112,7 @@ class Client:
             await self.produce_to(*picked, self.rng.choice((0, 1, 1, -1, -1)))
 
     async def produce_to(self, topic: Topic, index: int, acks: int) -> bool:
-        """Send one batch. Whether it was acknowledged."""
+        """Send one batch. Returns whether it was acknowledged."""
         model = topic.partitions[index]
         now_ms = START_MS + int(asyncio.get_running_loop().time() * 1000)
         keyed: list[tuple[int, KeyedRecord]] = []
@@ -148,7 +148,7 @@ class Client:
         return True
 
     async def produce_ahead(self) -> None:
-        """Several requests before the first answer: they are handled and answered in their order (W01)."""
+        """Several requests before the first answer: they are handled and answered in order (W01)."""
         await self.connection()
         for outcome in await asyncio.gather(*(self.produce() for _ in range(self.rng.randint(1, 4))), return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -157,7 +157,7 @@ class Client:
     # --- consume
 
     async def follow(self) -> None:
-        """Follow all partitions in one fetch session (KIP-227): the broker names only what has news."""
+        """Follow all partitions in one fetch session (KIP-227)."""
         session_id, epoch = 0, 0
         version = self.rng.choice((7, 11, 12, 13, 17))
         positions: dict[tuple[str, int], tuple[Topic, int]] = {}
@@ -208,7 +208,7 @@ class Client:
     def _follow_on(
         self, response: Any, positions: dict[tuple[str, int], tuple[Topic, int]], version: int
     ) -> list[tuple[str, int]]:
-        """Check what came; returns the partitions whose position the session must be told of."""
+        """Check the answer. Returns the partitions whose position the next request must name."""
         moved: list[tuple[str, int]] = []
         names = {topic.topic_id: topic.name for topic, _ in positions.values()}
         for answered in response.responses:
@@ -228,7 +228,7 @@ class Client:
         return moved
 
     async def fetch(self, topic: Topic, index: int, offset: int, max_bytes: int) -> int | None:
-        """Read from an offset and check what comes. The next offset, or None if this one is out of range or the topic gone."""
+        """Fetch from an offset and check the answer. Returns the next offset; None: out of range, or the topic is gone."""
         model = topic.partitions[index]
         version = self.rng.choice((4, 7, 11, 12, 13, 17))
         request = FetchRequest(
@@ -260,7 +260,9 @@ class Client:
                 )
             return None
         require(
-            offset >= deleted_below, "delete-records", f"{model.name}: {offset} is read, below {deleted_below} all is deleted"
+            offset >= deleted_below,
+            "delete-records",
+            f"{model.name}: offset {offset} is read, records below {deleted_below} are deleted",
         )
         return self.check_fetched(topic, model, offset, max_bytes, answer, version)
 
@@ -270,7 +272,7 @@ class Client:
         found, end = scan(data)
         name = model.name
         require(end == len(data), "read", f"{name}: a fetch at {offset} gave {len(data) - end} bytes that are no batch")
-        require(len(found) <= 1 or len(data) <= max_bytes, "read", f"{name}: {len(data)} bytes, {max_bytes} were asked for")
+        require(len(found) <= 1 or len(data) <= max_bytes, "read", f"{name}: a fetch of {max_bytes} bytes gave {len(data)}")
         expected = None
         gaps = model.is_compacted
         for batch in found:
@@ -281,10 +283,14 @@ class Client:
                 "read",
                 f"{name}: a fetch at {offset} gave the batch {batch.base_offset}..{batch.last_offset}",
             )
-            require(batch.last_offset < high_watermark, "read-bound", f"{name}: {batch.last_offset} above {high_watermark}")
+            require(
+                batch.last_offset < high_watermark,
+                "read-bound",
+                f"{name}: a fetch gave offset {batch.last_offset}, the high watermark is {high_watermark}",
+            )
             model.observe(batch)
             expected = batch.last_offset + 1
-        # Answers to two clients may overtake each other on their way: only one client judges what may not go back.
+        # Answers to two clients may overtake each other: only one client checks that offsets do not go back.
         if self.name == "consumer" and self.shared.topics.get(topic.name) is topic:
             require(
                 high_watermark >= model.high_watermark_seen,
@@ -316,7 +322,7 @@ class Client:
         return answer.timestamp, answer.offset
 
     async def consume(self) -> None:
-        """Follow one partition for a while, from somewhere."""
+        """Follow one partition for a while, from its start or its end."""
         picked = self.shared.pick()
         if picked is None:
             return

@@ -1,12 +1,11 @@
-"""Administrators of a cluster at work while it fails: replicas move, preferred leaders are asked back, topics come, grow and go.
+"""Administrators of a failing cluster: they reassign, elect preferred leaders, create, extend and delete topics, alter configs.
 
-Owns: what is asked of the controller, and guests: topics that are made, extended, deleted and made again under the same name,
-with those who write to them, and what was acknowledged of each of their lives (by topic id).
-Never: waits for anything to be finished; what is under way when the next is asked for is the controller's business.
+Owns: requests to the controller, and guests: topics that are created, extended, deleted and created again under the same name,
+with their writers, and what was acknowledged of each (by topic id).
+Never: waits for a request to take effect before it sends the next.
 
-1. What was acknowledged of a topic that is still there is there, at its offset; a topic has only its own records, none of an
-   earlier one of its name.
-2. A topic goes only if somebody asked for it.
+1. Acknowledged records of a topic that exists are there, at their offsets; a topic has no records of an earlier one of its name.
+2. A topic is deleted only on request.
 """
 
 from __future__ import annotations
@@ -52,16 +51,16 @@ class Guests:
 
     def __init__(self) -> None:
         self.acknowledged: dict[bytes, dict[Place, dict[int, bytes]]] = {}
-        """By topic id: value at the offset of a partition."""
+        """By topic id and partition: acknowledged values by offset."""
         self.names: dict[bytes, str] = {}
         self.deletions: set[str] = set()
-        """Names that somebody wanted gone."""
+        """Names whose deletion was requested."""
 
     def stored(self, topic_id: bytes, place: Place, offset: int, value: bytes) -> None:
         self.acknowledged.setdefault(topic_id, {}).setdefault(place, {})[offset] = value
 
     def check(self, place: Place, topic_id: bytes, found: dict[int, bytes]) -> None:
-        """All that a partition has, against what was said of it."""
+        """Compare the records of a partition with what was acknowledged."""
         name = f"{place[0]}-{place[1]}"
         for offset, value in found.items():
             require(
@@ -73,16 +72,20 @@ class Guests:
             require(
                 found.get(offset) == value,
                 "lost write",
-                f"{name}: {value!r} was acknowledged at {offset}, where {found.get(offset)!r} is",
+                f"{name}: {value!r} was acknowledged at {offset}, {found.get(offset)!r} is there",
             )
 
     def check_gone(self, there: set[bytes]) -> None:
         for topic_id, name in self.names.items():
-            require(topic_id in there or name in self.deletions, "topic-lost", f"{name} {topic_id.hex()} is gone")
+            require(
+                topic_id in there or name in self.deletions,
+                "topic-lost",
+                f"{name} {topic_id.hex()} is gone, and nobody deleted it",
+            )
 
 
 class Visitor(Actor):
-    """Writes to guests, whichever there are. Never sends again."""
+    """Writes to the guests there are. Never sends a record twice."""
 
     guests: Guests
 
@@ -109,7 +112,7 @@ class Visitor(Actor):
             acks=-1, timeout_ms=3_000, topic_data=[TopicProduceData(name=name, topic_id=topic_id, partition_data=[data])]
         )
         try:
-            # By id: what is on its way to a topic that is gone does not end up in the next of its name.
+            # By topic id: a late request does not reach the next topic of that name.
             answer = await self.call(addresses[partition.leader_id], "produce", 13, produce)
         except NoAnswer:
             return
@@ -121,7 +124,7 @@ class Visitor(Actor):
 
 
 class Administrator(Actor):
-    """One thing after the other."""
+    """One administrative request after the other."""
 
     def __init__(self, name: str, play: Play, network: Network, process: Process) -> None:
         super().__init__(name, play, network, process)
@@ -146,7 +149,7 @@ class Administrator(Actor):
                 pass
 
     async def _ask(self, api: str, version: int, request: object) -> Any:
-        """Of the controller, if this broker knows who that is; of another now and then."""
+        """Ask the controller, if this broker knows it; now and then another broker."""
         response = await self.any_broker("metadata", 12, MetadataRequest(topics=[]))
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         address = addresses.get(response.controller_id)
@@ -205,7 +208,7 @@ class Administrator(Actor):
         self.expect(response.error_code, "elect")
 
     async def _alter(self) -> None:
-        """Of any broker; all others hear of it in the tree."""
+        """Ask any broker; the others learn of it from the tree."""
         rng = self.rng
         topic = rng.choice([*self.play.topics, *(GUESTS if self.guests is not None else ())])
         name, value = rng.choice((("segment.bytes", "1000"), ("segment.bytes", "50000"), ("max.message.bytes", "500000")))

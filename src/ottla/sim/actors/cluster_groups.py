@@ -1,8 +1,8 @@
-"""Groups in a cluster: the members of `members`, whose coordinators move, die and come back with the partition they live in.
+"""Groups in a cluster: members whose coordinators move, die and return with the leadership of their partition.
 
-Owns: the way of a member to its coordinator, and whose answers count. A broker that was replaced and does not know it yet answers
-heartbeats and lookups from what it remembers, as Kafka's does; such an answer is taken for one that was lost. Commits count
-whoever acknowledges them: only who still leads can have them replicated.
+Owns: how a member finds its coordinator, and whose answers count. A replaced coordinator that does not know it yet answers
+heartbeats and lookups from memory, as Kafka's does; such an answer counts as lost. Commits count whoever acknowledges them: only
+a current leader can have them replicated.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PATIENCE_S: Final = 15.0
 """Longer than a rebalance lasts."""
 ELSEWHERE: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 Reign = tuple[int, int]
-"""The port of the broker that coordinates, and the epoch in which it leads."""
+"""Port of the coordinating broker, and its leader epoch."""
 
 
 class Witness:
-    """Knows who coordinates, as nobody inside can: by the tree and by what the broker itself thinks, at the same moment."""
+    """Knows the coordinator of a group, by the tree and by the broker's own view at the same moment."""
 
     def __init__(self, nodes: Sequence[Node], rules: ClusterRules) -> None:
         self._by_id = {node.number: node for node in nodes}
@@ -88,7 +88,7 @@ class ClusterMember(Member):
             raise ConnectionError(f"{api}: no answer") from error
         after = self._witness.coordinator(self.model.group_id)
         if api not in ("find_coordinator", "offset_commit") and (before is None or before != after or after[0] != self._port):
-            self._go_elsewhere()  # what it said was perhaps just that
+            self._go_elsewhere()  # its answer may be from memory
             raise ConnectionError(f"{api}: answered by one that may not be the coordinator")
         return response
 
@@ -99,7 +99,7 @@ class ClusterMember(Member):
             self._connection = None
 
     def went_well(self, code: int, what: str, *allowed: ErrorCode) -> bool:
-        require(code != ErrorCode.UNKNOWN_SERVER_ERROR, "error", f"{self.name}: {what} got UNKNOWN_SERVER_ERROR")
+        require(code != ErrorCode.UNKNOWN_SERVER_ERROR, "error", f"{self.name}: {what} is answered with UNKNOWN_SERVER_ERROR")
         fine = super().went_well(code, what, ErrorCode.NOT_COORDINATOR, *allowed)
         if code in ELSEWHERE:
             self._go_elsewhere()
@@ -129,7 +129,7 @@ class ClusterGroups(Groups):
         witness: Witness,
     ) -> None:
         super().__init__(rng, shared, settings, now)
-        # Of a generation that was not written down the next coordinator knows nothing.
+        # The next coordinator does not know a generation that was not written.
         shared.disk_is_sound = False
         for model in self.models:
             model.topics = tuple(topics[: len(model.topics)])

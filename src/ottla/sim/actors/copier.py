@@ -15,7 +15,7 @@ from ottla.sim.models.history import Place, Seek
 
 
 class Copier(TransactionalProducer):
-    """Copies partitions of one topic to those of another, each record once (F66)."""
+    """Copies partitions of one topic to another, each record once (F66)."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Copier(TransactionalProducer):
         self.idle = 0
         await self.step()
         if not await self.transaction(copies, self._group, ends):
-            self._positions.clear()  # begin where the group is said to be
+            self._positions.clear()  # start again from the committed offsets
         await asyncio.sleep(self.rng.random() * 0.3)
 
     def _next_copy(self) -> int:
@@ -72,7 +72,7 @@ class Copier(TransactionalProducer):
 
 
 def check_copies(sources: Sequence[Place], sink: str, read: dict[Place, list[tuple[int, bytes]]]) -> None:
-    """What came out is what went in, each partition in its order (T13)."""
+    """The copies are the records of the source, each partition in order (T13)."""
     for place in sources:
         went_in = [value for _, value in read[place]]
         came_out = [value.partition(b"@")[0] for _, value in read[sink, place[1]]]

@@ -1,7 +1,7 @@
-"""Groups in the broker world: which there are, what becomes of them when the broker ends and begins, and whether they settle.
+"""Groups in the broker world: which there are, what a restart of the broker must keep of them, and whether they settle.
 
-Owns: the groups of a run, their members from life to life, and the checks that need the broker's own view of them: what it had
-before its end is what it has after it, and in quiet times a group comes to rest.
+Owns: the groups of a run, their members, which outlive the broker, and the checks that need the broker's own view: a restarted
+broker has the groups it had, and a group that nobody disturbs becomes stable.
 Never: changes anything in the broker.
 """
 
@@ -51,7 +51,7 @@ def _plain(message: Any) -> Any:
 
 
 def properties(rng: random.Random) -> dict[str, str]:
-    """Settings of a broker with groups: time is short here."""
+    """Settings of a broker with groups: short timeouts."""
     return {
         "offsets.topic.num.partitions": rng.choice(("1", "2", "4")),
         "offsets.topic.segment.bytes": rng.choice(("4000", "4000", "104857600")),
@@ -95,7 +95,7 @@ class Groups:
     # --- clients
 
     def clients(self, network: Network) -> list[tuple[Client, Callable[[], Coroutine[Any, Any, None]], float]]:
-        """The members, and now and then somebody who looks after them."""
+        """The members, and a client that looks after the groups."""
         found: list[tuple[Client, Callable[[], Coroutine[Any, Any, None]], float]] = []
         for model in self.models:
             for membership in model.members:
@@ -109,7 +109,7 @@ class Groups:
         return Member(model, membership, self.shared, network, self.position)
 
     async def _keep(self, keeper: Member) -> None:
-        """Looks up what is committed, finds the coordinator, deletes offsets and groups that have nobody."""
+        """Fetches offsets, finds the coordinator, deletes offsets and empty groups."""
         kind = self.rng.random()
         if not await keeper.find_coordinator():
             return
@@ -152,7 +152,7 @@ class Groups:
         code = response.error_code or response.topics[0].partitions[0].error_code
         certain = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.GROUP_ID_NOT_FOUND, *TRY_AGAIN}
         if name not in self.shared.topics or self.shared.topics[name].topic_id != topic_id:
-            certain.add(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # somebody deletes it
+            certain.add(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # the group is being deleted
         if keeper.went_well(code, "delete offsets of", *certain):
             self.shared.trace.add(f"{keeper.name} deletes the offset of {name}-{index}")
             model.committed(erased, self.position(model.group_id))
@@ -167,7 +167,7 @@ class Groups:
         return -1 if topic is None else positive_hash(group_id) % len(topic.partitions)
 
     def position(self, group_id: str) -> int:
-        """Where the log of a group's coordinator ends."""
+        """Log end offset of a group's coordinator."""
         return self._end(self.number_of(group_id))
 
     def _end(self, number: int) -> int:
@@ -176,8 +176,11 @@ class Groups:
         return 0 if partition is None else partition.log.log_end_offset
 
     def _whole_until(self, number: int) -> int:
-        """Up to where the log of a coordinator can lack nothing but what was compacted. A crash may take the tail of a segment
-        and leave the next one, which in a compacted log, if nobody knows how far it was cleaned, is no reason to cut it off."""
+        """Up to which offset the log of a coordinator lacks nothing but what was compacted.
+
+        A crash may take the tail of a segment and leave the next one. In a compacted log recovery does not truncate there, if it
+        does not know how far the log was cleaned.
+        """
         assert self.broker is not None
         partition = self.broker.partitions.find(TopicPartition(OFFSETS_TOPIC, number))
         for segment, follower in pairwise(partition.log.segments if partition is not None else ()):
@@ -186,13 +189,13 @@ class Groups:
                 for info, _ in segment.batches(0):
                     end = info.next_offset
             except OSError:
-                return end  # the disk fails at the moment
+                return end  # the disk fails
             if end < follower.base_offset:
                 return end
         return self._end(number)
 
     def _describe(self) -> dict[str, Any] | None:
-        """Each group as its shard sees it; None while one is loading."""
+        """Each group as its shard describes it; None while one is loading."""
         assert self.broker is not None
         topic = self.broker.image.topics.get(OFFSETS_TOPIC)
         found: dict[str, Any] = {}
@@ -208,7 +211,7 @@ class Groups:
                 elif group.state_name in STEADY:
                     state = _plain(shard.describe_groups([group_id], 5)[0])
                 else:
-                    state = None  # a rebalance is under way: it is not written down
+                    state = None  # a rebalance is under way: it is not written
                 if state is not None:
                     state["members"] = sorted(state["members"], key=lambda member: member["member_id"])
                 found[group_id] = (state, offsets)
@@ -217,7 +220,7 @@ class Groups:
     # --- from life to life
 
     def on_death(self, interrupted: str) -> None:
-        """The broker is gone; what it knew can still be seen. It was about to change what `interrupted` names."""
+        """The broker is dead; its state can still be read. `interrupted` is the path it was changing."""
         for model in self.models:
             model.coordinator_died()
         self._before = {}
@@ -227,11 +230,11 @@ class Groups:
         self._before = self._describe() or {}
         topic = self.broker.image.topics.get(OFFSETS_TOPIC)
         numbers = range(0 if topic is None else len(topic.partitions))
-        # Of what was in the middle of being written nothing is known.
+        # Nothing is known of a group that was being written.
         self._ends = {number: self._end(number) for number in numbers if f"/{OFFSETS_TOPIC}-{number}/" not in interrupted}
 
     async def on_start(self, broker: Broker, how: str) -> None:
-        """It is back: once it has replayed its logs, it knows what it knew."""
+        """The broker is back: once loaded, it has the groups it had (G07)."""
         self.broker = broker
         end_s = self.now() + LOAD_S_MAX
         while (after := self._describe()) is None:
@@ -245,11 +248,15 @@ class Groups:
             if how == "crash" or self._ends.get(number) != self._end(number):
                 continue
             if state is None and not offsets:
-                continue  # it was about to begin
+                continue  # it was about to be created
             state_after, offsets_after = after.get(group_id, (None, {}))
-            require(offsets == offsets_after, "reload", f"{group_id} had the offsets {offsets} and has {offsets_after}")
+            require(
+                offsets == offsets_after,
+                "reload",
+                f"{group_id} had the offsets {offsets}, after the restart it has {offsets_after}",
+            )
             if state is not None and (state_after is not None or offsets or state["group_state"] != "Empty"):
-                # An empty group that never had a generation is not written down.
+                # An empty group that never had a generation is not written.
                 found = differences(state, state_after or {})
                 require(not found, "reload", f"{group_id}: {found}")
         for model in self.models:
@@ -259,7 +266,7 @@ class Groups:
     # --- in quiet times
 
     async def settle(self, network: Network) -> None:
-        """With nobody to disturb them, members come to rest; without one of them, the others take over; offsets stay."""
+        """Undisturbed, the groups become stable; without one member the others take over; offsets stay."""
         for model in self.models:
             members = [self._member(model, membership, network) for membership in model.members]
             if not members[0].places():
@@ -270,7 +277,7 @@ class Groups:
             if self.is_short:
                 await self._outlast(members)
             if len(members) > 1:
-                # One goes without a word.
+                # One member dies.
                 silent = members.pop()
                 silent.member.valid_until_s = 0.0
                 silent.member.owned = frozenset()
@@ -324,7 +331,7 @@ class Groups:
         await self._patiently(members[0], members[0].fetch_offsets)
 
     async def _expire(self, members: list[Member]) -> None:
-        """Once nobody is left, they do."""
+        """Offsets of a group without members expire (G09)."""
         model = members[0].model
         for member in members:
             if member.member.epoch >= 0:
@@ -332,4 +339,4 @@ class Groups:
         await asyncio.sleep(model.retention_s + 3 * EXPIRY_INTERVAL_S + 30.0)
         found = await self._patiently(members[0], members[0].fetch_offsets)
         left = {place: value for place, value in (found or {}).items() if value != NOTHING_COMMITTED}
-        require(not left, "expiry", f"{model.group_id}: nobody is left, and {sorted(left.items())} did not expire")
+        require(not left, "expiry", f"{model.group_id}: no member is left, and {sorted(left.items())} did not expire")

@@ -24,7 +24,7 @@ ROUNDS_MAX: Final = 8
 
 @dataclass(slots=True)
 class Outgoing:
-    """A batch on its way."""
+    """A batch in flight."""
 
     place: Place
     sequence: int
@@ -36,7 +36,7 @@ class Outgoing:
 
 
 class IdempotentProducer(Actor):
-    """Up to five batches ahead in each partition; what is not answered is sent again in its order."""
+    """Has up to five batches in flight per partition; what is not answered is sent again in order."""
 
     transactional_id: str | None = None
     generation = 0
@@ -47,10 +47,10 @@ class IdempotentProducer(Actor):
         self.epoch = -1
         self._next: dict[Place, int] = {}
         self._known_in: set[tuple[Place, int]] = set()
-        """Partitions that have acknowledged the first of a producer id."""
+        """Partitions that have acknowledged the first batch of a producer id."""
         self._transaction: str | None = None
         self.topics: tuple[str, ...] = ()
-        """Where it writes."""
+        """The topics it writes to."""
 
     async def run(self) -> None:
         while True:
@@ -60,7 +60,7 @@ class IdempotentProducer(Actor):
             place = self.rng.choice(self._places())
             batches = [self.make(place) for _ in range(self.rng.choice((1, 2, 3, IN_FLIGHT_MAX)))]
             if not await self.deliver(place, batches):
-                self.producer_id = -1  # nobody knows where its sequences are
+                self.producer_id = -1  # its sequences are unknown
             await asyncio.sleep(self.rng.random() * 0.6)
 
     def _places(self) -> list[Place]:
@@ -91,7 +91,7 @@ class IdempotentProducer(Actor):
         notes = []
         for value in values:
             key = b"k%d" % rng.randrange(4) if keyed else None
-            # Who gave up and took another producer id is another producer: what it sent before may still arrive.
+            # With another producer id it is another producer: what it sent before may still arrive.
             producer = f"{self.name}/{self.producer_id}"
             notes.append(SendNote(producer, place, value, play.now(), key, transaction=self._transaction))
         play.sends += notes
@@ -109,7 +109,7 @@ class IdempotentProducer(Actor):
         return Outgoing(place, sequence, data, notes)
 
     async def deliver(self, place: Place, batches: list[Outgoing]) -> bool:
-        """Send until all are stored; False: given up."""
+        """Send until all are stored. False: given up."""
         for _ in range(ROUNDS_MAX):
             await self._round(place, [batch for batch in batches if not batch.stored])
             if all(batch.stored for batch in batches):
@@ -121,7 +121,7 @@ class IdempotentProducer(Actor):
         return False
 
     async def _round(self, place: Place, batches: list[Outgoing]) -> None:
-        """All of them one behind the other, on one connection."""
+        """Send all batches in order, on one connection."""
         address = await self.leader_of(place)
         if not await self.reach(address):
             self.forget_leader(place)
@@ -149,7 +149,7 @@ class IdempotentProducer(Actor):
             if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
                 self.forget_leader(place)
             if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.play.leads(place, address):
-                # One that was deposed and does not know it yet says so by the log it has; the leader may know better.
+                # A deposed leader that does not know it yet answers by its own log; the leader may know better.
                 self.forget_leader(place)
             elif first_failed:
                 self._refused(batch, code)
@@ -174,7 +174,7 @@ class IdempotentProducer(Actor):
             note.end, note.outcome, note.offset = self.play.now(), Outcome.OK, offset + index if offset >= 0 else None
 
     def _refused(self, batch: Outgoing, code: ErrorCode) -> None:
-        """The first of a row that was not stored. A batch before it is stored, so this one has the right sequence."""
+        """The first batch of a row was refused. All batches before it are stored, so its sequence is right."""
         if self.play.offsets_may_shrink and code in (
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -183,13 +183,16 @@ class IdempotentProducer(Actor):
             return
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             raise Violation(
-                "duplicate", f"{self.name}: sequence {batch.sequence} of {batch.place} is one of the last five, and unknown"
+                "duplicate",
+                f"{self.name}: sequence {batch.sequence} of {batch.place} is one of the last five, and was not recognised",
             )
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (batch.place, self.producer_id) not in self._known_in:
-            # A partition takes any sequence for the first of a producer it does not know. If the first of a row was refused for
-            # another reason, the second may have been taken for it.
+            # A partition accepts any sequence from a producer it does not know. If the first batch was refused for another
+            # reason, the second may have been accepted as the first.
             batch.hopeless = True
             return
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            raise Violation("sequence", f"{self.name}: sequence {batch.sequence} of {batch.place} is the next, and refused")
+            raise Violation(
+                "sequence", f"{self.name}: sequence {batch.sequence} of {batch.place} is the next one, and was refused"
+            )
         self.expect(code, f"produce to {batch.place}")

@@ -1,7 +1,7 @@
 """Members of groups, classic and of the new protocol, static and dynamic, each with its own seeded habits.
 
-Owns: what a member asks and how it goes on after an answer, as a real client would. What the answers say of the group is checked
-in `group_model`.
+Owns: the requests of a member and how it reacts to an answer, as a real client does. What answers say of the group is checked in
+`group_model`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TRY_AGAIN: Final = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.
 OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 BEHIND: Final = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 NOT_WRITTEN: Final = OUT | BEHIND | {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""Who hears one of these may be sure that nothing was committed."""
+"""After one of these errors nothing was committed."""
 VERSION_BYTES: Final = b"\x00\x01"
 
 
@@ -67,28 +67,28 @@ class Member(Client):
         self._knows_coordinator = False
         self._seen: frozenset[Place] = frozenset()
         self.diligent = False
-        """It only stays, and does nothing else that might disturb."""
+        """It only stays a member, and does nothing else."""
 
     # --- what both kinds do
 
     def went_well(self, code: int, what: str, *allowed: ErrorCode) -> bool:
-        """As `expect`, with the errors by which a coordinator sends its members back."""
+        """Like `expect`, with the errors by which a coordinator tells members to rejoin or to look for it."""
         extra = () if self.shared.disk_is_sound else (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_SERVER_ERROR)
         return self.expect(code, f"{what} {self.model.group_id}", *TRY_AGAIN, *OUT, *BEHIND, *allowed, *extra)
 
     def react(self, code: int) -> None:
-        """A member that was refused begins anew, as far as it must."""
+        """React to a refusal: rejoin, or look for the coordinator."""
         member = self.member
         if code in OUT or code == ErrorCode.GROUP_ID_NOT_FOUND:
             member.forget()
         elif code == ErrorCode.STALE_MEMBER_EPOCH:
-            pass  # it will hear of its new epoch with the next heartbeat
+            pass  # the next heartbeat tells its new epoch
         elif code in BEHIND:
             member.epoch = -1
             member.owned = frozenset()
 
     async def find_coordinator(self) -> bool:
-        """The first who asks has the topic of offsets created."""
+        """The first lookup creates `__consumer_offsets`."""
         if not self._knows_coordinator:
             request = FindCoordinatorRequest(coordinator_keys=[self.model.group_id])
             response = await self.call("find_coordinator", self.rng.choice((4, 5, 6)), request)
@@ -100,12 +100,12 @@ class Member(Client):
         if not await self.find_coordinator():
             return
         if self.model.kind == "classic" and self.places() != self._seen and self.rng.random() < 0.5:
-            # As clients do that watch their topics: there is another assignment to be made.
+            # As clients do whose topics have changed: a new assignment is needed.
             self._seen = self.places()
             member.epoch = -1
             member.owned = frozenset()
         if member.epoch < 0 and not self.diligent and self.model.kind == "classic" and not self.is_pinned and rng.random() < 0.8:
-            # Somebody without a group commits for it; from then on it is not forgotten when it is empty.
+            # A client without a membership commits for the group; from then on it is not deleted when it is empty.
             await self.commit(self.places())
             return
         if member.epoch < 0:
@@ -133,14 +133,14 @@ class Member(Client):
         return self.model.is_pinned(lambda name, topic_id: name in topics and topics[name].topic_id == topic_id)
 
     def places(self) -> frozenset[Place]:
-        """All partitions of the topics of the group, as far as they are known."""
+        """All known partitions of the topics of the group."""
         topics = [self.shared.topics[name] for name in self.model.topics if name in self.shared.topics]
         return frozenset((topic.name, index) for topic in topics for index in range(len(topic.partitions)))
 
     # --- offsets
 
     async def commit(self, places: frozenset[Place] | None = None) -> None:
-        """As a member, of what it owns."""
+        """Commit as a member, for the partitions it owns."""
         member, model, rng = self.member, self.model, self.rng
         owned = sorted(member.owned if places is None else places)
         chosen = [place for place in owned if place[0] in self.shared.topics and rng.random() < 0.6]
@@ -178,7 +178,7 @@ class Member(Client):
             require(
                 incarnation != model.incarnation,
                 "fenced",
-                f"{self.name} committed in generation {request.generation_id_or_member_epoch}, {written_max} was there already",
+                f"{self.name} committed in generation {request.generation_id_or_member_epoch} after {written_max} was written",
             )
         if 0 in codes.values() and not self.is_pinned:
             model.may_be_another()
@@ -200,7 +200,7 @@ class Member(Client):
             self.react(worst)
 
     async def fetch_offsets(self, places: frozenset[Place] | None = None) -> dict[Place, Value]:
-        """What is committed; checked against what is known."""
+        """Fetch the committed offsets and check them against the model."""
         model = self.model
         wanted = sorted(self.places() if places is None else places)
         version = self.rng.choice((1, 5, 7, 8, 9, 10))
@@ -254,7 +254,7 @@ class Member(Client):
         rng.shuffle(names)
         if not self.is_pinned:
             model.may_be_another()
-        # Where the disk fails, the coordinator may have begun anew from its log.
+        # Where the disk fails, the coordinator may have reloaded its log.
         bound = model.given_max if self.shared.disk_is_sound else model.written_max
         incarnation = model.incarnation
         request = JoinGroupRequest(
@@ -268,7 +268,9 @@ class Member(Client):
         )
         response = await self.call("join_group", version, request)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            require(version >= 4 and not member.member_id, "member", f"{self.name}: an id is asked of one that has one")
+            require(
+                version >= 4 and not member.member_id, "member", f"{self.name}: MEMBER_ID_REQUIRED for a member that has an id"
+            )
             member.member_id = response.member_id
             return
         if not self.went_well(response.error_code, "join"):
@@ -297,7 +299,7 @@ class Member(Client):
                     bytes(other.metadata).rstrip(b"\x00").endswith(f"/{joined.protocol_name}".encode())
                     or f"/{joined.protocol_name}".encode() in bytes(other.metadata),
                     "assignment",
-                    f"{self.name}: {other.member_id} did not say this for {joined.protocol_name}",
+                    f"{self.name}: {other.member_id} sent other metadata for {joined.protocol_name}",
                 )
             assignments = self._assign(joined)
         request = SyncGroupRequest(
@@ -321,7 +323,7 @@ class Member(Client):
         model.synced(member, owned, self._position(model.group_id))
 
     def _assign(self, joined: Any) -> list[SyncGroupRequestAssignment]:
-        """The leader's work: each partition to one member."""
+        """As leader: assign each partition to one member."""
         members = sorted(other.member_id for other in joined.members)
         shares: dict[str, list[Place]] = {member_id: [] for member_id in members}
         for number, place in enumerate(sorted(self.places())):
@@ -379,11 +381,11 @@ class Member(Client):
         joining = member.epoch < 0
         version = rng.choice((0, 1))
         if joining:
-            # From version 1 on the member makes its own id.
+            # From version 1 on the member generates its own id.
             member.member_id = member.member_id or ("" if version == 0 else _uuid(rng))
             member.owned = frozenset()
             member.told = None
-        # After an answer that was lost all is said again, as clients do: what it said of the assignment comes once more then.
+        # After a lost answer everything is sent again, as clients do, and the assignment comes again.
         whole = joining or member.unheard
         says = whole or member.told != member.owned or rng.random() < 0.1
         request = ConsumerGroupHeartbeatRequest(
@@ -414,7 +416,7 @@ class Member(Client):
         if response.assignment is not None:
             names = {topic.topic_id: topic.name for topic in self.shared.topics.values()}
             if any(bytes(topic.topic_id) not in names for topic in response.assignment.topic_partitions):
-                # A topic whose creation was not answered yet. A client would ask for its name; here the answer is lost instead.
+                # A topic whose creation is not answered yet. A client would ask for its name; here the answer counts as lost.
                 member.unheard = True
                 model.alive(sent_s)
                 return

@@ -1,8 +1,8 @@
-"""A play: clients that find their brokers as real ones do, act, and note what they did and heard.
+"""Clients that find their brokers as real ones do, and note what they did and were told.
 
-Owns: the notes, which become one history (`history`), and the way of a request to the broker that leads or coordinates. Requests
-are sent again after a silence, on another connection while the first may still be on its way; some are sent twice on purpose.
-Never: sends twice what its generation of clients could not bear to arrive late (`late_ok`).
+Owns: the notes, which become one history (`history`), and the way of a request to a leader or coordinator. Requests are sent
+again after a silence, on another connection while the first may still arrive; some are sent twice on purpose.
+Never: sends twice what must not arrive late in its generation of the protocol (`late_ok`).
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ AGAIN: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""A client hears one of these, looks around, and tries again."""
+"""Errors after which a client refreshes its metadata and tries again."""
 
 
 class NoAnswer(OSError):
-    """It did not come in time, or the connection broke: nobody knows what came of the request."""
+    """No answer in time, or the connection broke: the outcome of the request is unknown."""
 
 
 @dataclass(slots=True)
 class SendNote:
-    """A record somebody sends. What became of it is filled in when it is heard."""
+    """A record that is sent. Its outcome is filled in when it is known."""
 
     producer: str
     place: Place
@@ -99,7 +99,7 @@ class PlayTopic:
 
 @dataclass(slots=True)
 class Habits:
-    """How rough a seed is with its requests."""
+    """How often clients lose patience, repeat requests, die and pause."""
 
     patience_s: tuple[float, float] = (1.0, 4.0)
     double_chance: float = 0.05
@@ -127,21 +127,21 @@ class Play:
         self.ends: list[EndNote] = []
         self.commits: list[Commit] = []
         self.events: list[Event] = []
-        """Of readers, in their order."""
+        """Events of the readers, in order."""
         self.made = 0
         self.offsets_may_shrink = False
-        """An unclean election may take what was read, and what a coordinator knew."""
+        """Acknowledged records, and a coordinator's, may be lost."""
         self.ends_are_told = True
-        """Who reads to the high watermark is at the end: so on one broker. A new leader learns it only after a while."""
+        """Reading to the high watermark is reading to the end. Not so in a cluster: a new leader learns it later."""
         self.leads: Callable[[Place, Address], bool] = lambda place, address: True
-        """Who leads a partition in truth, as nobody inside can know."""
+        """Whether the broker at an address really leads a partition."""
         self.calm = False
-        """Towards the end: nobody disturbs anybody."""
+        """The end of a run: no client dies, pauses or repeats requests."""
         self.given: dict[str, list[tuple[int, int, str]]] = {}
-        """By transactional id: producer id and epoch that an instance was given, and the instance."""
+        """By transactional id: which instance was given which producer id and epoch."""
         self.producer_ids: dict[int, str] = {}
         self.ended: dict[str, int] = {}
-        """How often what happened, for who wants to know whether a seed did anything."""
+        """Counts of what happened in the run."""
 
     def now(self) -> int:
         return int(self.now_s() * 1_000_000)
@@ -159,13 +159,13 @@ class Play:
         ]
 
     def history(self) -> list[Event]:
-        """Everything, but for keyed topics: what compaction takes is not lost."""
+        """All events, without keyed topics: what compaction removes is not lost."""
         keyed = {topic.name for topic in self.topics.values() if topic.keyed}
         sends = [note.event() for note in self.sends if note.place[0] not in keyed]
         return [*sends, *(note.event() for note in self.ends), *self.commits, *self.events]
 
     def was_given(self, transactional_id: str, producer_id: int, epoch: int, instance: str) -> None:
-        """One producer id and epoch for one instance (T03), as long as the coordinator keeps what it was told."""
+        """A producer id and epoch belong to one instance (T03), unless a coordinator's records may be lost."""
         known = self.given.setdefault(transactional_id, [])
         for other_id, other_epoch, other in known:
             require(
@@ -200,7 +200,7 @@ class Actor:
         self.play.trace.add(f"{self.name} {event}")
 
     async def step(self) -> None:
-        """Between any two of its steps a client may die, or sleep so long that it is taken for dead."""
+        """Between two steps a client may die, or pause so long that it counts as dead."""
         habits = self.play.habits
         if self.play.calm:
             return
@@ -228,7 +228,7 @@ class Actor:
         return connection
 
     async def reach(self, address: Address) -> bool:
-        """Have a connection, so that what is sent at once goes in order."""
+        """Open a connection, so that requests sent at once go in order."""
         try:
             await asyncio.wait_for(self._connection(address), 5.0)
         except (OSError, TimeoutError):
@@ -236,13 +236,13 @@ class Actor:
         return True
 
     def drop(self, address: Address, *, close: bool) -> None:
-        """Forget a connection; open or not, what is on it may still arrive."""
+        """Forget a connection. What was sent on it may still arrive."""
         connection = self._connections.pop(address, None)
         if connection is not None and close:
             connection.close()
 
     def patience_s(self) -> float:
-        """Sometimes next to none, so that what was done is not heard of."""
+        """How long to wait for an answer; sometimes so short that it is missed."""
         if not self.play.calm and self.rng.random() < self.play.habits.deaf_chance:
             return self.rng.random() * 0.1
         return self.rng.uniform(*self.play.habits.patience_s)
@@ -257,7 +257,7 @@ class Actor:
         late_ok: bool = True,
         patience_s: float | None = None,
     ) -> Any:
-        """Ask one broker. NoAnswer if nothing is heard; what must not arrive late is waited for until the connection breaks."""
+        """Ask one broker. NoAnswer after `patience_s`; a request that must not arrive late waits until the connection breaks."""
         connection = self._connections.get(address)
         if connection is None or connection.closed:
             if not await self.reach(address):
@@ -280,7 +280,7 @@ class Actor:
             raise NoAnswer(str(error)) from error
 
     def maybe_double(self, address: Address, api: str, version: int, requests: Sequence[object]) -> None:
-        """Send all of a row once more, later, on another connection; in their order, as whoever sends again does."""
+        """Send all requests of a row again, later, on another connection, in order."""
         if self.play.calm or self.rng.random() >= self.play.habits.double_chance:
             return
 
@@ -296,15 +296,15 @@ class Actor:
         asyncio.get_running_loop().create_task(again())
 
     def expect(self, code: int, what: str, *allowed: ErrorCode) -> ErrorCode:
-        """The error as such; one that nothing explains is a breach."""
+        """The error of an answer. One that is neither retriable nor allowed is a violation."""
         error = ErrorCode(code)
-        require(not code or error in AGAIN or error in allowed, "error", f"{self.name}: {what} got {error.name}")
+        require(not code or error in AGAIN or error in allowed, "error", f"{self.name}: {what} is answered with {error.name}")
         if code:
             self.note(f"{what}: {error.name}")
         return error
 
     async def any_broker(self, api: str, version: int, request: object) -> Any:
-        """Whoever answers."""
+        """Ask brokers until one answers."""
         while True:
             try:
                 return await self.call(self.rng.choice(self.play.brokers), api, version, request)
@@ -330,7 +330,7 @@ class Actor:
         self._leaders.pop(place, None)
 
     async def ask_coordinator(self, kind: int, key: str, api: str, version: int, request: object, *, late_ok: bool = True) -> Any:
-        """One try. NoAnswer if nothing is heard."""
+        """Ask a coordinator once. NoAnswer if there is no answer."""
         address = self._coordinators.get((kind, key))
         while address is None:
             asked = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
@@ -346,14 +346,14 @@ class Actor:
             raise
 
     def look_again(self, kind: int, key: str, code: int) -> None:
-        """Who heard that it is not the coordinator asks for another."""
+        """Look for the coordinator again after an error that says so."""
         if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
             self._coordinators.pop((kind, key), None)
 
     async def create_topic(
         self, name: str, partitions: int, config: dict[str, str], *, replicas: int = 1, keyed: bool = False
     ) -> None:
-        """Made when it has an id: also if the answer to the first try was lost."""
+        """Create a topic and learn its id, also if the first answer was lost."""
         creatable = CreatableTopic(
             name=name,
             num_partitions=partitions,

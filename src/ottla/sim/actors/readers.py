@@ -1,7 +1,7 @@
-"""Readers of both isolation levels, and of what groups have committed.
+"""Readers of both isolation levels, and of committed offsets.
 
-Owns: what a consumer does with a fetch: it leaves out what the list of aborted transactions and the markers tell it to. Reads
-batches with the checkers' own lines.
+Owns: what a consumer does with a fetch: it drops aborted records by the list of aborted transactions and the markers. Reads
+batches with the checkers' code, not with the product's.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Position:
     at_end: bool = False
     high_watermark: int = -1
     aborted: set[int] = field(default_factory=set)
-    """Producers whose transactions, in what it reads now, come to nothing."""
+    """Producers whose current transaction is aborted."""
 
 
 async def poll(
     reader: Actor, position: Position, *, max_bytes: int = 100_000, note: bool = True
 ) -> list[tuple[int, bytes]] | None:
-    """One fetch, with what it gave to an application noted. None: no answer, or an error."""
+    """One fetch; what an application would get is noted. None: no answer, or an error."""
     play, place = reader.play, position.place
     start = play.now()
     answer = await _fetch(reader, position, max_bytes)
@@ -57,6 +57,7 @@ async def poll(
     name = f"{place[0]}-{place[1]}"
     require(end == len(answer.records or b""), "read", f"{name}: a fetch at {position.offset} gave bytes that are no batch")
     bound = answer.last_stable_offset if position.committed else answer.high_watermark
+    limit = "last stable offset" if position.committed else "high watermark"
     asked = position.offset
     records: list[tuple[int, bytes]] = []
     waiting = (
@@ -66,7 +67,7 @@ async def poll(
         require(
             batch.last_offset < bound,
             "read-bound",
-            f"{name}: {batch.last_offset} is read, {'stable' if position.committed else 'committed'} is what is below {bound}",
+            f"{name}: offset {batch.last_offset} is read, the {limit} is {bound}",
         )
         while waiting and waiting[0][0] <= batch.last_offset:
             position.aborted.add(waiting.pop(0)[1])
@@ -83,7 +84,7 @@ async def poll(
 
 
 def _given(batch: FoundBatch, position: Position) -> list[tuple[int, bytes]]:
-    """What an application gets of a batch."""
+    """The records of a batch that an application gets."""
     info = read_batch_header(batch.data, 0)
     if info.attributes & CONTROL_BIT:
         found = read_records(batch.data, info)
@@ -112,7 +113,7 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
     versions: Sequence[int] = FETCH_VERSIONS
     if isinstance(reader, Reader) and reader.rack:
         request.rack_id, versions = reader.rack, CLOSEST_VERSIONS
-    # Of an earlier fetch that was given up nothing may be left in the set of aborted producers.
+    # Nothing of an earlier, abandoned fetch may stay in the set of aborted producers.
     position.aborted = set()
     try:
         response = await reader.call(near or address, "fetch", reader.rng.choice(versions), request)
@@ -125,20 +126,20 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
         reader.forget_leader(position.place)
         return None
     answer = response.responses[0].partitions[0]
-    # A leader that was just elected may not yet know how far its log is committed (it answers as if it ended there).
+    # A new leader may not know the high watermark yet, and answers as if the log ended there.
     code = reader.expect(answer.error_code, f"fetch {name}-{index} at {position.offset}", ErrorCode.OFFSET_OUT_OF_RANGE)
     if code:
         require(
             code != ErrorCode.OFFSET_OUT_OF_RANGE or reader.play.offsets_may_shrink,
             "read-bound",
-            f"{reader.name}: offset {position.offset} of {name}-{index} is out of range, and it was there",
+            f"{reader.name}: offset {position.offset} of {name}-{index} is out of range, and was in the log",
         )
         reader.forget_leader(position.place)
         await reader.backoff()
         return None
     if answer.preferred_read_replica >= 0:
         assert isinstance(reader, Reader)
-        require(near is None, "closest", f"{reader.name}: {near} is no leader, and sends a reader to another replica (R19)")
+        require(near is None, "closest", f"{reader.name}: {near} does not lead, and names a preferred read replica (R19)")
         reader.go_near(position.place, answer.preferred_read_replica)
         return None
     return answer
@@ -147,10 +148,10 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
 async def fetch_committed_offsets(
     reader: Actor, group: str, places: Sequence[Place], *, barrier: Place | None = None
 ) -> dict[Place, int | None]:
-    """The stable positions of a group, noted.
+    """Fetch the stable committed offsets of a group, and note them.
 
-    `barrier`: commit something for this partition first, with the same coordinator. One that was replaced and does not know it
-    would answer with what it knows; it cannot commit.
+    `barrier`: commit an offset for this partition first, at the same coordinator. A replaced coordinator that does not know it
+    would answer from memory, but cannot commit.
     """
     play = reader.play
     topics: dict[str, list[int]] = {}
@@ -212,7 +213,7 @@ async def commit_offset(reader: Actor, group: str, place: Place, offset: int) ->
 
 
 class Watcher(Actor):
-    """Looks now and then how far groups have read."""
+    """Fetches the committed offsets of groups now and then."""
 
     groups: dict[str, list[Place]]
 
@@ -224,7 +225,7 @@ class Watcher(Actor):
 
 
 class Reader(Actor):
-    """Follows all partitions from their beginnings."""
+    """Reads all partitions from their start."""
 
     def __init__(self, name: str, *rest: Any, committed: bool) -> None:
         super().__init__(name, *rest)
@@ -232,9 +233,9 @@ class Reader(Actor):
         self.positions: dict[Place, Position] = {}
         self.read: dict[Place, list[tuple[int, bytes]]] = {}
         self.rack = ""
-        """Where it says it is; empty: it reads from leaders."""
+        """Its `client.rack`; empty: it reads from leaders."""
         self.near: dict[Place, Address] = {}
-        """Replicas that leaders sent it to (KIP-392)."""
+        """Preferred read replicas that leaders named (KIP-392)."""
 
     def go_near(self, place: Place, broker_id: int) -> None:
         self.near[place] = next(address for address in self.play.brokers if self.play.ids[address] == broker_id)
@@ -260,7 +261,7 @@ class Reader(Actor):
             await asyncio.sleep(rng.random() * 0.4)
 
     async def read_all(self, places: Sequence[Place], ends: Mapping[Place, int], *, note: bool = True) -> None:
-        """Each partition to its end."""
+        """Read each partition to its end."""
         for place in places:
             position = self.position(place) if note else Position(place, 0, self.committed)
             gathered = self.read.setdefault(place, [])

@@ -1,7 +1,7 @@
-"""The scene on which idempotent and transactional clients play, be it one broker or a cluster: topics, actors, the last act.
+"""The topics and actors of a run with transactions, on one broker or a cluster, and the judgement at the end.
 
-Owns: which topics and actors there are, and what is asked of them at the end: the rest is copied, everything is read, the history
-is judged. What happens to the brokers meanwhile is the world's.
+Owns: which topics and actors there are, and the end of a run: the rest is copied, everything is read, the history is checked.
+What happens to the brokers is the world's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Scene:
         self.cast = cast
         self.has_table = has_table
         self.rack = ""
-        """Of those who read along; empty: they read from leaders."""
+        """`client.rack` of the readers; empty: they read from leaders."""
 
     # --- the beginning
 
@@ -57,7 +57,7 @@ class Scene:
             await admin.create_topic(TABLE, 1, compacted, replicas=replicas, keyed=True)
 
     def enter(self, *, watched: bool = True) -> None:
-        """Everybody comes. `watched`: somebody asks coordinators for positions, of whom only living ones may answer."""
+        """Start all actors. `watched`: one of them fetches committed offsets; a replaced coordinator may answer from memory."""
         rng, play, cast, view = self.rng, self.play, self.cast, self.view
 
         def feeder(number: int, process: Process) -> Actor:
@@ -125,7 +125,7 @@ class Scene:
         return make
 
     async def alone(self, name: str, act: Callable[[Actor], Any], limit_s: float = 120.0) -> Any:
-        """Somebody without a role does something."""
+        """A client without a role does something."""
         try:
             return await self.cast.play_alone(
                 name, lambda process: Actor(name, self.play, self.view(process), process), act, limit_s
@@ -144,7 +144,7 @@ class Scene:
             await copier.run_until(idle=3)
             return copier.idle >= 3
 
-        # What was sent before the calm may still arrive, and fence the first who comes.
+        # What was sent before the calm may still arrive, and fence the first copier.
         for attempt in range(3):
 
             def made(process: Process, attempt: int = attempt) -> Actor:
@@ -155,10 +155,10 @@ class Scene:
                     return
             except TimeoutError as error:
                 raise Violation("settles", str(error)) from error
-        raise Violation("settles", f"copier-{slot} is fenced again and again, and nobody else is there")
+        raise Violation("settles", f"copier-{slot} is fenced three times, and there is no other instance")
 
     async def read_everything(self, ends: Mapping[Place, int]) -> Reader:
-        """Two readers read all there is; returned is the one of what is committed."""
+        """Two readers, one of each isolation level, read everything. Returns the `read_committed` one."""
         places = [*self.play.places(), *self.play.places(keyed=True)]
         found = []
         for name, committed in (("last", True), ("all", False)):
@@ -176,7 +176,7 @@ class Scene:
             except TimeoutError as error:
                 raise Violation("read", str(error)) from error
         self.play.events += [Exhausted("last", place) for place in self.play.places()]
-        require(set(found[0].read) == set(places), "read", "not all was read")
+        require(set(found[0].read) == set(places), "read", "a partition was not read")
         reader: Reader = found[0]
         return reader
 

@@ -78,14 +78,14 @@ class TopicAdmin(Client):
             return
         topic = self.rng.choice(list(self.shared.topics.values()))
         self.shared.trace.add(f"{self.name} delete {topic.name}")
-        # From now on its fate is open; if the answer does not come, the next start tells.
+        # Its outcome is open from now on; without an answer the next start shows it.
         del self.shared.topics[topic.name]
         self.shared.doubtful.append(topic)
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic.name)], timeout_ms=10_000)
         result = (await self.call("delete_topics", 6, request)).responses[0]
         self.expect(result.error_code, f"delete {topic.name}", *GONE)
         if self.rng.random() < 0.6:
-            # Not at once: requests by name that are on their way would reach the wrong topic.
+            # Not at once: requests by name that are in flight would reach the wrong topic.
             await asyncio.sleep(SAME_NAME_S)
             await self.create_topic(topic.name)
 
@@ -144,13 +144,15 @@ class TopicAdmin(Client):
         allowed = (ErrorCode.OFFSET_OUT_OF_RANGE, *((ErrorCode.POLICY_VIOLATION,) if topic.is_compacted else ()))
         if self.expect(answer.error_code, f"delete records of {model.name}", *allowed, *GONE):
             require(
-                answer.low_watermark >= offset, "delete-records", f"{model.name}: asked for {offset}, got {answer.low_watermark}"
+                answer.low_watermark >= offset,
+                "delete-records",
+                f"{model.name}: DeleteRecords below {offset} is answered with low watermark {answer.low_watermark}",
             )
             model.deleted_below = max(model.deleted_below, answer.low_watermark)
             self.shared.trace.add(f"{self.name} delete records of {model.name} below {offset}: {answer.low_watermark}")
 
     async def move_replica(self) -> None:
-        """To another of the broker's directories, or to where it is."""
+        """Move a replica to one of the broker's directories, perhaps its own."""
         picked = self.shared.pick()
         if picked is None:
             return
@@ -178,5 +180,5 @@ class TopicAdmin(Client):
         elif kind < 0.9:
             await self.delete_records()
         else:
-            # A long silence: timers go off, segments age.
+            # A long pause: timers expire, segments age.
             await asyncio.sleep(self.rng.choice((10, 100, 400)))

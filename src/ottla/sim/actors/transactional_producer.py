@@ -28,11 +28,11 @@ from ottla.sim.models.history import Commit, Outcome, Place
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 BROKEN: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""A transaction that heard one of these can only be aborted."""
+"""After one of these errors a transaction can only be aborted."""
 
 
 class Fenced(Exception):
-    """Another instance has taken over: this one is at its end."""
+    """Another instance has taken over: this one ends."""
 
 
 class Abortable(Exception):
@@ -51,13 +51,13 @@ class TransactionalProducer(IdempotentProducer):
         self.timeout_ms = self.rng.choice((3_000, 6_000, 20_000))
         self._count = 0
         self.idle = 0
-        """How often in a row there was nothing to do."""
+        """How many times in a row there was nothing to do."""
 
     async def run(self) -> None:
         await self.run_until()
 
     async def run_until(self, idle: int | None = None) -> None:
-        """For ever, until it was `idle` so often in a row, or until somebody takes its place."""
+        """Run until it was `idle` so many times in a row (None: for ever), or until it is fenced."""
         try:
             await self._initialise()
             while idle is None or self.idle < idle:
@@ -75,11 +75,11 @@ class TransactionalProducer(IdempotentProducer):
     # --- the coordinator
 
     async def _coordinate(self, api: str, version: int, request: object, *, late_ok: bool) -> Any:
-        """Ask until an answer comes; NoAnswer is for those who ask."""
+        """Ask the transaction coordinator once. NoAnswer if there is no answer."""
         return await self.ask_coordinator(TRANSACTION_KEY, self.id, api, version, request, late_ok=late_ok)
 
     async def _initialise(self, *, again: bool = False) -> None:
-        """A new instance, or, `again`, this one after an error: it keeps its place, with the next epoch (KIP-360)."""
+        """InitProducerId as a new instance, or, `again`, as this one after an error, which raises its epoch (KIP-360)."""
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.id,
@@ -106,7 +106,7 @@ class TransactionalProducer(IdempotentProducer):
             await self.step()
 
     async def _ask(self, what: str, api: str, version: int, request: object, code_of: Any, *, late_ok: bool) -> Any:
-        """Ask until it is done. Fenced, or Abortable where the transaction is lost."""
+        """Ask until it is done. Raises Fenced, or Abortable if the transaction cannot be committed."""
         for _ in range(ROUNDS_MAX * 2):
             try:
                 response = await self._coordinate(api, version, request, late_ok=late_ok)
@@ -150,7 +150,7 @@ class TransactionalProducer(IdempotentProducer):
     async def transaction(
         self, copies: dict[Place, list[bytes] | None], group: str = "", positions: dict[Place, int] | None = None
     ) -> bool:
-        """Write to partitions (None: something), and perhaps say how far a group has read. Whether it is surely committed."""
+        """Write to partitions (None: new values), and perhaps commit offsets of a group. Returns whether it is committed."""
         name = self._transaction = f"{self.name}#{self._count}"
         self._count += 1
         unresolved = False
@@ -181,7 +181,7 @@ class TransactionalProducer(IdempotentProducer):
     async def _finish(self, name: str, *, commit: bool, unresolved: bool) -> bool:
         end = EndNote(name, self.play.now())
         if commit:
-            self.play.ends.append(end)  # without a note it was never asked to commit, and must not be seen
+            self.play.ends.append(end)  # without a note a commit was never requested, and nothing of it may be seen
         request = EndTxnRequest(
             transactional_id=self.id, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
         )
@@ -192,7 +192,7 @@ class TransactionalProducer(IdempotentProducer):
         except Abortable as error:
             self.note(f"cannot end {name}: {error}")
             if self.generation == 1 and not commit:
-                # Before KIP-890 a transaction that nothing was added to cannot be aborted; the next epoch ends what there is.
+                # Before KIP-890 an empty transaction cannot be aborted; the next epoch ends what there is.
                 await self._initialise(again=True)
                 return False
             raise Fenced("the end of a transaction was not heard of") from None

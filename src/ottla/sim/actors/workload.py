@@ -23,7 +23,7 @@ class Topic:
         return "compact" in self.config.get("cleanup.policy", "")
 
     def add_partitions(self, count: int, now_s: Callable[[], float]) -> None:
-        """Up to so many."""
+        """Add partitions until there are `count`."""
         for index in range(len(self.partitions), count):
             name = f"{self.name}-{index}"
             if self.is_compacted:
@@ -38,7 +38,7 @@ class Topic:
 
 
 class Workload:
-    """What all clients of a run share: the topics, the trace, and how broken the world is at present."""
+    """What all clients of a run share: the topics, the trace, and whether the disk fails."""
 
     def __init__(self, rng: random.Random, trace: Trace, port: int) -> None:
         self.rng = rng
@@ -47,12 +47,12 @@ class Workload:
         self.topics: dict[str, Topic] = {}
         self.disk_is_sound = True
         self.doubtful: list[Topic] = []
-        """Topics whose deletion was asked for."""
+        """Topics whose deletion was requested and may have failed."""
         self.made = 0
         self.names = 0
         self.has_compaction = False
         self.log_dirs: list[str] = []
-        """Those that replicas may be moved to; none if they are not moved."""
+        """Directories that replicas are moved between; empty: they are not moved."""
         self.on_acknowledged: Callable[[Topic, PartitionModel, Sent, int], None] = lambda *_: None
         self.requests = 0
 

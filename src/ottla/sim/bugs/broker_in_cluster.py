@@ -36,7 +36,7 @@ def stale_leader_epoch_obeyed() -> list[Patch]:
         found = original(self, key, state, topic_id)
         return ErrorCode.NONE if found == ErrorCode.STALE_CONTROLLER_EPOCH else found
 
-    # The connection it comes on would tell too.
+    # The check of the connection would refuse it too.
     return [(ControlRequests, "_refusal", refusal), (ControlRequests, "_check_connection", lambda *_: None)]
 
 
@@ -57,7 +57,7 @@ def stale_broker_epoch_obeyed() -> list[Patch]:
     def check(self: ControlRequests, controller_epoch: int, broker_epoch: int, controller_id: int) -> None:
         original(self, controller_epoch, max(broker_epoch, self._metadata.broker_epoch), controller_id)
 
-    # The connection it comes on would tell too.
+    # The check of the connection would refuse it too.
     return [(ControlRequests, "_check", check), (ControlRequests, "_check_connection", lambda *_: None)]
 
 

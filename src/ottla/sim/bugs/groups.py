@@ -120,7 +120,7 @@ def assignment_not_written() -> list[Patch]:
     def take_assignment(self: ClassicGroupProtocol, decision: Decision, group: ClassicGroup, *rest: Any) -> None:
         original(self, decision, group, *rest)
         for record in decision.records:
-            # The group itself believes it.
+            # The group itself takes them over.
             from ottla.protocol.internal.group_records import decode_record
 
             decoded = decode_record(record.key, record.value)

@@ -20,7 +20,7 @@ from ottla.sim.kernel.process import Process, ProcessDied
 
 @dataclass(slots=True)
 class Fault:
-    """What goes wrong, where, and when. `after` operations that match go well before the first that fails."""
+    """A planned failure: of which operation, below which path. `after` matching operations succeed first."""
 
     operation: str
     prefix: str
@@ -31,7 +31,7 @@ class Fault:
 
 
 class SimDisk:
-    """The volumes of one machine. Processes see it through `view`."""
+    """The disk of one machine. Processes see it through `view`."""
 
     def __init__(self, rng: random.Random, *, page_bytes: int = 4096) -> None:
         self._rng = rng
@@ -46,20 +46,20 @@ class SimDisk:
         self._crash_at: int | None = None
         self._on_crash_point: Callable[[], None] = lambda: None
         self._crash_behind: tuple[str, int] | None = None
-        """How a name ends that is waited for, and the crash point from then on."""
+        """(suffix, count): the crash point is so many changes after a name with this suffix appears."""
         self.interrupted = ""
-        """What the last process that died inside a change was about to change."""
+        """Path that the last process was changing when it died inside a change."""
         self.observer: Callable[[str, str, int, int], None] | None = None
-        """(operation, path, position, count) of each change that succeeded: what a checker may want to know."""
+        """Called with (operation, path, position, count) after each successful change."""
 
     def view(self, process: Process) -> DiskView:
         self.interrupted = ""
         return DiskView(self, process)
 
-    # -- what the simulator does to it
+    # --- what the simulator does to it
 
     def crash(self) -> str:
-        """Power loss and return. The processes must be dead already. Returns a line for the trace."""
+        """Power is lost and comes back. The processes must be dead. Returns a line for the trace."""
         seen: dict[int, str] = {}
         words: list[str] = []
         lost = self.journal.crash(self._rng)
@@ -83,7 +83,7 @@ class SimDisk:
                     words.append(f"{path}/{name}:{seen[node.number]}={len(node.data)}")
 
     def kill(self, process: Process) -> None:
-        """A process died, the machine did not: the page cache stays, its locks go."""
+        """Release the locks of a dead process. The machine runs on: the page cache stays."""
         assert not process.alive
         self._release_locks(self.root, process)
 
@@ -95,12 +95,12 @@ class SimDisk:
                 node.locked_by = None
 
     def crash_after(self, operations: int, on_crash_point: Callable[[], None]) -> None:
-        """Inside the n-th change from now on the process dies: `on_crash_point` must see to that."""
+        """The process dies inside the n-th change from now on; `on_crash_point` must kill it."""
         self._crash_at = self.operations + operations
         self._on_crash_point = on_crash_point
 
     def crash_behind(self, suffix: str, operations: int, on_crash_point: Callable[[], None]) -> None:
-        """The same, counted from when a name appears that ends so: a step that is rare is met, too."""
+        """Like `crash_after`, counted from when a name with this suffix appears: meets steps that are rare."""
         self._crash_behind = suffix, operations
         self._on_crash_point = on_crash_point
 
@@ -117,10 +117,10 @@ class SimDisk:
         node = self.node(path)
         assert isinstance(node, Inode)
         node.data[position] ^= 1 << bit
-        node.flush()  # it is the disk that has it so, not the cache
+        node.flush()  # the damage is on the disk, not in the cache
 
     def settle(self) -> None:
-        """Everything is durable: as if the machine had been idle for long."""
+        """Make everything durable, as if the machine had been idle for long."""
         self.journal.commit()
         self._settle(self.root)
 
@@ -162,7 +162,7 @@ class SimDisk:
                 total += node.taken_bytes
         return total
 
-    # -- the tree
+    # --- the tree
 
     def find(self, path: str) -> Inode | Directory | None:
         node: Inode | Directory = self.root
@@ -194,7 +194,7 @@ class SimDisk:
         self._numbers += 1
         return Inode(self._numbers)
 
-    # -- before and after each operation
+    # --- before and after each operation
 
     def check_fault(self, operation: str, path: str) -> None:
         for fault in self.faults:
@@ -206,7 +206,7 @@ class SimDisk:
                 raise OSError(fault.error, errno.errorcode[fault.error], path)
 
     def crash_point(self, process: Process) -> bool:
-        """Count a change. True: the process dies in the middle of this one."""
+        """Count a change. Returns whether the process dies inside it."""
         self.operations += 1
         return self._crash_at is not None and self.operations >= self._crash_at
 

@@ -224,7 +224,7 @@ class DiskView:
         disk.node(source)
         directory, name = disk.parent(source)
         target_directory, target_name = disk.parent(target)
-        # Nobody moves a file to another directory, so the model has no word for it.
+        # The product renames within a directory only; the model has nothing else.
         assert directory is target_directory, f"rename across directories: {source} -> {target}"
         replaced = directory.entries.get(target_name)
         if isinstance(replaced, Directory) and replaced.entries:
@@ -272,7 +272,7 @@ class DiskView:
         self._change(OP_FLUSH_DIR, path, self._disk.journal.commit)
 
     def at_once(self, calls: Sequence[Callable[[], object]]) -> None:
-        """One after the other: a crash between two of them is what a crash among all of them may leave."""
+        """Run the calls in order. A crash between two of them leaves what a crash in a batch may leave."""
         for call in calls:
             call()
 

@@ -1,7 +1,7 @@
 """The bytes of files and the names of directories, and what of both survives a crash.
 
 The model. It is as hostile as Linux with ext4 (ordered mode, delayed allocation) may be to bytes, and as `fsync(2)`'s manual page
-allows to be to names; it is not more hostile than that:
+allows for names; not more hostile than that:
 
 1. A write is in the page cache when it returns: every process reads it, a *kill* of the process loses nothing of it.
 2. Bytes are durable once `flush` of their file returned. After a *crash* (power loss), the writes and truncations of a file since
@@ -12,9 +12,9 @@ allows to be to names; it is not more hostile than that:
    its name durable: ext4 would, but the manual page does not promise it.
 4. What was durable is never damaged (only `flip_bit` does that, on purpose).
 5. A failed `flush` leaves the pages clean, as Linux does: the next flush succeeds without having written them, and a crash shows
-   zeros there. So a failed flush must be final for those who ask for it.
+   zeros there. So a failed flush must be final for the caller.
 6. A full volume takes the part of a write that fits and then says ENOSPC; freed bytes may be used again. A broken one says EIO.
-   Room reserved for a file is taken from all others, until it is given back; it outlives the process, and may outlive a crash.
+   Space reserved for a file is taken from all others until it is released; it outlives the process, and may outlive a crash.
 7. A crash may happen inside any operation that changes something (`crash_after`): before it, after it, in the middle of a write.
 """
 
@@ -28,7 +28,7 @@ from ottla.sim.kernel.process import Process
 
 @dataclass(slots=True)
 class _Change:
-    """One unflushed change of a file: enough to undo it and to do it again in part."""
+    """One unflushed change of a file, with what is needed to undo it and to redo a part of it."""
 
     position: int
     new: bytes  # empty for a truncation
@@ -52,7 +52,7 @@ class Inode:
 
     @property
     def taken_bytes(self) -> int:
-        """Of the volume."""
+        """Bytes taken from the volume, reserved ones included."""
         return max(len(self.data), self.reserved_end)
 
     def apply_write(self, position: int, new: bytes) -> None:
@@ -81,7 +81,7 @@ class Inode:
         self.unflushed.clear()
 
     def _redeem(self, start: int, end: int) -> None:
-        """Bytes written again are dirty again, and the next flush does write them."""
+        """Bytes that are written again are dirty again: the next flush writes them."""
         left: list[tuple[int, int]] = []
         for position, count in self.doomed:
             if position < start:
@@ -91,14 +91,14 @@ class Inode:
         self.doomed = left
 
     def doom(self) -> None:
-        """A failed flush: these pages count as clean from now on, and were not written."""
+        """After a failed flush the pages count as clean, and were not written."""
         for change in self.unflushed:
             if change.new:
                 self.doomed.append((change.position, len(change.new)))
         self.unflushed.clear()
 
     def crash(self, rng: random.Random, page_bytes: int) -> str:
-        """Become what is found after power came back; says in a word what happened."""
+        """Become what is found after a crash. Returns a word for what happened."""
         outcome = "kept"
         if self.unflushed:
             outcome = self._crash_unflushed(rng, page_bytes)
@@ -127,7 +127,7 @@ class Inode:
             self._undo(change)
         if kind < 0.5:
             return "lost"
-        # The later the cut the more interesting: most crashes tear the last write.
+        # Most crashes tear the last write: late ones find more.
         count = len(changes) - 1 if rng.random() < 0.5 else rng.randrange(len(changes))
         for change in changes[:count]:
             self._redo(change, len(change.new))
@@ -166,7 +166,7 @@ class Inode:
 
 
 class Directory:
-    """Names as they are, and as they are durable."""
+    """Names as processes see them, and as they are durable."""
 
     __slots__ = ("durable", "entries")
 
@@ -176,13 +176,13 @@ class Directory:
 
 
 class Journal:
-    """Changes of names that are not durable yet, of all directories, oldest first."""
+    """Changes of names in all directories that are not durable yet, oldest first."""
 
     __slots__ = ("_changes",)
 
     def __init__(self) -> None:
         self._changes: list[tuple[Directory, str | None, str | None, Inode | Directory]] = []
-        """(directory, name that goes, name that comes, what it names)"""
+        """(directory, removed name, added name, what it names)"""
 
     def __len__(self) -> int:
         return len(self._changes)
@@ -211,7 +211,7 @@ class Journal:
         del self._changes[:count]
 
     def crash(self, rng: random.Random) -> int:
-        """Keep a first part; returns how many changes were lost. The directories still show what was."""
+        """Make a first part durable and drop the rest. Returns how many changes were lost."""
         kind = rng.random()
         total = len(self._changes)
         self.commit(0 if kind < 0.3 else rng.randint(0, total) if kind < 0.7 else total)

@@ -1,4 +1,4 @@
-"""An event loop whose time is a number.
+"""An event loop in virtual time.
 
 Owns: the order in which callbacks run, and virtual time, which jumps to the next timer when nothing is ready.
 Never: sleeps, reads a clock, starts a thread, opens a descriptor; `run_in_executor` is refused (work that blocks goes through the
@@ -7,7 +7,7 @@ Never: sleeps, reads a clock, starts a thread, opens a descriptor; `run_in_execu
 1. Callbacks run in the order they were scheduled; timers in the order of (time, scheduling).
 2. Nothing ready, no timer, and the main task not done is a `Deadlock`.
 3. What belongs to a dead process is dropped, never called.
-4. An exception nobody took is kept in `unhandled`: a run with one has failed.
+4. An exception that nobody handled is kept in `unhandled`: such a run has failed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEPS_MAX = 2_000_000
 
 
 class Deadlock(Exception):
-    """Everybody waits and nothing is on its way."""
+    """Every task waits, and nothing is scheduled."""
 
 
 class TooManySteps(Exception):
@@ -145,7 +145,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise TooManySteps(f"more than {self._steps_max} callbacks, virtual time {self._now_s:.3f} s")
 
     def resume(self, held: list[asyncio.Handle]) -> None:
-        """What a paused process has missed is due now, in its order."""
+        """Run what a paused process has missed, in its order."""
         self._ready.extend(held)
 
     def _jump(self, main: asyncio.Future[Any]) -> None:
@@ -197,7 +197,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Nothing to debug here that the trace does not show."""
+        """Off: the trace shows what there is to debug."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -212,7 +212,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return None
 
     def set_exception_handler(self, handler: Any) -> None:
-        """Exceptions nobody took fail the run, whoever would like to handle them."""
+        """Unhandled exceptions fail the run; no other handler is called."""
 
 
 def new_loop() -> SimLoop:

@@ -1,4 +1,4 @@
-"""One virtual machine: its clock, chance, disk, workers and network cable, as the ports of the processes that run on it."""
+"""One virtual machine: clock, random numbers, disk, workers and network, as the ports of its processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SeededRandom:
 
 
 class SimClock:
-    """`ports.Clock`: wall time is the loop's time with a beginning, and may be set anew."""
+    """`ports.Clock`: wall time is `START_MS` plus the loop's time plus a skew, which may be set."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -45,7 +45,7 @@ class SimClock:
 
 
 class SimWorkers:
-    """`ports.Workers` without threads: the work is done at once or after a while, and its end is heard of later still."""
+    """`ports.Workers` without threads: the work starts after a seeded delay, and its result arrives after another."""
 
     def __init__(self, rng: random.Random, delay_s_max: float) -> None:
         self._rng = rng
@@ -63,7 +63,7 @@ class SimWorkers:
 
 
 class Machine:
-    """What stays when processes come and go."""
+    """What outlives the processes that run on it."""
 
     def __init__(
         self, rng: random.Random, disk: SimDisk, network: SimNetwork, *, worker_delay_s_max: float, host: str = "127.0.0.1"

@@ -4,12 +4,12 @@ Owns: sessions and their ephemeral nodes, watches, delays, and being out of reac
 stands for an ensemble elsewhere, or for a store that commits durably).
 Never: has rules of its own about nodes (`cluster.node_tree`).
 
-1. A change becomes visible, and is kept, in one instant; a process that dies before hearing of it does not know the outcome.
-2. Requests of a session are performed in their order, and it hears answers and watches in the order of what happened.
-3. With a `session_timeout_s` a session is over when nothing was heard of it for so long: its process is dead, stopped, or out
-   of reach. Without one it is over when its process is dead, and the store refuses what it cannot answer now.
-4. A process learns that its session is over when it is in touch again, not before. A call that began in a session that is over
-   fails; one that was cut off in a session that lives is answered when it can be.
+1. A change becomes visible and durable in one instant; a process that dies before the answer does not know the outcome.
+2. Requests of a session are performed in order; answers and watches arrive in the order of the changes.
+3. With a `session_timeout_s` a session expires when its process is dead, paused or out of reach for so long. Without one it
+   expires when its process dies, and the store refuses what it cannot answer now.
+4. A process learns that its session has expired when it is connected again, not before. A call of an expired session fails; a
+   call of a live session that was disconnected is answered later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class MetadataTree:
-    """The tree itself. `session` gives a process its way in."""
+    """The tree. `session` connects a process to it."""
 
     def __init__(self, session_timeout_s: float | None = None) -> None:
         self._tree = NodeTree()
@@ -36,9 +36,9 @@ class MetadataTree:
         self.session_timeout_s = session_timeout_s
         self.reachable = True
         self.closed = False
-        """The run is over: nobody is to hear of anything."""
+        """The run is over: no watch is called any more."""
         self.on_change: Callable[[list[str]], None] = lambda paths: None
-        """Told of every committed change, for those who check."""
+        """Called with the paths of every committed change, for checkers."""
 
     def session(self, process: Process, rng: random.Random, *, delay_s_max: float = 0.0, host: str = "") -> MetadataSession:
         session = MetadataSession(self, process, rng, delay_s_max, host)
@@ -64,7 +64,7 @@ class MetadataTree:
         return touched
 
     def cut(self, host: str) -> None:
-        """A machine does not reach the store any more."""
+        """Disconnect a machine from the store."""
         for session in self._of(host):
             session.lose_touch()
 
@@ -107,7 +107,7 @@ class MetadataSession:
     def __init__(self, tree: MetadataTree, process: Process, rng: random.Random, delay_s_max: float, host: str) -> None:
         self.host = host
         self.owner = object()
-        """To whom ephemeral nodes belong: another one after the session has expired."""
+        """Owner of the ephemeral nodes; a new one after the session has expired."""
         self._tree = tree
         self._process = process
         self._rng = rng
@@ -121,7 +121,7 @@ class MetadataSession:
         self._arrival_s = 0.0
         self._return_s = 0.0
         self._waiting: list[tuple[object, Callable[[], Any], asyncio.Future[Any]]] = []
-        """What was asked while out of touch: by which owner, what, and who waits for it."""
+        """Calls made while disconnected: owner, call, and the future that waits."""
 
     # -- the port
 
@@ -166,7 +166,7 @@ class MetadataSession:
             return
         loop = asyncio.get_running_loop()
         self._arrival_s = max(self._arrival_s, loop.time() + self._rng.random() * self._delay_s_max)
-        # Nobody's context: what has left a process arrives, also if it is dead or stopped meanwhile.
+        # No process's context: a request that was sent arrives, even if its process has died or paused since.
         loop.call_at(self._arrival_s, self._perform, owner, perform, future, context=Context())
 
     def _perform(self, owner: object, perform: Callable[[], Any], future: asyncio.Future[Any]) -> None:
@@ -184,7 +184,7 @@ class MetadataSession:
             self._answer(_succeed, future, result)
 
     def _answer(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Something for the process to hear, behind all it was to hear before."""
+        """Deliver something to the process, after everything delivered before."""
         if not self._process.alive:
             return
         loop = asyncio.get_running_loop()
@@ -203,7 +203,7 @@ class MetadataSession:
             self._answer(callback, event)
 
     def lose_touch(self) -> None:
-        """From now on the store hears nothing of this session, nor the session of the store."""
+        """Disconnect this session: nothing goes either way."""
         timeout_s = self._tree.session_timeout_s
         if not self._in_touch or timeout_s is None:
             return
@@ -236,7 +236,7 @@ class MetadataSession:
             self.notify(path)
 
     def lose(self) -> None:
-        """The session expires under a process that lives on: its ephemeral nodes go, a new session takes its place."""
+        """Expire the session of a live process: its ephemeral nodes are removed, and a new session replaces it."""
         self._tree.forget(self)
         self.owner = object()
         self._tell(SessionEvent.EXPIRED)
@@ -245,7 +245,7 @@ class MetadataSession:
             self.notify(path)
 
     def process_died(self) -> None:
-        """The store does not know it; it only hears nothing any more."""
+        """The process has died. The store does not know it; it only gets no more pings."""
         if self._tree.closed:
             return
         if self._tree.session_timeout_s is None:

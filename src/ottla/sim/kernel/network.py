@@ -19,12 +19,12 @@ from ottla.sim.kernel.transport import SimFileSender, SimTransport
 
 FIRST_EPHEMERAL_PORT: Final = 40_000
 CONNECT_S_MAX: Final = 10.0
-"""How long a machine tries to reach one that does not answer."""
+"""How long a connection attempt to an unreachable host lasts."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """What kind of a network a seed gets."""
+    """Delays and sizes of a network."""
 
     latency_s_min: float = 0.0001
     latency_s_max: float = 0.002
@@ -32,11 +32,11 @@ class NetworkSettings:
     spike_s_max: float = 0.5
     window_bytes: int = 256 * 1024
     crumbs_chance: float = 0.2
-    """How often a connection delivers its bytes in small pieces rather than as they come."""
+    """Chance that a connection delivers its bytes in small pieces."""
 
 
 class SimNetwork:
-    """The wire between all processes of a run."""
+    """The network between all processes of a run."""
 
     def __init__(self, rng: random.Random, settings: NetworkSettings | None = None) -> None:
         self.rng = rng
@@ -45,7 +45,7 @@ class SimNetwork:
         self._ports = FIRST_EPHEMERAL_PORT
         self.transports: list[SimTransport] = []
         self._blocked: dict[tuple[str, str], list[tuple[SimTransport, SimTransport, Callable[..., None], tuple[Any, ...]]]] = {}
-        """Ways that are cut, from host to host, and what waits there."""
+        """(source, target) hosts that are cut, and what waits to be sent."""
 
     def view(self, process: Process, host: str = "127.0.0.1") -> NetworkView:
         process.at_death.append(lambda: self._process_died(process))
@@ -76,7 +76,7 @@ class SimNetwork:
         return found if found is not None and found.process.alive else None
 
     def cut_one(self) -> str | None:
-        """Reset one open connection, seeded; both ends notice. Returns its name."""
+        """Reset one open connection, chosen by the seed; both ends notice. Returns its name."""
         open_ones = [t for t in self.transports if t.client_side and not t.lost and t.process.alive]
         if not open_ones:
             return None
@@ -89,11 +89,11 @@ class SimNetwork:
     # -- partitions
 
     def block(self, source: str, target: str) -> None:
-        """Nothing gets from one host to another any more; what was on its way already arrives."""
+        """Cut one direction between two hosts. What is on its way already arrives."""
         self._blocked.setdefault((source, target), [])
 
     def unblock(self, source: str, target: str) -> None:
-        """What waited goes on, in its order, as TCP sends it again."""
+        """End a cut. What waited is sent, in order, as TCP retransmits it."""
         for transport, peer, callback, arguments in self._blocked.pop((source, target), []):
             transport.later(peer, callback, *arguments)
 
@@ -134,7 +134,7 @@ class SimNetwork:
         return True
 
     def is_open(self, one: str, other: str) -> bool:
-        """A connection can be made: both ways are."""
+        """Whether a connection can be made: neither direction is cut."""
         return (one, other) not in self._blocked and (other, one) not in self._blocked
 
     def forget(self, transport: SimTransport) -> None:
@@ -184,7 +184,7 @@ class NetworkView:
         loop = asyncio.get_running_loop()
         loop.call_soon(server.accept, listener, context=server.context)
         client.start()
-        await asyncio.sleep(0)  # as asyncio has it: connection_made came before the caller goes on
+        await asyncio.sleep(0)  # as in asyncio: connection_made is called before the caller goes on
         return client
 
     def file_sender(self, transport: asyncio.Transport) -> SimFileSender:

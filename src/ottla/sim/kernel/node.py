@@ -1,7 +1,7 @@
-"""One broker of a world: its machine, its settings, and its lives one after the other.
+"""One broker of a world: its machine, its settings, and its processes one after the other.
 
-Owns: the process that lives now, the disk and the clock that stay, and how a life begins and ends.
-Never: decides when; that is the world's.
+Owns: the running process, the disk and the clock that outlive it, and how a process starts and ends.
+Never: decides when. That is the world's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOP_S_MAX: Final = 120.0
 
 
 class Complaints(logging.Handler):
-    """What a broker logs as an error of its own. A fault of the disk is none."""
+    """Errors that brokers log with an exception. Errors of the disk do not count."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -59,7 +59,7 @@ class Complaints(logging.Handler):
 
 
 class Node:
-    """A broker through its lives."""
+    """A broker that is started, stopped, killed and started again."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class Node:
         )
         self.process: Process | None = None
         self.broker: Broker | None = None
-        """Once it has started, and until its process is dead."""
+        """Set once it has started, until its process is dead."""
         self.processes: list[Process] = []
         self.died: asyncio.Future[None] = loop.create_future()
         self.died.set_result(None)
         self.lives = 0
         self.cut_from_store = False
         self.stopping: asyncio.Task[None] | None = None
-        """Its clean stop, once it was asked for."""
+        """The task of its clean stop, once that was requested."""
 
     @property
     def alive(self) -> bool:
@@ -120,7 +120,7 @@ class Node:
         return self._loop.create_task(main, context=self.process.context())
 
     async def start(self) -> bool:
-        """False: it died on the way."""
+        """Start the broker. False: it died while starting."""
         assert not self.alive, f"{self.host} lives already"
         process = self.process = Process(f"{self.host} life {self.lives}")
         self.lives += 1
@@ -163,13 +163,13 @@ class Node:
             died.set_result(None)
 
     async def stop(self) -> bool:
-        """Cleanly. False: it died meanwhile."""
+        """Stop cleanly. False: it died meanwhile."""
         assert self.broker is not None
         died, process = self.died, self.process
         assert process is not None
         if self.stopping is None:
             self.stopping = self.spawn(self.broker.stop())
-        # Who waits here may be sent away; the stop goes on, and somebody else may wait for it.
+        # The caller may be cancelled; the stop goes on, and another caller may wait for it.
         done, _ = await asyncio.wait([self.stopping, died], timeout=STOP_S_MAX, return_when=asyncio.FIRST_COMPLETED)
         require(bool(done), "hang", f"{self.host} did not stop in {STOP_S_MAX} s")
         if died in done:
@@ -179,7 +179,7 @@ class Node:
         return True
 
     def pause(self) -> None:
-        """As SIGSTOP; the store hears nothing of it either."""
+        """Pause it as SIGSTOP does; the store gets no pings either."""
         if self.process is not None and self.process.alive and not self.process.paused:
             self._trace.add(f"{self.host} is paused")
             self.process.pause()
@@ -202,14 +202,14 @@ class Node:
             self._tree.heal(self.host)
 
     def kill(self) -> None:
-        """The process alone: what it wrote is there."""
+        """Kill the process. What it wrote stays."""
         if self.process is not None:
             self.process.die()
             self.disk.kill(self.process)
         self.disk.forget_crash_point()
 
     def crash(self) -> None:
-        """With its machine: what was not flushed is gone, or a part of it."""
+        """Crash the machine: what was not flushed is lost, or a part of it."""
         if self.process is not None:
             self.process.die()
         self.disk.forget_crash_point()

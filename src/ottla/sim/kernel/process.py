@@ -1,11 +1,11 @@
-"""What may die in the virtual world.
+"""Processes of the virtual world, which may die at any moment.
 
-Owns: the mark that says which process a task, a timer or a transport belongs to, and its death.
-Never: cancels a task. A crash runs no `finally` of the dead: their tasks are not resumed, their timers are not called, and what
-their ports are asked to do fails with `ProcessDied`.
+Owns: which process a task, a timer or a transport belongs to, and its death.
+Never: cancels a task. A dead process runs no `finally`: its tasks are not resumed, its timers are not called, and calls of its
+ports raise `ProcessDied`.
 
-1. Everything scheduled while a process is current belongs to it, and to what it schedules in turn (a context variable).
-2. After `die()` nothing that belongs to it has an effect outside of it.
+1. What is scheduled while a process is current belongs to it, and so does what that schedules (a context variable).
+2. After `die()` nothing that belongs to the process has an effect outside of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ProcessDied(BaseException):
-    """The process that asked is dead. Not an `Exception`: nothing the product catches may take it for a fault it can handle."""
+    """The process is dead. Not an `Exception`: the product must not catch it and go on."""
 
 
 class Resumes(Protocol):
@@ -27,7 +27,7 @@ class Resumes(Protocol):
 
 
 class Process:
-    """One life of one process, from start to crash. A restart is another one."""
+    """One process, from start to death. A restart is another one."""
 
     __slots__ = ("alive", "at_death", "held", "name", "paused", "tasks")
 
@@ -36,7 +36,7 @@ class Process:
         self.alive = True
         self.paused = False
         self.held: list[asyncio.Handle] = []
-        """What it would have done while it was paused."""
+        """Callbacks that were due while it was paused."""
         self.tasks: list[asyncio.Task[Any]] = []
         self.at_death: list[Callable[[], None]] = []
 
@@ -51,7 +51,7 @@ class Process:
             raise ProcessDied(self.name)
 
     def pause(self) -> None:
-        """As SIGSTOP: nothing of it runs until it is resumed; what comes for it waits."""
+        """Pause as SIGSTOP does: nothing of it runs until it is resumed."""
         self.paused = True
 
     def resume(self, loop: Resumes) -> None:
@@ -61,7 +61,7 @@ class Process:
             loop.resume(held)
 
     def die(self) -> None:
-        """Stop here, wherever "here" is. What the outside notices (closed sockets, released locks) is in `at_death`."""
+        """Die at this point. What others notice (closed sockets, released locks) is in `at_death`."""
         if not self.alive:
             return
         self.alive = False
@@ -71,7 +71,7 @@ class Process:
         self.at_death.clear()
 
     def bury(self) -> None:
-        """Free what the dead held. Its coroutines are closed here, so that no garbage collector does it at its own time."""
+        """Free what a dead process held. Coroutines are closed here, so that no garbage collector closes them in a later run."""
         assert not self.alive, f"{self.name} is alive"
         tasks, self.tasks = self.tasks, []
         for task in tasks:
@@ -82,7 +82,7 @@ class Process:
                 continue
             try:
                 coroutine.close()
-            except BaseException:  # the dead have no say
+            except BaseException:  # whatever its `finally` blocks raise
                 pass
 
 

@@ -1,6 +1,6 @@
 """What happened in a run: the last lines to read, and one hash over all of them.
 
-Two runs of one seed must give the same hash; the first line that differs is where something not seeded came in.
+Two runs of one seed must give the same hash. The first line that differs shows where something came in that is not seeded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """One end of a connection: a transport that treats its protocol the way a real one does.
 
-1. Bytes of one direction arrive once and in order, in pieces of seeded sizes that know nothing of frames.
-2. A direction holds `window_bytes` at most between write and read: a reader that pauses stops its writer, and the writer's
-   protocol hears `pause_writing` once more than the high-water mark waits, `resume_writing` at the low one.
+1. Bytes of one direction arrive once and in order, in pieces of seeded sizes, whatever the frames.
+2. At most `window_bytes` are between write and read: a reader that pauses stops its writer. `pause_writing` is called above the
+   high-water mark of what waits, `resume_writing` below the low one.
 3. `connection_made` comes first, `connection_lost` last and once. After `close` what was written still arrives; after `abort`, a
-   disconnect or a death it may not. What the dead had written before arrives: the kernel had it.
+   reset or a death it may not. What a process wrote before it died arrives: the kernel has it.
 4. A file range is read when the window has room for it, not when `send` is called.
 """
 
@@ -55,7 +55,7 @@ class SimTransport(asyncio.Transport):
         rng = network.rng
         self._piece_bytes = rng.choice((1, 7, 64, 1000)) if rng.random() < network.settings.crumbs_chance else PIECE_BYTES_MAX
         self._window_bytes = network.settings.window_bytes
-        # out: what waits here for the window, and how much the peer's window holds of ours
+        # out: bytes that wait for the window, and how many of ours the window holds
         self._waiting = bytearray()
         self._in_window = 0
         self._last_arrival_s = 0.0
@@ -64,7 +64,7 @@ class SimTransport(asyncio.Transport):
         self._writing_paused = False
         self._pump_scheduled = False
         self._sender: SimFileSender | None = None
-        # in: what arrived and was not read
+        # in: bytes that arrived and were not read
         self._arrived = bytearray()
         self._arrived_end = False
         self._reading = True
@@ -74,9 +74,9 @@ class SimTransport(asyncio.Transport):
         self._sent_end = False
         self.lost = False
         self.held: list[tuple[SimTransport, Callable[..., None], tuple[Any, ...]]] | None = None
-        """What is held up on its way; None: nothing is."""
+        """What is held until `release`; None: nothing is held."""
         self.held_from: int | None = None
-        """Only from a request of this API on."""
+        """Hold only from the first request of this API on."""
 
     # -- life
 
@@ -139,7 +139,7 @@ class SimTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def later(self, peer: SimTransport, callback: Callable[..., None], *args: Any) -> None:
-        """Call at the peer after the latency, never before what was sent earlier."""
+        """Call the peer after the latency, never before what was sent earlier."""
         if self.held is not None and (self.held or self.held_from is None or _is_request(args, self.held_from)):
             self.held.append((peer, callback, args))
             return
@@ -191,7 +191,7 @@ class SimTransport(asyncio.Transport):
         return self._window_bytes - self._in_window
 
     def send_now(self, data: bytes) -> None:
-        """Put bytes into the window; the caller made sure of the room."""
+        """Put bytes into the window. The caller has checked `room()`."""
         peer = self.peer
         assert peer is not None
         self._in_window += len(data)
@@ -227,7 +227,7 @@ class SimTransport(asyncio.Transport):
         self.later(peer, peer.arrive_end)
 
     def taken(self, count: int) -> None:
-        """The peer read bytes of ours: the window opens."""
+        """The peer has read bytes: the window opens."""
         self._in_window -= count
         busy = self._sender is not None and self._sender.busy
         if (self._waiting or busy or self._writing_paused) and not self._pump_scheduled:
@@ -315,7 +315,7 @@ class SimTransport(asyncio.Transport):
 
 
 class SimFileSender:
-    """`ports.FileSender`: a file range goes as the window takes it."""
+    """`ports.FileSender`: sends a file range as the window takes it."""
 
     def __init__(self, transport: SimTransport) -> None:
         self._transport = transport
@@ -357,7 +357,7 @@ class SimFileSender:
             self._finish(ConnectionResetError(errno.ECONNRESET, "the connection closed in the middle of a file"))
 
     def _send_some(self) -> bool:
-        """Send what the window takes; True if that was the rest."""
+        """Send what the window takes. True: that was the rest."""
         part = self._part
         assert part is not None
         while self._head and (room := self._transport.room()) > 0:
@@ -379,5 +379,5 @@ class SimFileSender:
 
 
 def _is_request(sent: tuple[Any, ...], api_key: int) -> bool:
-    """What was sent begins with a request of this API: its size, then the key."""
+    """Whether the bytes begin with a request of this API: its size, then the key."""
     return bool(sent) and int.from_bytes(sent[0][4:6], "big") == api_key

@@ -1,7 +1,7 @@
-"""What must hold, asked of the bytes on the disk and of the answers clients got.
+"""Checks of files against what was written, and the exception that reports a breach.
 
-Owns: the rules and the words in which a breach is reported. Reads files with its own few lines, not with the product's: a
-mistake there must not hide itself here.
+Owns: `Violation`, and the readers of files and batches that the checks use. They share no code with the product: a mistake there
+must not hide itself here.
 Never: repairs or changes anything.
 """
 
@@ -85,7 +85,7 @@ def entries_of(disk: SimDisk, directory: str) -> dict[str, Inode | Directory]:
 def stored_batches(disk: SimDisk, directory: str, log_start: int = 0) -> list[FoundBatch]:
     """All batches of a partition as its files hold them; the files of a live or cleanly recovered log have no other bytes.
 
-    Segments that lie before the log start as a whole are left out: nobody reads them, and they need not be sound.
+    Segments wholly below the log start are left out: nobody reads them, and they need not be whole.
     """
     found: list[FoundBatch] = []
     bases = segments(entries_of(disk, directory))
@@ -100,7 +100,7 @@ def stored_batches(disk: SimDisk, directory: str, log_start: int = 0) -> list[Fo
 
 
 def check_order(batches: list[FoundBatch], directory: str, log_start: int, log_end: int) -> None:
-    """Offsets from the log's start to its end, each once."""
+    """Every offset from log start to log end is there once."""
     expected: int | None = None
     for batch in batches:
         require(
@@ -116,13 +116,15 @@ def check_order(batches: list[FoundBatch], directory: str, log_start: int, log_e
             require(batch.base_offset == expected, "offsets", f"{directory}: offset {batch.base_offset} follows {expected - 1}")
         expected = batch.last_offset + 1
     if batches:
-        require(expected == log_end, "offsets", f"{directory}: the log ends at {log_end}, its last batch before {expected}")
+        require(
+            expected == log_end, "offsets", f"{directory}: the log end offset is {log_end}, its last batch ends at {expected}"
+        )
     else:
-        require(log_start == log_end, "offsets", f"{directory}: empty, yet from {log_start} to {log_end}")
+        require(log_start == log_end, "offsets", f"{directory}: no batch, but the log is {log_start}..{log_end}")
 
 
 def check_indexes(disk: SimDisk, directory: str, damaged: Container[str] = (), log_start: int = 0) -> None:
-    """Every entry of every index says something true about its segment (L03)."""
+    """Every index entry agrees with a scan of its segment (L03)."""
     names = entries_of(disk, directory)
     bases = segments(names)
     for slot, base in enumerate(bases):
@@ -149,12 +151,12 @@ def _check_offset_index(data: bytes, batches: list[FoundBatch], directory: str, 
             "index-is-scan",
             f"{directory} {base}.index says offset {base + relative} at {position}, it is {batch.last_offset}",
         )
-        require(previous < (relative, position), "index-is-scan", f"{directory} {base}.index does not grow")
+        require(previous < (relative, position), "index-is-scan", f"{directory} {base}.index is not ascending")
         previous = (relative, position)
 
 
 def _without_zeros(data: bytes, entry_bytes: int) -> bytes:
-    """Zeros at the end of an index are room that was allocated and not used: Kafka leaves such, and so does a crash."""
+    """Zeros at the end of an index are allocated and unused: Kafka leaves them, and so does a crash."""
     end = len(data)
     while end and not any(data[end - entry_bytes : end]):
         end -= entry_bytes
@@ -177,11 +179,11 @@ def _check_time_index(data: bytes, batches: list[FoundBatch], directory: str, ba
         )
 
 
-# --- what a crash cannot take
+# --- what survives every crash
 
 
 def guaranteed_bytes(inode: Inode) -> bytes:
-    """What every crash leaves of a file's beginning."""
+    """How many bytes at the beginning of a file every crash leaves."""
     end = len(inode.data)
     for change in inode.unflushed:
         end = min(end, change.position, change.old_size, change.new_size)
@@ -200,15 +202,15 @@ def guaranteed_node(disk: SimDisk, path: str) -> Directory | None:
 
 
 def guaranteed_end(disk: SimDisk, directory: str, log_start: int, *, start_is_durable: bool = False) -> int:
-    """Up to which offset a log is certain to be found after a crash at this moment, by what was flushed.
+    """The offset up to which a log survives a crash at this moment, by what was flushed.
 
-    If the log start is durable, what lies before it does not matter. Otherwise it may come back, torn, and cut the rest off.
+    If the log start is durable, what is below does not matter. Otherwise it may come back torn, and end the log there.
     """
     node = guaranteed_node(disk, directory)
     if node is None:
         return log_start
-    # A segment that only might be found is no ground for those behind it: one whose creation is not durable. One whose removal
-    # is not durable either, is: found again, it is whole.
+    # A segment whose creation is not durable ends the certain part. One whose removal is not durable does not: if it comes back,
+    # it is whole.
     present = sorted(set(segments(node.entries)) | set(segments(node.durable)))
     if start_is_durable:
         present = present[max(0, bisect_right(present, log_start) - 1) :]
@@ -241,7 +243,7 @@ class Written:
 
 @dataclass(slots=True)
 class LogModel:
-    """What one partition must hold. Batches below the log start stay known: a crash may undo their removal, not alter them."""
+    """What one log must hold. Batches below the log start stay known: a crash may bring them back, unaltered."""
 
     name: str
     batches: list[Written] = field(default_factory=list)
@@ -252,13 +254,13 @@ class LogModel:
         require(
             batch.base_offset == self.log_end,
             "offsets",
-            f"{self.name}: appended at {batch.base_offset}, the end was {self.log_end}",
+            f"{self.name}: appended at {batch.base_offset}, the log end was {self.log_end}",
         )
         self.batches.append(batch)
         self.log_end = batch.last_offset + 1
 
     def cut(self, log_end: int) -> list[Written]:
-        """The log ends here now; what was beyond is returned."""
+        """Truncate to an offset. Returns the removed batches."""
         keep = len(self.batches)
         while keep and self.batches[keep - 1].last_offset >= log_end:
             keep -= 1
@@ -268,7 +270,7 @@ class LogModel:
         return gone
 
     def slot(self, offset: int) -> int:
-        """The place of the batch that holds an offset."""
+        """Index of the batch that holds an offset."""
         return bisect_right(self.batches, offset, key=lambda batch: batch.base_offset) - 1
 
     def visible(self) -> list[Written]:
@@ -277,7 +279,7 @@ class LogModel:
         return [batch for batch in self.batches[first:] if batch.last_offset >= self.log_start]
 
     def first_at_or_after(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record at or after a time: what a look-up must answer (W06)."""
+        """(timestamp, offset) of the first record at or after a time: what a lookup must answer (W06)."""
         for batch in self.visible():
             for delta, found in enumerate(batch.timestamps):
                 if found >= timestamp and batch.base_offset + delta >= self.log_start:
@@ -294,7 +296,7 @@ class LogModel:
 
 
 def check_contents(disk: SimDisk, directory: str, model: LogModel) -> None:
-    """The files hold exactly what was written, from the log's start to its end (L01, L02)."""
+    """The files hold exactly what was written, from log start to log end (L01, L02)."""
     found = [batch for batch in stored_batches(disk, directory, model.log_start) if batch.last_offset >= model.log_start]
     check_order(found, directory, model.log_start, model.log_end)
     for batch in found:
@@ -317,13 +319,13 @@ def check_batch(model: LogModel, base_offset: int, data: bytes) -> None:
 
 
 def check_history(events: Iterable[Event]) -> None:
-    """What clients did and heard: no lost writes, duplicates, aborted reads, torn transactions (`history`)."""
+    """The history of the clients has no anomaly: lost writes, duplicates, aborted reads, torn transactions."""
     for anomaly in anomalies(events):
         raise Violation(str(anomaly.kind), anomaly.detail)
 
 
 def check_producers(disk: SimDisk, log: Log) -> None:
-    """What a log remembers of its producers is what its records say: epochs, sequences, open transactions, aborted ones (L05)."""
+    """Producer state agrees with the records: epochs, sequences, open and aborted transactions (L05)."""
     epochs: dict[int, int] = {}
     sequences: dict[int, int] = {}
     open_since: dict[int, int] = {}
@@ -337,7 +339,7 @@ def check_producers(disk: SimDisk, log: Log) -> None:
             epochs[producer_id] = epoch
             sequences.pop(producer_id, None)
         if attributes & 0x20:
-            # The key of the one record: at its end version and type, each two bytes; then the value.
+            # A control batch has one record; version and type are the last four bytes of its key.
             is_abort = batch.data[HEADER_BYTES + 8] == 0
             first = open_since.pop(producer_id, None)
             if is_abort and first is not None:
@@ -355,13 +357,13 @@ def check_producers(disk: SimDisk, log: Log) -> None:
         require(
             said == expected,
             "producers",
-            f"{log.dir}: producer {number} is at {said} (epoch, sequence, open), the log says {expected}",
+            f"{log.dir}: producer {number} has {said} (epoch, sequence, open), the records say {expected}",
         )
     known = {producer.producer_id for producer in log.producers}
     for number in epochs:
         require(number in known, "producers", f"{log.dir}: producer {number} is forgotten")
     listed = [(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted(0, 1 << 60)]
-    require(listed == aborted, "aborted-list", f"{log.dir}: aborted are {aborted}, the index lists {listed}")
+    require(listed == aborted, "aborted-list", f"{log.dir}: the records say that {aborted} are aborted, the index lists {listed}")
 
 
 class _SentRecord(Protocol):
@@ -378,8 +380,8 @@ class _SentRecord(Protocol):
 def check_table(
     place: Place, sends: Iterable[_SentRecord], ends: Mapping[str, Outcome], visible: Iterable[tuple[int, bytes]]
 ) -> None:
-    """A compacted partition, as readers of what is committed see it: of each key nothing older than the last that was committed,
-    and nothing of what was not (L07, L09)."""
+    """A compacted partition as `read_committed` readers see it: for each key nothing older than the last committed record, and
+    nothing that was not committed (L07, L09)."""
     sent = {each.value: each for each in sends if each.place == place}
     newest: dict[bytes | None, int] = {}
     for each in sent.values():
@@ -392,24 +394,28 @@ def check_table(
         if note is None:
             raise Violation("content", f"{place[0]}-{place[1]}: {value!r} at {offset} was never sent")
         aborted = note.transaction is not None and ends.get(note.transaction, Outcome.FAILED) is Outcome.FAILED
-        require(not aborted, str(Kind.ABORTED), f"{place[0]}-{place[1]}: {value!r} at {offset}, of {note.transaction}")
+        require(
+            not aborted,
+            str(Kind.ABORTED),
+            f"{place[0]}-{place[1]}: {value!r} at {offset} is of {note.transaction}, which was not committed",
+        )
         found[note.key] = offset
     for key, offset in newest.items():
         require(
             found.get(key, -1) >= offset,
             "compaction",
-            f"{place[0]}-{place[1]}: the last of {key!r} was committed at {offset}, the newest there is at {found.get(key)}",
+            f"{place[0]}-{place[1]}: {key!r} was last committed at {offset}, the newest record is at {found.get(key)}",
         )
 
 
 def checkpoint_entries(disk: SimDisk, path: str) -> dict[tuple[str, int], int]:
-    """A checkpoint file, read by the letter of its format."""
+    """The entries of a checkpoint file, which must be whole (L11)."""
     if disk.find(path) is None:
         return {}
     text = disk.contents(path).decode(errors="replace")
     lines = text.split("\n")
     whole = len(lines) >= 3 and lines[0] == "0" and lines[1].isdecimal() and lines[-1] == "" and len(lines) == int(lines[1]) + 3
-    require(whole, "checkpoint-whole", f"{path} is {text!r}")
+    require(whole, "checkpoint-whole", f"{path} is not a whole checkpoint: {text!r}")
     entries = {}
     for line in lines[2:-1]:
         topic, partition, offset = line.split(" ")

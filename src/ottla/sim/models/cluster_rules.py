@@ -1,7 +1,7 @@
-"""What must hold in a cluster at every moment, asked of the brokers, their disks and the metadata tree.
+"""What must hold in a cluster at every moment, checked on the brokers, their disks and the metadata tree.
 
-Owns: what was seen so far of each partition: who led which epoch, what was committed, how far. Reads; never changes anything.
-What a broker thinks of itself counts from when it is told; what is written in the tree counts from then on.
+Owns: what was seen so far of each partition: who led which epoch, and what was committed.
+Never: changes anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class PartitionState:
-    """A partition as the tree has it."""
+    """The state of a partition in the tree."""
 
     leader: int
     leader_epoch: int
@@ -37,7 +37,7 @@ class PartitionState:
 
 
 class Assigned(NamedTuple):
-    """The replicas of a partition, with those on their way in and out (KIP-455)."""
+    """The replicas of a partition, with those being added and removed (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -62,14 +62,14 @@ class Known:
     committed: dict[int, FoundBatch] = field(default_factory=dict)
     """Batches below a high watermark, by their offset."""
     committed_end: int = 0
-    """The furthest high watermark of a leader that led then: what is below is committed for ever."""
+    """The furthest high watermark of a current leader: what is below is committed for ever."""
     marks: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """High watermark of a leader: broker, life, epoch."""
+    """High watermark of a leader, by (broker, life, epoch)."""
     acknowledged_end: int = 0
     epochs: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The last leader epoch that a broker knew: broker, life."""
+    """The last leader epoch that a broker knew, by (broker, life)."""
     assigned: Assigned | None = None
-    """Its replicas, as they were last written."""
+    """Its replicas in the last write of the tree."""
 
 
 @lru_cache(maxsize=1000)
@@ -84,13 +84,13 @@ class ClusterRules:
         self._tree = tree
         self._play = play
         self._known: dict[tuple[Key, bytes], Known] = {}
-        """By topic id too: another topic of the same name begins anew."""
+        """By topic id too: another topic of the same name is another one."""
         self._controller_epoch: int | None = None
         self._seen_sends = 0
         self.lossy = False
-        """Unclean elections are allowed: what was acknowledged may be gone."""
+        """Acknowledged records may be lost: unclean elections are allowed, or the last one in sync lost its tail."""
         self.broken: Violation | None = None
-        """Found while the tree was being changed, where nobody listens."""
+        """Found while the tree was changed, to be raised by the next `check`."""
         tree.on_change = self._tree_changed
 
     # --- the tree
@@ -122,7 +122,7 @@ class ClusterRules:
             self._check_moves(path.rpartition("/")[2])
 
     def _check_moves(self, topic: str) -> None:
-        """Replicas leave when all of the target are in sync, or when the move is called off; never otherwise (R18)."""
+        """Replicas leave only when all of the target are in sync, or when the reassignment is cancelled (R18)."""
         node = self._tree.get(f"/brokers/topics/{topic}")
         if node is None:
             return
@@ -137,11 +137,19 @@ class ClusterRules:
                 continue
             name = f"{topic}-{number} went from {before} to {now}, in sync {state.isr}"
             if now.is_moving:
-                require(now.origin == before.origin or not before.is_moving, "moved", f"{name}: it comes from elsewhere")
+                require(
+                    now.origin == before.origin or not before.is_moving,
+                    "moved",
+                    f"{name}: the original replicas changed while it was reassigned",
+                )
                 continue
             is_there = set(now.replicas) <= set(state.isr) or set(now.replicas) == set(before.replicas)
             called_off = before.is_moving and set(now.replicas) == before.origin
-            require(is_there or called_off, "moved", f"{name}: it is not there, and nobody called it back")
+            require(
+                is_there or called_off,
+                "moved",
+                f"{name}: replicas left before all new ones were in sync, and nobody cancelled the reassignment",
+            )
 
     def state(self, key: Key) -> PartitionState | None:
         node = self._tree.get(f"/brokers/topics/{key[0]}/partitions/{key[1]}/state")
@@ -173,22 +181,26 @@ class ClusterRules:
             f"{name}: the leader epoch went back from {known.leader_epoch} to {state.leader_epoch}",
         )
         known.leader_epoch = state.leader_epoch
-        require(set(state.isr) <= set(state.replicas), "isr", f"{name}: in sync {state.isr}, replicas {state.replicas}")
-        require(bool(state.isr), "isr", f"{name}: nobody is in sync")
+        require(
+            set(state.isr) <= set(state.replicas),
+            "isr",
+            f"{name}: the ISR {state.isr} is not part of the replicas {state.replicas}",
+        )
+        require(bool(state.isr), "isr", f"{name}: the ISR is empty")
         if state.leader < 0:
             return
-        require(state.leader in state.isr, "isr", f"{name}: leader {state.leader} is not in sync {state.isr}")
+        require(state.leader in state.isr, "isr", f"{name}: leader {state.leader} is not in the ISR {state.isr}")
         before = known.leaders.setdefault(state.leader_epoch, state.leader)
         require(
             before == state.leader,
             "one-leader",
-            f"{name}: epoch {state.leader_epoch} belongs to broker {before}, and now to {state.leader}",
+            f"{name}: leader epoch {state.leader_epoch} had leader {before}, and now has {state.leader}",
         )
 
     # --- the brokers
 
     def check(self) -> None:
-        """Cheap enough for several times a second."""
+        """The rules that are cheap enough for several times a second."""
         if self.broken is not None:
             raise self.broken
         self._note_acknowledged()
@@ -204,7 +216,7 @@ class ClusterRules:
             if note.offset is not None:
                 known = self._of(note.place, self._play.topics[note.place[0]].topic_id)
                 known.acknowledged_end = max(known.acknowledged_end, note.offset + 1)
-        # Those at the end may be answered yet.
+        # The last ones may not be answered yet.
         while self._seen_sends < len(sends) - 200:
             self._seen_sends += 1
 
@@ -218,7 +230,7 @@ class ClusterRules:
         require(
             log.log_start_offset <= log.high_watermark <= log.log_end_offset,
             "high-watermark",
-            f"{name} on {node.host}: {log.log_start_offset}, {log.high_watermark}, {log.log_end_offset}",
+            f"{name} on {node.host}: not {log.log_start_offset} <= {log.high_watermark} <= {log.log_end_offset}",
         )
         epoch = partition.leader_epoch
         last = known.epochs.get((node.number, node.lives), epoch)
@@ -228,7 +240,7 @@ class ClusterRules:
             return
         leader = known.leaders.setdefault(epoch, node.number)
         require(
-            leader == node.number, "one-leader", f"{name}: epoch {epoch} belongs to broker {leader}, and {node.host} leads in it"
+            leader == node.number, "one-leader", f"{name}: broker {leader} leads leader epoch {epoch}, and so does {node.host}"
         )
         life = (node.number, node.lives, epoch)
         before = known.marks.get(life, 0)
@@ -240,20 +252,20 @@ class ClusterRules:
         known.marks[life] = log.high_watermark
         state = self.state(key)
         if state is None or state.leader_epoch != epoch or state.topic_id != partition.topic_id:
-            return  # it does not know yet that it was replaced
+            return  # it does not yet know that it was replaced
         if not self.lossy:
             known.committed_end = max(known.committed_end, log.high_watermark)
             expected = max(known.acknowledged_end, known.committed_end)
             require(
                 log.log_end_offset >= expected,
                 "committed",
-                f"{name}: {node.host} leads epoch {epoch}, ends at {log.log_end_offset}, acknowledged: {expected}",
+                f"{name}: {node.host} leads epoch {epoch} and ends at {log.log_end_offset}, but {expected} was acknowledged",
             )
         for member in state.isr:
             self._check_member(name, node, partition, self._by_id[member], known.committed_end)
 
     def _check_member(self, name: str, leader: Node, partition: Partition, member: Node, committed_end: int) -> None:
-        """Whatever any leader has committed is on everybody who is in sync (R01-R03)."""
+        """Every member of the ISR has everything that any leader ever committed (R01-R03)."""
         if member is leader or member.broker is None or not member.alive:
             return
         replica = member.broker.partitions.find(partition.topic_partition)
@@ -267,7 +279,7 @@ class ClusterRules:
         )
 
     def check_logs(self, *, whole: bool = False) -> None:
-        """What is committed is the same everywhere (R06, R20); `whole`: everything is."""
+        """Committed records are equal on all replicas (R06, R20). `whole`: whole logs are."""
         if self.lossy and not whole:
             return
         for key in self.partitions():
@@ -318,7 +330,7 @@ class ClusterRules:
     # --- at the end
 
     def unsettled(self) -> str:
-        """Why the cluster is not at rest; empty: it is."""
+        """Why the cluster has not settled; empty: it has."""
         for key in self.partitions():
             name, state = f"{key[0]}-{key[1]}", self.state(key)
             if state is None:
@@ -328,7 +340,7 @@ class ClusterRules:
             if state.is_moving:
                 return f"{name} is on its way to other replicas"
             if set(state.isr) != set(state.replicas):
-                return f"{name}: in sync {state.isr}, replicas {state.replicas}"
+                return f"{name}: the ISR {state.isr} is not part of the replicas {state.replicas}"
             ends = set()
             for number in state.replicas:
                 broker = self._by_id[number].broker
@@ -366,7 +378,7 @@ class ClusterRules:
         return dict(_parsed(node.data)["config"]) if node is not None else {}
 
     def _misinformed(self) -> str:
-        """Brokers that would tell clients something else than what is."""
+        """Brokers whose metadata differs from the tree."""
         topics = set(self._tree.children("/brokers/topics"))
         for node in self._nodes:
             assert node.broker is not None

@@ -1,15 +1,14 @@
-"""What is known of a group by what its members were told, and what therefore must be true of it.
+"""What members of a group were told, and what must therefore hold of the group.
 
-Owns: every commit and what became of it, the generations and epochs that were acknowledged, and who holds which partition.
-Never: looks into the coordinator. That a crash may take what was not flushed is known from the position of the log at which
-something was acknowledged.
+Owns: every commit and its outcome, the acknowledged generations and epochs, and who owns which partition.
+Never: looks into the coordinator. What a crash may take is known from the log end offset at each acknowledgement.
 
-1. A committed offset is a register: a fetch gives the last value that was acknowledged before it was sent, or one that was on its
-   way since. Acknowledged means written: it survives a kill, and a crash if the log survived up to there.
-2. The generation of a classic group that was handed out does not go back while the group exists; one that was not written down
-   (no SyncGroup was answered) may be given again after a restart. The epoch of a member of the new protocol never goes back.
+1. A committed offset is a register: a fetch returns the last value acknowledged before it was sent, or one that was in flight
+   since. Acknowledged means written: it survives a kill, and a crash if the log survived up to there.
+2. The generation of a classic group does not go back while the group exists; one that was not written (no SyncGroup was
+   answered) may be given again after a restart. The epoch of a member of the new protocol never goes back.
 3. A partition has one owner: in each generation of a classic group; at each moment in a group of the new protocol, where a member
-   owns what it was given until it says that it gave it up, or until its session may be over.
+   owns what it was given until it reports that it revoked it, or until its session may have expired.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ class Commit:
     topic_id: bytes
     sent_s: float
     done_s: float = inf
-    """When the answer came; without one, when nothing of it could be on its way any more."""
+    """When the answer came; without one, when it could not be in flight any more."""
     acknowledged: bool = False
     position: int = 0
-    """Where the coordinator's log ended when the answer came."""
+    """Log end offset of the coordinator's partition when the answer came."""
 
 
 @dataclass(slots=True)
@@ -49,31 +48,31 @@ class Generation:
     leaders: set[str] = field(default_factory=set)
     protocols: set[str] = field(default_factory=set)
     given: list[dict[str, frozenset[Place]]] = field(default_factory=list)
-    """What leaders handed in, by member."""
+    """Assignments that leaders sent, by member."""
     owned: dict[str, frozenset[Place]] = field(default_factory=dict)
-    """What members heard, by instance or member id."""
+    """Assignments that members got, by instance or member id."""
 
 
 @dataclass(slots=True)
 class Membership:
-    """One member, from life to life of the broker: it does not notice a restart but by the answers."""
+    """One member. It outlives the broker, and notices a restart only by the answers."""
 
     name: str
     instance_id: str | None
     member_id: str = ""
     epoch: int = -1
-    """The generation, or the epoch of the new protocol; -1: it has to join."""
+    """The generation, or the member epoch of the new protocol; -1: it has to join."""
     owned: frozenset[Place] = frozenset()
     told: frozenset[Place] | None = None
-    """What it last said that it has."""
+    """The partitions it last reported."""
     unheard: bool = False
-    """It sent something of which no answer came."""
+    """A request of it was not answered."""
     valid_until_s: float = 0.0
-    """Until then nobody may take its session for over."""
+    """Its session cannot expire before this time."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
-    """Epochs it was given under its present id, with the position of the log."""
+    """Epochs it was given under its present id, with the log end offset."""
     topic_ids: dict[str, bytes] = field(default_factory=dict)
-    """Of the topics it was given partitions of."""
+    """Ids of the topics it was given partitions of."""
 
     @property
     def key(self) -> str:
@@ -91,7 +90,7 @@ class GroupModel:
         """classic or consumer"""
         self.topics = topics
         self.protocols: tuple[str, ...] = ()
-        """What its members can, each in an order of its own. A coordinator that was loaded knows of one only."""
+        """Protocols of its members, each in its own order. A loaded coordinator knows only one."""
         self.retention_s = retention_s
         self.now = now
         self.commits: dict[Place, list[Commit]] = {}
@@ -100,7 +99,7 @@ class GroupModel:
         self.given_max = -1
         """The highest generation that was given to anybody."""
         self.written: list[tuple[int, int]] = []
-        """Generations acknowledged with an assignment, and the position of the log."""
+        """Generations acknowledged with an assignment, with the log end offset."""
         self.incarnation = 0
         self.alive_s = -inf
         """When a member was last known to be one."""
@@ -118,7 +117,7 @@ class GroupModel:
         commit.acknowledged, commit.done_s, commit.position = True, self.now(), position
 
     def refused(self, place: Place, commit: Commit) -> None:
-        """For certain not written."""
+        """The commit was certainly not written."""
         self.commits[place].remove(commit)
 
     def fetched(self, place: Place, topic_id: bytes, value: Value, sent_s: float) -> None:
@@ -131,21 +130,21 @@ class GroupModel:
         require(
             value in allowed,
             "committed",
-            f"{self.group_id}: {place[0]}-{place[1]} has {value!r}, committed was {sorted(allowed)!r}",
+            f"{self.group_id}: the offset of {place[0]}-{place[1]} is {value!r}, it must be one of {sorted(allowed)!r}",
         )
 
     def alive(self, sent_s: float) -> None:
-        """It had a member then. What may have been forgotten before that does not become certain again."""
+        """It had a member at this time. Offsets that may have expired before stay uncertain."""
         for commits in self.commits.values() if self.retention_s != inf else ():
             for commit in commits:
                 commit.acknowledged &= not self.may_expire(commit.sent_s)
         self.alive_s = max(self.alive_s, sent_s)
 
     def may_expire(self, committed_s: float) -> bool:
-        """Whether what was committed then may be forgotten by now.
+        """Whether an offset committed at that time may have expired by now.
 
-        That takes a moment without members. A classic group counts from there, as Kafka does; one of the new protocol from the
-        commit, so that one moment is enough.
+        That takes a moment without members. A classic group counts from there, as in Kafka; a group of the new protocol counts
+        from the commit, so that one moment is enough.
         """
         may_be_empty = self.left_s >= self.alive_s or self.now() - self.alive_s >= CONSUMER_SESSION_S
         since_s = committed_s if self.kind == "consumer" and may_be_empty else max(committed_s, self.alive_s)
@@ -155,7 +154,7 @@ class GroupModel:
         self.left_s = self.now()
 
     def is_pinned(self, exists: Callable[[str, bytes], bool]) -> bool:
-        """Whether it has an offset that keeps it from being forgotten."""
+        """Whether it has an offset that keeps it from being deleted."""
         for place, commits in self.commits.items():
             erased_s = max((commit.done_s for commit in commits if commit.value == NOTHING_COMMITTED), default=-inf)
             for commit in commits:
@@ -166,7 +165,7 @@ class GroupModel:
         return False
 
     def may_be_another(self) -> None:
-        """Nothing kept the group from being forgotten: what is there by its name now may have begun anew."""
+        """Nothing kept the group from being deleted: a group of its name may be a new one."""
         self.given_max = -1
         self.written.clear()
         self.generations.clear()
@@ -179,7 +178,9 @@ class GroupModel:
     ) -> None:
         """JoinGroup was answered. `bound` is the highest generation that was known when it was sent."""
         require(
-            generation >= bound, "generation", f"{self.group_id}: {member.name} is in generation {generation}, {bound} was before"
+            generation >= bound,
+            "generation",
+            f"{self.group_id}: {member.name} is in generation {generation} after generation {bound}",
         )
         known = self.generations.setdefault(generation, Generation())
         known.protocols.add(protocol)
@@ -199,7 +200,7 @@ class GroupModel:
         """SyncGroup was answered."""
         generation = member.epoch
         known = self.generations.setdefault(generation, Generation())
-        # A static member may have come back under another id, which an old leader does not know by its instance.
+        # A static member may have returned under another id, which the leader did not know.
         given = [handed.get(member.member_id, handed.get(member.key)) for handed in known.given]
         require(
             not given or None in given or owned in given,
@@ -211,7 +212,7 @@ class GroupModel:
             require(
                 not both,
                 "two-owners",
-                f"{self.group_id} generation {generation}: {sorted(both)} is {other}'s, and {member.name}'s",
+                f"{self.group_id} generation {generation}: {sorted(both)} is owned by {other} and by {member.name}",
             )
         known.owned[member.key] = owned
         member.owned = owned
@@ -226,7 +227,7 @@ class GroupModel:
     def moved(self, member: Membership, epoch: int, owned: frozenset[Place] | None, valid_until_s: float, position: int) -> None:
         """A heartbeat was answered, perhaps with another assignment."""
         before = max((known for known, _ in member.epochs), default=-1)
-        require(epoch >= before, "epoch", f"{self.group_id}: {member.name} is in epoch {epoch}, it was in {before}")
+        require(epoch >= before, "epoch", f"{self.group_id}: {member.name} is in epoch {epoch} after epoch {before}")
         if epoch > before:
             member.epochs.append((epoch, position))
         member.epoch = epoch
@@ -238,10 +239,14 @@ class GroupModel:
             return
         for other in self.members:
             both = member.owned & other.owned if other is not member and now < other.valid_until_s else frozenset()
-            require(not both, "two-owners", f"{self.group_id}: {sorted(both)} is {other.name}'s, and {member.name} is given it")
+            require(
+                not both,
+                "two-owners",
+                f"{self.group_id}: {sorted(both)} is assigned to {member.name}, and still owned by {other.name}",
+            )
 
     def validity_ends(self) -> None:
-        """From now on nobody can be sure of his session, until the next answer."""
+        """Sessions are uncertain until the next answer."""
         for member in self.members:
             member.valid_until_s = 0.0
 
@@ -259,7 +264,7 @@ class GroupModel:
             certain = self.retention_s == inf
             for commits in self.commits.values():
                 for commit in commits:
-                    # How long it has been empty is not certain either, if its last state is lost.
+                    # If its last state is lost, so is the time since it became empty.
                     commit.acknowledged &= certain and commit.position <= position
             self.written = [fact for fact in self.written if fact[1] <= position]
             for number in [number for number in self.generations if number > self.written_max]:
@@ -275,7 +280,7 @@ class GroupModel:
 
 
 def settled(members: list[Membership], wanted: frozenset[Place]) -> bool:
-    """All are in the same generation or epoch and have everything, each a part."""
+    """Whether all members are in one generation or epoch and own all partitions between them."""
     owned = [place for member in members for place in member.owned]
     return (
         len({member.epoch for member in members}) == 1

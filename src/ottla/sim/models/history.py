@@ -1,14 +1,14 @@
-"""What clients did and heard, and whether a log with transactions could have answered them so.
+"""What clients did and were told, and whether a log with transactions could have answered them so.
 
-Owns: the events of a history, and the rules that tell an anomaly in it, each with a name and words.
-Never does: talk to a broker, wait, or guess. It works on what was written down, by simulated clients or by real processes; all
-times of one history are of one clock.
+Owns: the events of a history, and the anomalies in it, each with a name and a description.
+Never: talks to a broker, waits, or guesses. It works on recorded events, of simulated clients or of real processes; all times of
+one history are of one clock.
 
-1. Values tell sends apart: within a topic no value is sent twice. A client that tries again by itself is one send; an
-   application that tries again writes another value.
-2. An outcome that nobody heard (a timeout, a kill) is UNKNOWN: it may be there or not, once, and a transaction wholly or not at
-   all. A transaction without an `End` was never asked to commit: it must not be seen.
-3. Losses are judged only where a reader has `Exhausted` a partition, which is said after all that was begun is settled.
+1. Values identify sends: within a topic no value is sent twice. A retry of the client is the same send; an application that
+   tries again writes another value.
+2. An outcome without an answer (a timeout, a kill) is UNKNOWN: it may be there once or not at all, and a transaction wholly or
+   not at all. A transaction without an `End` was never asked to commit: it must not be seen.
+3. Losses are judged only where a reader has `Exhausted` a partition, after everything in flight has ended.
 4. Readers of committed offsets ask for stable ones, and readers whose polls are `committed` read that isolation level.
 """
 
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record. Sends of one producer stand in the history in the order in which it was given them."""
+    """One record. Sends of one producer are in the history in the order in which it sent them."""
 
     producer: str
     place: Place
@@ -46,7 +46,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Of a transaction that was asked to commit (or, FAILED, was aborted)."""
+    """The end of a transaction that was asked to commit (or, FAILED, was aborted)."""
 
     transaction: str
     start: int
@@ -56,7 +56,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """From here on the consumer reads at this offset: an assignment, or its own wish."""
+    """The consumer reads from this offset on: by an assignment or a seek."""
 
     consumer: str
     place: Place
@@ -65,7 +65,7 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll gave of one partition. `at_end`: it was told that there was no more."""
+    """The records of one poll of one partition. `at_end`: there were no more."""
 
     consumer: str
     place: Place
@@ -78,7 +78,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """The consumer has read the partition to its end, and nothing that was begun is still under way."""
+    """The consumer has read the partition to its end, and nothing is in flight any more."""
 
     consumer: str
     place: Place
@@ -86,7 +86,7 @@ class Exhausted:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A group's position, on its own or as a part of a transaction."""
+    """A committed offset of a group, by itself or in a transaction."""
 
     group: str
     place: Place
@@ -99,7 +99,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the group was told its position is; None: none."""
+    """The committed offset that a group was told; None: none."""
 
     group: str
     place: Place
@@ -136,7 +136,7 @@ class Anomaly:
 
 
 def anomalies(events: Iterable[Event]) -> list[Anomaly]:
-    """Everything in the history that must not be."""
+    """All anomalies of the history."""
     return list(_Story(list(events)).anomalies())
 
 
@@ -179,7 +179,7 @@ class _Story:
                 self.found_at[topic, value].append((partition, offset))
 
     def outcome(self, what: Send | Commit) -> Outcome:
-        """What is known of it, its transaction's end included. Who commits has had every send acknowledged."""
+        """The outcome of a send, with the end of its transaction. A producer commits only when every send was acknowledged."""
         if what.transaction is None or what.outcome is Outcome.FAILED:
             return what.outcome
         end = self.ends.get(what.transaction)
@@ -210,7 +210,7 @@ class _Story:
                 elif send is None:
                     yield Anomaly(Kind.INVENTED, f"{poll.consumer} read {name}, which nobody sent")
                 elif send.place != poll.place or send.offset not in (None, offset):
-                    # A second copy is told below; this is about an acknowledgement that named another place.
+                    # Duplicates are found below; this is an acknowledgement that named another offset.
                     if len(self.found_at[poll.place[0], value]) == 1:
                         yield Anomaly(Kind.CHANGED, f"{name} was acknowledged at {_at(send.place, send.offset)}")
                 elif send.outcome is Outcome.FAILED or (poll.committed and self.outcome(send) is Outcome.FAILED):
@@ -218,7 +218,7 @@ class _Story:
         for (topic, value), places in self.found_at.items():
             if len(places) > 1:
                 where = ", ".join(_at((topic, partition), offset) for partition, offset in sorted(places))
-                yield Anomaly(Kind.DUPLICATE, f"{value!r} stands at {where}")
+                yield Anomaly(Kind.DUPLICATE, f"{value!r} is at {where}")
         for (topic, value), send in self.sends.items():
             if send.place in self.exhausted and (topic, value) not in self.found_at and self.outcome(send) is Outcome.OK:
                 yield Anomaly(Kind.LOST, f"{value!r} was acknowledged at {_at(send.place, send.offset)} and is not there")
@@ -251,7 +251,7 @@ class _Story:
                         Kind.REPEATED, f"{event.consumer} got {_at(event.place, offset)} again, its position was {position}"
                     )
                 elif position is not None:
-                    # What readers of committed records got, any reader must get who passes it.
+                    # Every reader that passes an offset must get what `read_committed` readers got there.
                     between = known[bisect_left(known, position) : bisect_left(known, offset)]
                     if between:
                         yield Anomaly(
@@ -273,13 +273,13 @@ class _Story:
             if before is not None and offset <= before[0]:
                 yield Anomaly(
                     Kind.REORDERED,
-                    f"{send.producer} sent {send.value!r} after {before[1].value!r}, it stands before: {offset}, {before[0]}",
+                    f"{send.producer} sent {send.value!r} after {before[1].value!r}, it is stored before: {offset}, {before[0]}",
                 )
             else:
                 last[send.producer, send.place] = offset, send
 
     def real_time(self) -> Iterator[Anomaly]:
-        """What was acknowledged before another was begun stands before it; reads see what is acknowledged, never what comes."""
+        """A send acknowledged before another began is stored before it. Reads see what is acknowledged, not what comes."""
         by_place: dict[Place, list[tuple[int, Send]]] = defaultdict(list)
         for send in self.sends.values():
             offset = self.offset_of(send)
@@ -291,7 +291,7 @@ class _Story:
                 if earliest is not None and earliest.end is not None and earliest.end < send.start:
                     yield Anomaly(
                         Kind.REAL_TIME,
-                        f"{send.value!r} was sent after {earliest.value!r} was acknowledged, and stands before it at {offset}",
+                        f"{send.value!r} was sent after {earliest.value!r} was acknowledged, and is stored before it at {offset}",
                     )
                 heard = send.outcome is Outcome.OK and send.end is not None
                 if heard and (earliest is None or earliest.end is None or (send.end or 0) < earliest.end):
@@ -308,7 +308,7 @@ class _Story:
                 if read is not None and event.end < read.start:
                     yield Anomaly(Kind.REAL_TIME, f"{event.consumer} read {value!r} at {offset} before it was sent")
                 position[event.consumer, event.place] = offset + 1
-            if event.at_end and not event.committed:  # an open transaction hides what stands behind it from the others
+            if event.at_end and not event.committed:  # an open transaction hides what is behind it from `read_committed` readers
                 at = position.get((event.consumer, event.place), 0)
                 for offset, send in reversed(acknowledged.get(event.place, [])):
                     if offset < at:
@@ -326,7 +326,7 @@ class _Story:
             commits = self.commits.get((event.group, event.place), [])
             name = f"{event.group} was told {event.offset} for {_at(event.place)}"
             settled = [each for each in commits if self.outcome(each) is Outcome.OK]
-            ends: list[int] = []  # of those that were over before it asked, when they were begun
+            ends: list[int] = []  # when those began that had ended before it asked
             for each in settled:
                 over = self._over(each)
                 if over is not None and over < event.start:
@@ -344,7 +344,7 @@ class _Story:
                 yield Anomaly(Kind.POSITION, f"{name}, although a later commit was acknowledged before it asked")
 
     def _over(self, commit: Commit) -> int | None:
-        """When it had taken effect; None: nobody knows."""
+        """When it had taken effect; None: unknown."""
         if commit.transaction is None:
             return commit.end
         end = self.ends.get(commit.transaction)

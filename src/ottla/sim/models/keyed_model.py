@@ -1,8 +1,8 @@
-"""What clients know of a partition that is compacted, and what therefore must be true of it.
+"""What clients know of a compacted partition, and what must therefore hold of it.
 
-1. A record stays at its offset, and nothing about it changes while it exists.
-2. Gone is only what a later record of its key replaced, one that is not in the active segment; or a tombstone, after
-   `delete.retention.ms`. The last record of each key is there.
+1. A record keeps its offset and its content while it exists.
+2. Only records that a later one in a sealed segment replaced are removed, and tombstones after `delete.retention.ms`. The last
+   record of each key is there.
 3. A crash may bring back what compaction took; it may not take the last record of a key that was flushed.
 """
 
@@ -29,7 +29,7 @@ from ottla.sim.models.checkers import (
 from ottla.sim.models.partition_model import PartitionModel, Sent
 
 KeyedRecord = tuple[bytes, bytes | None, int]
-"""Key, value, timestamp. Its number is in a header."""
+"""Key, value, timestamp. The number of the record is in a header."""
 
 
 def number_of(record: Record) -> int:
@@ -45,17 +45,17 @@ class KeyedModel(PartitionModel):
     now_s: Callable[[], float] = lambda: 0.0
     config: dict[str, str] = field(default_factory=dict)
     by_number: dict[int, tuple[Sent, int]] = field(default_factory=dict)
-    """Number of a record -> its batch and place in it."""
+    """By number: the batch of a record, and its index in it."""
     content: dict[int, KeyedRecord] = field(default_factory=dict)
     sent_s: dict[int, float] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
-    """Offset -> number, of all that is known to have an offset."""
+    """By offset: the number of the record, where it is known."""
     could_be_sealed_below: int = 0
-    """What was written before this may once have been in a sealed segment, though the log's files say otherwise now."""
+    """Records below this offset may have been in a sealed segment, whatever the files say now."""
     durable: set[int] = field(default_factory=set)
-    """Of the last death: offsets of records that no crash could take."""
+    """At the last death: offsets of records that survive every crash."""
     gone_most: int = 0
-    """How many records compaction took at most, for who wants to know whether it did anything."""
+    """How many records compaction removed at most."""
 
     @property
     def is_compacted(self) -> bool:
@@ -81,7 +81,7 @@ class KeyedModel(PartitionModel):
         for record in records_of(batch):
             number = number_of(record)
             if number not in self.by_number:
-                raise Violation("content", f"{self.name}: the record at {record.offset} is none that was sent")
+                raise Violation("content", f"{self.name}: the record at {record.offset} was never sent")
             sent, index = self.by_number[number]
             require(
                 (record.key, record.value, record.timestamp) == self.content[number],
@@ -109,10 +109,10 @@ class KeyedModel(PartitionModel):
             for batch in batches:
                 self.durable.update(record.offset for record in records_of(batch))
             if whole < len(inode.data) or inode.unflushed:
-                return  # what is behind a segment that was cut is cut
+                return  # what is behind a truncated segment is removed too
 
     def forget_unflushed(self, disk: SimDisk, log_start: int) -> None:
-        """After a crash: what is not there and was not flushed is lost, also in the middle: a gap looks like compaction's."""
+        """After a crash: what was not flushed and is not there is lost, also in the middle, where a gap looks like compaction."""
         present: set[int] = set()
         for batch in stored_batches(disk, self.directory, log_start):
             present.update(record.offset for record in records_of(batch))
@@ -136,7 +136,11 @@ class KeyedModel(PartitionModel):
             expected = batch.last_offset + 1
             self.observe(batch)
             present.update(record.offset for record in records_of(batch))
-        require(expected <= log_end, "offsets", f"{self.directory}: the log ends at {log_end}, its last batch before {expected}")
+        require(
+            expected <= log_end,
+            "offsets",
+            f"{self.directory}: the log end offset is {log_end}, its last batch ends at {expected}",
+        )
         active = max(segments(entries_of(disk, self.directory)), default=0)
         self._check_gone(present, log_start, log_end, max(active, self.could_be_sealed_below))
         return found
@@ -146,7 +150,7 @@ class KeyedModel(PartitionModel):
         places: dict[bytes, list[int]] = {}
         for offset, number in self.numbers.items():
             places.setdefault(self.content[number][0], []).append(offset)
-        # One whose answer never came may have been written, have replaced others, and be gone itself.
+        # A batch that was never answered may have been written, have replaced others, and be gone.
         unknown = {
             self.content[number][0]
             for number, (sent, _) in self.by_number.items()
@@ -171,7 +175,7 @@ class KeyedModel(PartitionModel):
         self.gone_most = max(self.gone_most, gone)
 
     def moved(self, log_end: int) -> None:
-        """Its files are others, with other segments."""
+        """The replica was moved: it has other files and segments."""
         self.could_be_sealed_below = log_end
 
     def first_at_or_after(self, found: list[FoundBatch], log_start: int, timestamp: int) -> tuple[int, int] | None:

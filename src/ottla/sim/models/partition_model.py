@@ -1,11 +1,11 @@
-"""What clients know of a partition, and what therefore must be true of it.
+"""What clients know of a partition, and what must therefore hold of it.
 
-Owns: every batch that was sent, what became of it as far as anybody heard, and the offsets seen so far.
-Never: looks at the broker's own records of it, except where a check is told what to look at.
+Owns: every batch that was sent, its outcome as far as it is known, and the offsets seen so far.
+Never: looks into the broker.
 
 1. A batch is stored once, or not at all; its content never changes.
 2. Acknowledged means stored: at the offset of the answer, until retention, a deletion, or a crash before its flush.
-3. What a crash took stays away: it does not come back later.
+3. What a crash took does not come back.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.models.checkers import FoundBatch, Violation, check_order, require, scan, stored_batches
 
 _CONTENT_AT: Final = 17
-"""From the CRC on: what a broker does not change when it gives a batch its offset and epoch."""
+"""The batch from the CRC on, which the broker does not change."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Sent:
     count: int
     timestamps: tuple[int, ...]
     offset: int | None = None
-    """Where it is, once an answer or a look at the log has told."""
+    """Its offset, once it is known from an answer or from the log."""
     acknowledged: bool = False
     lost: bool = False
     """A crash took it."""
@@ -40,17 +40,17 @@ class PartitionModel:
     at: dict[int, Sent] = field(default_factory=dict)
     directory: str = ""
     guaranteed: int = 0
-    """Of the last death: up to here everything was flushed."""
+    """At the last death: everything below was flushed."""
     flushed_below: int = 0
-    """The highest recovery point the broker ever had for it: wherever its files lie by now, no crash may take what is below."""
+    """The highest recovery point the broker ever had for it: no crash may take what is below."""
     died_with: tuple[int, int] = (0, 0)
     """Log start and log end when the broker ended."""
     high_watermark_seen: int = 0
     log_start_seen: int = 0
     deleted_below: int = 0
-    """By acknowledged deletions of records."""
+    """Log start by acknowledged DeleteRecords requests."""
     fetched: list[int] = field(default_factory=list)
-    """Where the batches began that were fetched last, in their order."""
+    """Base offsets of the batches that were fetched last, in order."""
 
     @property
     def is_compacted(self) -> bool:
@@ -71,7 +71,7 @@ class PartitionModel:
         """A batch was read, by a consumer or from the file."""
         sent = self.sent.get(batch.data[_CONTENT_AT:])
         if sent is None:
-            raise Violation("content", f"{self.name}: the batch at {batch.base_offset} is none that was sent")
+            raise Violation("content", f"{self.name}: the batch at {batch.base_offset} was never sent")
         require(
             batch.last_offset - batch.base_offset + 1 == sent.count,
             "content",
@@ -88,7 +88,7 @@ class PartitionModel:
         sent.offset = offset
 
     def check_stored(self, disk: SimDisk, log_start: int, log_end: int) -> list[FoundBatch]:
-        """The files hold, from start to end without gap or double, batches that were sent, each where it is known to be."""
+        """The files hold, without gaps and duplicates, batches that were sent, each at its known offset."""
         found = [batch for batch in stored_batches(disk, self.directory, log_start) if batch.last_offset >= log_start]
         check_order(found, self.directory, log_start, log_end)
         bases = set()
@@ -101,7 +101,7 @@ class PartitionModel:
         return found
 
     def forget_lost(self, log_end: int) -> None:
-        """A crash took all from here on; it had not been flushed, that was checked."""
+        """A crash took everything from here on. The caller has checked that it was not flushed."""
         for offset in [offset for offset, sent in self.at.items() if offset + sent.count > log_end]:
             sent = self.at.pop(offset)
             sent.lost = True

@@ -43,7 +43,7 @@ class BrokerChecks:
         self._trace = trace
         self._now_s = now_s
         self.broker: Broker | None = None
-        """The one that was started last."""
+        """The broker that was started last."""
 
     def _partition(self, model: PartitionModel) -> Partition | None:
         assert self.broker is not None
@@ -57,7 +57,7 @@ class BrokerChecks:
         return [(topic, model) for topic in self._workload.topics.values() for model in topic.partitions]
 
     def _found_in(self, model: PartitionModel, partition: Partition) -> None:
-        """Where it lies. A replica that was moved has other files."""
+        """Note the directory of a replica. A moved replica has other files."""
         if isinstance(model, KeyedModel) and model.directory != partition.log.dir:
             model.moved(partition.log.log_end_offset)
         model.directory = partition.log.dir
@@ -71,7 +71,7 @@ class BrokerChecks:
                 model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
 
     def note_death(self) -> None:
-        """What a restart has to bring back, by what the disk holds and was told to keep."""
+        """Note what the next start must find: what the disk holds, and what of it is flushed."""
         for topic in [*self._workload.topics.values(), *self._workload.doubtful]:
             for model in topic.partitions:
                 partition = self._partition(model) if self.broker is not None else None
@@ -84,13 +84,13 @@ class BrokerChecks:
                 model.guaranteed = guaranteed_end(self._disk, model.directory, 0) if model.directory else 0
 
     def check_after_start(self, how: str) -> None:
-        """Everything that must be there is there, and nothing else (L01, L02, L10, L11)."""
+        """After a start everything that must be there is there, and nothing else (L01, L02, L10, L11)."""
         assert self.broker is not None
         self._reconcile_topics()
         for _, model in self._models():
             partition = self._partition(model)
             if partition is None:
-                raise Violation("acknowledged", f"{model.name} is not there after {how}")
+                raise Violation("acknowledged", f"{model.name} is missing after {how}")
             self._check_partition_after_start(model, partition, how)
         known = {model.directory for _, model in self._models()}
         known.update(
@@ -102,7 +102,7 @@ class BrokerChecks:
                     require(f"{log_dir}/{name}" in known, "stray", f"{log_dir}/{name} belongs to no topic")
 
     def _reconcile_topics(self) -> None:
-        """Where an answer did not come, the outcome is known now."""
+        """Learn the outcome of topic requests that were not answered."""
         assert self.broker is not None
         image = self.broker.image
         for name, topic in list(self._workload.topics.items()):
@@ -110,7 +110,7 @@ class BrokerChecks:
             require(
                 found is not None and found.topic_id == topic.topic_id,
                 "acknowledged",
-                f"the topic {name} is gone, or another one",
+                f"topic {name} is missing, or has another id",
             )
         doubtful = {topic.topic_id: topic for topic in self._workload.doubtful}
         self._workload.doubtful.clear()
@@ -124,7 +124,7 @@ class BrokerChecks:
             require(
                 len(topic.partitions) == len(found.partitions),
                 "acknowledged",
-                f"{name} has {len(found.partitions)} partitions, {len(topic.partitions)} were made",
+                f"{name} has {len(found.partitions)} partitions, {len(topic.partitions)} were created",
             )
 
     def _check_partition_after_start(self, model: PartitionModel, partition: Partition, how: str) -> None:
@@ -154,13 +154,15 @@ class BrokerChecks:
         require(start <= died_start, "log-start", f"{model.name} starts at {start} after {how}, it was {died_start}")
         model.check_stored(self._disk, start, end)
         check_indexes(self._disk, log.dir, (), start)
-        require(start <= log.high_watermark <= end, "high-watermark", f"{model.name}: {start}, {log.high_watermark}, {end}")
+        require(
+            start <= log.high_watermark <= end, "high-watermark", f"{model.name}: not {start} <= {log.high_watermark} <= {end}"
+        )
         model.high_watermark_seen = 0
         model.log_start_seen = 0
         model.deleted_below = start if how != "clean" else model.deleted_below
 
     def check_acknowledged(self, topic: Topic, model: PartitionModel, sent: Sent, offset: int) -> None:
-        """Acknowledged: then it is in the file, and flushed if the topic asks for that (L06)."""
+        """An acknowledged batch is in the file, and flushed where `flush.messages=1` (L06)."""
         partition = self._partition(model) if self.broker is not None else None
         if partition is None or offset < partition.log.log_start_offset:
             return
@@ -173,18 +175,20 @@ class BrokerChecks:
             return
         data = batch_in_files(self._disk, directory, offset, bases)
         require(
-            data is not None and data[17:] == sent.content, "false-success", f"{model.name}: {offset} is acknowledged, not stored"
+            data is not None and data[17:] == sent.content,
+            "false-success",
+            f"{model.name}: offset {offset} is acknowledged and not stored",
         )
         if topic.flushes_each and not model.is_compacted and offset >= partition.log.log_start_offset:
             certain = guaranteed_end(self._disk, directory, partition.log.log_start_offset, start_is_durable=True)
             require(
                 certain >= offset + sent.count,
                 "false-success",
-                f"{model.name}: {offset} is acknowledged with flush.messages=1, but only {certain} is sure to survive",
+                f"{model.name}: {offset} is acknowledged with flush.messages=1, but only offsets below {certain} survive a crash",
             )
 
     async def check_survivors(self, client: Client) -> None:
-        """One directory failed: the others go on as if nothing had happened (L06, F6)."""
+        """One directory failed: replicas in the others are still served (L06, F6)."""
         broken = self._disk.faults[0].prefix
         assert self.broker is not None
         for topic in list(self._workload.topics.values()):
@@ -199,11 +203,11 @@ class BrokerChecks:
                 require(
                     stored,
                     "isolation",
-                    f"{model.name} lies in {partition.log.dir} and is not served, though only {broken} failed",
+                    f"{model.name} in {partition.log.dir} is not served, though only {broken} failed",
                 )
 
     async def grow_compacted(self, client: Client) -> None:
-        """Some more records, and time for the cleaner, twice: tombstones have a first pass and one in which they may go."""
+        """More records and time for the cleaner, twice: a tombstone is removed in its second pass at the earliest."""
         for _ in range(2):
             for topic in list(self._workload.topics.values()):
                 for index in range(len(topic.partitions) if topic.is_compacted else 0):
@@ -218,12 +222,12 @@ class BrokerChecks:
                     await self._check_one_quietly(client, topic, index, model)
                 except OSError as error:
                     require(error.errno is None or error.errno != errno.EIO, "error", f"{error!r}")
-                    return  # the broker is being shut down around us
+                    return  # the broker stops meanwhile
 
     async def _check_one_quietly(self, client: Client, topic: Topic, index: int, model: PartitionModel) -> None:
         partition = self._partition(model)
         if partition is None:
-            raise Violation("acknowledged", f"{model.name} is not there")
+            raise Violation("acknowledged", f"{model.name} is missing")
         log = partition.log
         self._found_in(model, partition)
         earliest, latest = await client.list_offset(topic, index, EARLIEST), await client.list_offset(topic, index, LATEST)
@@ -248,13 +252,13 @@ class BrokerChecks:
             if model.is_compacted and (log.changes != changes or partition.log is not log):
                 return
         if model.is_compacted and position is not None:
-            # Those that compaction has emptied need not be told.
+            # Batches that compaction has emptied need not be returned.
             empty = {batch.base_offset for batch in found if len(batch.data) == RECORDS_AT}
             bases = [batch.base_offset for batch in found if batch.base_offset not in empty]
             told = [base for base in model.fetched if base not in empty]
             require(told == bases, "read", f"{model.name}: a reader got the batches {told}, there are {bases}")
         client.answer_s_max = SMALL_ANSWER_S_MAX
-        await client.fetch(topic, index, end, 1000)  # nothing there: the answer comes when the time is over, and not much later
+        await client.fetch(topic, index, end, 1000)  # nothing there: the answer comes at the deadline, not much later
         client.answer_s_max = ANSWER_S_MAX
         if start > 0:
             below = await client.fetch(topic, index, start - 1, 1000)
@@ -275,5 +279,5 @@ class BrokerChecks:
             require(
                 answer in ((expected or (-1, -1)), (model.first_at_or_after(now, start, target) or (-1, -1))),
                 "time-lookup",
-                f"{model.name}: {target} is at {expected}, the broker says {answer}",
+                f"{model.name}: the first record at or after {target} is {expected}, the broker answers {answer}",
             )

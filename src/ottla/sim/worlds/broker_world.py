@@ -1,4 +1,4 @@
-"""A whole broker on a virtual machine, through several lives, with clients and misfortune.
+"""A broker on a virtual machine, through several lives, with clients and faults.
 
 Owns: the topology and settings a seed gives, and what happens in a life: who is at work, what goes wrong, how it ends. What must
 hold is in `broker_checks`.
@@ -41,7 +41,7 @@ START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 120.0
 MOVES_S_MAX: Final = 120.0
 CLOCK_STEP_MS: Final = 1_800_000
-"""Less than `message.timestamp.after.max.ms`, so that no producer is refused for it."""
+"""Less than `message.timestamp.after.max.ms`: no producer is refused for it."""
 CHECKPOINTS: Final = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
 
@@ -65,7 +65,7 @@ class BrokerWorld:
         )
         self.tree = MetadataTree()
         self.log_dirs = [f"/d{number}" for number in range(rng.choice((1, 1, 2, 3)))]
-        # Features have their own chance: one more of them leaves the rest of a seed as it is.
+        # Features are drawn from a generator of their own: a new one leaves the rest of a seed as it was.
         features = random.Random(f"features {seed}")
         properties = self._properties()
         has_groups = features.random() < 0.4
@@ -173,7 +173,7 @@ class BrokerWorld:
         return self.loop.create_task(main, context=process.context())
 
     async def _start(self, process: Process) -> bool:
-        """False: it died on the way."""
+        """Start the broker. False: it died while starting."""
         broker = self.broker = self.checks.broker = None
         world = self.machine.world(process)
         started = self.loop.create_future()
@@ -202,7 +202,7 @@ class BrokerWorld:
         return True
 
     async def _play(self, number: int) -> None:
-        """Clients and misfortune, until the time is over or the broker is gone."""
+        """Run clients and faults until the time is over or the broker is dead."""
         process = Process(f"clients {number}")
         self.processes.append(process)
         network = self.network.view(process)
@@ -244,13 +244,13 @@ class BrokerWorld:
             self._time_over.set_result(None)
 
     async def _watch(self, broker: Broker) -> None:
-        """A broker without a sound directory asks to be stopped."""
+        """A broker whose directories have all failed asks to be stopped."""
         await broker.stop_asked()
         require(not self.shared.disk_is_sound, "error", f"the broker gave up: {broker.failure}")
         self.trace.add(f"the broker gives up: {broker.failure}")
 
     async def _misfortune(self) -> None:
-        """Connections break now and then, and somebody sets the clock; the disk has its own plan."""
+        """Break connections and set the clock now and then. Faults of the disk are planned in `_plan_faults`."""
         chance = self.rng.choice((0.0, 0.05, 0.3))
         clock = self.machine.clock
         while True:
@@ -280,7 +280,7 @@ class BrokerWorld:
         elif kind < 0.55:
             self.disk.faults.append(Fault(rng.choice(("create", "rename", "flush_dir")), where, after=rng.randint(0, 20)))
         elif self.shared.has_compaction:
-            # Its steps are few among all changes, so they are waited for.
+            # Compaction is a small part of all changes: crash inside of it on purpose.
             name, within = self._cleaning.choice(((CLEANED, 40), (SWAP, 6), (DELETED, 4)))
             self.disk.crash_behind(name, self._cleaning.randint(1, within), process.die)
         self.shared.disk_is_sound = not self.disk.faults and self.disk.capacity_bytes is None
@@ -295,7 +295,7 @@ class BrokerWorld:
         self._complaints.check()
 
     def _end_of_life(self, process: Process, unverified: str = "") -> str:
-        """The process is dead: with its machine, or alone."""
+        """The process is dead: alone (kill), or with its machine (crash)."""
         self.disk.forget_crash_point()
         self._note_death()
         flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
@@ -323,7 +323,7 @@ class BrokerWorld:
     # --- checks
 
     async def _await_moves(self) -> None:
-        """In quiet times every move comes to its end, and no copy is left."""
+        """Undisturbed, every move ends, and no copy is left."""
         end_s = self.loop.time() + MOVES_S_MAX
         while left := [
             f"{log_dir}/{name}"
@@ -331,16 +331,16 @@ class BrokerWorld:
             for name in entries_of(self.disk, log_dir)
             if name.endswith("-future")
         ]:
-            require(self.loop.time() < end_s, "moves", f"after {MOVES_S_MAX} s of quiet {left[0]} is still a copy on its way")
+            require(self.loop.time() < end_s, "moves", f"{left[0]} is not complete after {MOVES_S_MAX} s without disturbance")
             await asyncio.sleep(1.0)
 
     @property
     def _clock_may_be_set(self) -> bool:
-        """Where something is counted in minutes, a clock that is set makes everything allowed."""
+        """Not where expiry within minutes is checked: a clock that is set would excuse anything."""
         return not self.shared.has_compaction and (self.groups is None or not self.groups.is_short)
 
     async def _of_groups(self, check: Coroutine[Any, Any, None]) -> None:
-        """A check of groups that waits for the broker, unless that dies."""
+        """Run a check of groups, unless the broker dies."""
         task = asyncio.ensure_future(check)
         assert self._failed is not None
         done, _ = await asyncio.wait([task, self._failed], return_when=asyncio.FIRST_COMPLETED)
@@ -358,7 +358,7 @@ class BrokerWorld:
         self._complaints.check()
 
     async def _quiet_check(self) -> None:
-        """Nobody else is there: what the wire says is what the disk says."""
+        """Without other clients: what the broker answers is what the disk holds."""
         await self._ask(self.checks.check_quietly)
 
     async def _ask(self, check: Callable[[Client], Coroutine[Any, Any, None]]) -> None:

@@ -44,11 +44,11 @@ class KeptLog:
         """Batches that a truncation took and a crash may bring back."""
         self.guaranteed = 0
         self.name_flushed = False
-        """A flush returned since the file that names the topic was written."""
+        """A flush returned since the file with the topic id was written."""
         self.log_start_checkpointed = 0
         self.log: Log | None = None
         self.epochs_from = 0
-        """Below, the epoch cache may be cut: the log had started here once, though a crash brought older records back."""
+        """Below, the epoch cache may be truncated: the log once started here, though a crash brought older records back."""
 
     @property
     def directory(self) -> str:
@@ -75,7 +75,7 @@ class KeptLog:
             # The process died before the first flush, which makes the file with the topic id durable.
             data_dir.assign_topic_id(log, self.topic_id)
             self.name_flushed = False
-        require(log.topic_id == self.topic_id, "topic-id", f"{name} came back as another topic")
+        require(log.topic_id == self.topic_id, "topic-id", f"{name} has another topic id")
         self.epochs_from = max(self.epochs_from, model.log_start, self.start_attempt or 0)
         highest = model.log_end if self.attempt is None else self.attempt.last_offset + 1
         if self.attempt is not None and model.log_end == self.attempt.base_offset and end == highest:
@@ -87,7 +87,7 @@ class KeptLog:
             require(
                 end >= self.guaranteed or self.guaranteed <= model.log_start,
                 "flushed",
-                f"{name} ends at {end}, flushed was up to {self.guaranteed}",
+                f"{name} ends at {end}, offsets below {self.guaranteed} were flushed",
             )
             require(
                 self.log_start_checkpointed <= start <= start_max or start == end,
@@ -130,7 +130,7 @@ class KeptLog:
                     ghost = next(g for g in self.ghosts[batch.base_offset] if g.data == batch.data)
                     model.batches.append(ghost)
                     model.log_end = ghost.last_offset + 1
-        require(end <= model.log_end, "offsets", f"{model.name} ends at {end}, it never was beyond {model.log_end}")
+        require(end <= model.log_end, "offsets", f"{model.name} ends at {end}, it never ended behind {model.log_end}")
         model.cut(end)
         model.log_start = start
 
@@ -168,17 +168,17 @@ class KeptLog:
         require(
             (log.log_start_offset, log.log_end_offset) == (model.log_start, model.log_end),
             "offsets",
-            f"{model.name} is {log.log_start_offset}..{log.log_end_offset}, it ought to be {model.log_start}..{model.log_end}",
+            f"{model.name} is {log.log_start_offset}..{log.log_end_offset}, it must be {model.log_start}..{model.log_end}",
         )
         require(
             log.log_start_offset <= log.high_watermark <= log.log_end_offset,
             "high-watermark",
-            f"{model.name}: {log.log_start_offset} <= {log.high_watermark} <= {log.log_end_offset}",
+            f"{model.name}: not {log.log_start_offset} <= {log.high_watermark} <= {log.log_end_offset}",
         )
         if log.recovery_point > model.log_start:
             certain = guaranteed_end(self._disk, self.directory, model.log_start, start_is_durable=True)
             require(
                 log.recovery_point <= certain,
                 "recovery-point",
-                f"{model.name}: recovery point {log.recovery_point}, but only {certain} is sure to survive",
+                f"{model.name}: recovery point {log.recovery_point}, but only offsets below {certain} survive a crash",
             )

@@ -1,10 +1,10 @@
-"""One data directory and its logs through several lives: append, read, roll, flush, cut, crash, damage, recover.
+"""One data directory and its logs through several lives: append, read, roll, flush, truncate, crash, damage, recover.
 
-Owns: the scenario without a broker, where a seed costs little and every file operation may be the last.
-Never: asks the product what to expect; the model in `checkers` does not share a line with it.
+Owns: the scenario without a broker: a seed costs little, and every file operation may be the last.
+Never: asks the product what to expect; the model in `checkers` shares no code with it.
 
-A life ends cleanly, by a kill (the page cache stays), or by a crash (what was not flushed may go), between two operations or in
-the middle of one. While nobody lives, indexes may be damaged (L03) and bits flipped behind the recovery point (L02).
+A life ends cleanly, by a kill (the page cache stays), or by a crash (what was not flushed may be lost), between two operations or
+inside one. Between two lives indexes may be damaged (L03) and bits flipped behind the recovery point (L02).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class LogWorld:
         self._made = 0
         self.damage = LogDamage(self.rng, random.Random(f"snapshots {seed}"), self.disk, self.kept, self.trace)
         self._unverified = False
-        """A crash happened, and no life since got as far as to be checked."""
+        """A crash happened, and no start since was checked."""
         self._producers = random.Random(f"producers {seed}")
         self._timestamp_style = self.rng.choice(("rising", "rising", "equal", "wild"))
 
@@ -123,7 +123,7 @@ class LogWorld:
         except ProcessDied:
             return self._died()
         except OSError as error:
-            # The directory would be offline now; the broker goes on without it until it is restarted.
+            # A broker would take the directory offline, until it is restarted.
             require(bool(self.disk.faults) or self.disk.capacity_bytes is not None, "no-fault", f"unexpected {error!r}")
             self.trace.add(f"offline: {errno.errorcode[error.errno or 0]}")
             self.process.die()
@@ -135,7 +135,7 @@ class LogWorld:
     def _start(self, how: str) -> None:
         view = self.disk.view(self.process)
         self.plans.clear()
-        # Small enough, at times, that descriptors and indexes of sealed segments are given back and read again.
+        # Sometimes so small that files and indexes of sealed segments are evicted and opened again.
         cache = SegmentCache(self.rng.choice((1, 3, 512)), self.rng.choice((4, 4 << 20)))
         self.data_dir = DataDir.open(view, ROOT, 1, "cluster-id", self.random, cache)
         configs = {kept.partition.topic: kept.config for kept in self.kept}
@@ -144,8 +144,8 @@ class LogWorld:
             log = logs.pop(kept.partition, None)
             if how == "new" or log is None:
                 if how not in ("new", "crash") and kept.log is not None:
-                    raise Violation("acknowledged", f"{kept.partition} is gone after {how}")
-                require(kept.guaranteed <= kept.model.log_start, "flushed", f"{kept.partition} is gone")
+                    raise Violation("acknowledged", f"{kept.partition} is missing after {how}")
+                require(kept.guaranteed <= kept.model.log_start, "flushed", f"{kept.partition} is missing")
                 log = self.data_dir.create_log(kept.partition, kept.topic_id, kept.config, self.now_ms)
                 kept.forget()
             else:
@@ -158,7 +158,7 @@ class LogWorld:
             kept.log = log
             log.high_watermark = log.log_end_offset
         self._unverified = False
-        require(not logs, "stray", f"logs that nobody made: {sorted(map(str, logs))}")
+        require(not logs, "stray", f"logs that nobody created: {sorted(map(str, logs))}")
 
     # --- the end of a life
 
@@ -178,11 +178,11 @@ class LogWorld:
         return self._died()
 
     def _died(self) -> str:
-        """The process is dead: by itself, or with its machine."""
+        """The process is dead: alone (kill), or with its machine (crash)."""
         self.disk.forget_crash_point()
         for kept in self.kept:
             kept.guaranteed = min(guaranteed_end(self.disk, kept.directory, kept.model.log_start), kept.model.log_end)
-        # After a failed flush the page cache holds what the disk does not, and no process can know: only a crash tells.
+        # After a failed flush the page cache holds what the disk does not: only a crash shows it.
         flush_failed = any(fault.operation == "flush" and fault.raised for fault in self.disk.faults)
         if self.rng.random() < 0.35 and not flush_failed:
             self.disk.kill(self.process)
@@ -286,7 +286,7 @@ class LogWorld:
         require(
             (info.first_offset, info.last_offset) == (base, written.last_offset),
             "offsets",
-            f"{model.name}: given {info.first_offset}..{info.last_offset}, it ought to be {base}..{written.last_offset}",
+            f"{model.name}: appended at {info.first_offset}..{info.last_offset}, it must be {base}..{written.last_offset}",
         )
         model.add(written)
         kept.attempt = None
@@ -295,7 +295,7 @@ class LogWorld:
         self.now_ms += rng.choice((0, 1, 50, 3000))
 
     def _producer(self, log: Log) -> tuple[int, int, int]:
-        """Some batches are of an idempotent producer, which goes on where its log says it is."""
+        """Half of the batches are of idempotent producers, with the sequence that the log expects."""
         chance = self._producers
         if chance.random() < 0.5:
             return -1, -1, -1
@@ -329,7 +329,7 @@ class LogWorld:
         min_one = rng.random() < 0.8
         info = log.read(offset, max_bytes, end_offset, min_one)
         data = b"".join(part.file.read(part.position, part.size) for part in info.ranges)
-        require(len(data) == info.size, "read", f"{model.name}: {len(data)} bytes where {info.size} were promised")
+        require(len(data) == info.size, "read", f"{model.name}: a read of {info.size} bytes gave {len(data)}")
         found, end = scan(data)
         require(end == len(data), "read", f"{model.name}: a read at {offset} gave {len(data) - end} bytes that are no batch")
         for batch in found:
@@ -347,7 +347,9 @@ class LogWorld:
                 f"{model.name}: a read at {offset} began with {first.base_offset}..{first.last_offset}",
             )
             require(
-                len(data) <= max_bytes or (min_one and len(found) == 1), "read", f"{model.name}: {len(data)} bytes of {max_bytes}"
+                len(data) <= max_bytes or (min_one and len(found) == 1),
+                "read",
+                f"{model.name}: a read of at most {max_bytes} bytes gave {len(data)}",
             )
             require(
                 info.records_end_offset == found[-1].last_offset + 1,
@@ -375,7 +377,7 @@ class LogWorld:
             raise Violation("read-bound", f"{model.name}: read at {offset}, outside of {model.log_start}..{model.log_end}")
 
     def _look_up(self, kept: KeptLog, log: Log) -> None:
-        """By time, as a scan would (L03, W06)."""
+        """Look up an offset by time, as a scan would find it (L03, W06)."""
         model = kept.model
         target = self._next_timestamp() - self.rng.choice((0, 1, 1000, 20_000))
         expected = model.first_at_or_after(target)
@@ -383,7 +385,7 @@ class LogWorld:
         require(
             (found is None) == (expected is None) and (found is None or (found[0], found[1]) == expected),
             "time-lookup",
-            f"{model.name}: {target} is at {expected}, the log says {found}",
+            f"{model.name}: the first record at or after {target} is {expected}, the log says {found}",
         )
         if model.log_start == 0:
             newest = log.offset_of_max_timestamp()
@@ -394,7 +396,7 @@ class LogWorld:
             )
 
     def _flush(self, kept: KeptLog, log: Log) -> None:
-        """Plan now, run later, note it later still: other operations come in between."""
+        """Plan a flush, or run one that was planned: other operations come in between."""
         rng = self.rng
         if self.plans and rng.random() < 0.7:
             owner, plan = self.plans.pop(0)
@@ -440,7 +442,7 @@ class LogWorld:
         return max((batch.max_timestamp for batch in found), default=-1)
 
     def _check_retention(self, kept: KeptLog, log: Log, removed: list[int], before: _BeforeRetention) -> None:
-        """Only what was due goes, from the oldest on, never what readers may not have seen (L10)."""
+        """Only segments that are due are deleted, oldest first, never above the high watermark (L10)."""
         name, config, bases, start = kept.partition, kept.config, sorted(before.sizes), before.log_start
         require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
         left = sum(before.sizes.values())
@@ -459,9 +461,15 @@ class LogWorld:
                 "retention",
                 f"{name}: segment {base} reaches {follower}, the high watermark is {before.high_watermark}",
             )
-            require(base != before.active or by_time or by_start, "retention", f"{name}: the active segment {base} went by size")
+            require(
+                base != before.active or by_time or by_start,
+                "retention",
+                f"{name}: the active segment {base} was deleted by size",
+            )
             left -= before.sizes[base]
-        require(log.log_start_offset >= start, "log-start", f"{name}: the start went back to {log.log_start_offset} from {start}")
+        require(
+            log.log_start_offset >= start, "log-start", f"{name}: the log start went back from {start} to {log.log_start_offset}"
+        )
 
     def _delete_records(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
@@ -472,9 +480,13 @@ class LogWorld:
             log.advance_log_start(offset)
         except KafkaError:
             kept.start_attempt = None
-            require(offset > high_watermark, "delete-records", f"{model.name}: {offset} refused")
+            require(offset > high_watermark, "delete-records", f"{model.name}: deleting below {offset} was refused")
             return
-        require(offset <= high_watermark, "delete-records", f"{model.name}: {offset} is beyond {high_watermark}")
+        require(
+            offset <= high_watermark,
+            "delete-records",
+            f"{model.name}: records below {offset} were deleted, the high watermark is {high_watermark}",
+        )
         self.trace.add(f"{kept.partition} delete records below {offset}")
         model.log_start = max(model.log_start, offset)
         kept.start_attempt = None
@@ -500,7 +512,7 @@ class LogWorld:
         log.truncate_to(offset, self.now_ms)
         kept.truncating = False
         check_producers(self.disk, log)
-        # What the method asks of its callers, and what a follower does before it fetches on.
+        # As `truncate_to` requires of its callers: a follower does it before the next fetch.
         self._write_checkpoints()
 
     def _delete_and_create(self, kept: KeptLog, log: Log) -> None:

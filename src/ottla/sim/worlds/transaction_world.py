@@ -1,9 +1,9 @@
 """Idempotence and transactions: one broker through its lives, and producers, copiers and readers that outlive it.
 
-Owns: when the broker dies, the state of producers after each start against the log itself, and that nothing stays open. Who
-plays, and the judgement at the end, is the scene's.
-Either every record is flushed before it is answered, and the machine crashes; or nothing is, and only the process dies. So what
-was acknowledged is there in both.
+Owns: when the broker dies, the check of producer state against the log after each start, and that no transaction stays open. The
+actors, and the judgement at the end, are the scene's.
+Either every record is flushed before it is acknowledged and the machine crashes, or nothing is and only the process dies: in
+both, what was acknowledged must be there.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class TransactionWorld:
     # --- what happens to the broker
 
     async def _wait(self, seconds: float) -> None:
-        """Until it is dead, or the time is over; or an actor has seen something."""
+        """Wait until the broker is dead or the time is over. Raises what an actor found."""
         await asyncio.wait([self.node.died, self.cast.failed], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self.cast.failed.done():
             self.cast.failed.result()
@@ -172,7 +172,7 @@ class TransactionWorld:
             node.kill()
 
     async def _resurrect(self) -> None:
-        """Start until it stays up, also if it dies while starting."""
+        """Start the broker, again if it dies while starting."""
         node, rng = self.node, self.rng
         for attempt in range(3):
             if attempt < 2 and rng.random() < 0.2:
@@ -195,13 +195,13 @@ class TransactionWorld:
         return sorted(self.node.broker.partitions, key=lambda each: each.topic_partition)
 
     def _check_producers(self) -> None:
-        """What a log says of its producers is what its records say (L05, I05)."""
+        """Producer state agrees with the records (L05, I05)."""
         for partition in self._partitions():
             if "compact" not in partition.log.config.cleanup_policy:
                 check_producers(self.node.disk, partition.log)
 
     async def _former_coordinator(self) -> None:
-        """One that does not know it was replaced ends a transaction (T12): it must not be believed."""
+        """A coordinator of an older epoch ends a transaction: its marker must be refused (T12)."""
         for partition in self._partitions():
             log = partition.log
             for producer in list(log.producers):
@@ -229,21 +229,21 @@ class TransactionWorld:
             return
         code = response.markers[0].topics[0].partitions[0].error_code
         actor.note(f"a former coordinator ends {topic_partition}: {ErrorCode(code).name}")
-        require(code != 0, "fenced", f"{topic_partition}: a marker of a coordinator epoch that is over was taken")
+        require(code != 0, "fenced", f"{topic_partition}: a marker of an older coordinator epoch was accepted")
 
     # --- the end
 
     async def _settle(self) -> None:
-        """With time nothing stays open: those who went without a word are aborted (T05)."""
+        """Transactions of producers that are gone are aborted in time (T05)."""
         node = self.node
         assert node.broker is not None
         self.play.calm = True
         self.trace.add("calm")
-        await asyncio.sleep(self.play.habits.double_s_max + 1)  # what is on its way arrives
+        await asyncio.sleep(self.play.habits.double_s_max + 1)  # what is in flight arrives
         node.set_clock(2 * CLOCK_STEP_MS)
         end_s = self.loop.time() + SETTLE_S_MAX
         while open_ones := self._open_ones():
-            require(self.loop.time() < end_s, "settles", f"after {SETTLE_S_MAX} s there is still open: {open_ones[0]}")
+            require(self.loop.time() < end_s, "settles", f"after {SETTLE_S_MAX} s a transaction is still open: {open_ones[0]}")
             await asyncio.sleep(0.5)
             self._complaints.check()
         await self.scene.copy_the_rest()

@@ -24,11 +24,11 @@ async def too_few_in_sync(stage: StoryStage) -> None:
         before, committed = replica.log.log_end_offset, replica.log.high_watermark
         code = await waiting
         allowed = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_ENOUGH_REPLICAS)
-        require(code in allowed, "min-isr", f"acks=all that waited is answered with {code.name} (R12)")
+        require(code in allowed, "min-isr", f"acks=all that waited for replicas is answered with {code.name} (R12)")
         code = await stage.send(leader, b"refused", acks=-1)
         require(code == ErrorCode.NOT_ENOUGH_REPLICAS, "min-isr", f"acks=all with one in sync is answered with {code.name} (R11)")
         end = replica.log.log_end_offset
-        require(end == before, "min-isr", f"a write that was refused was kept: the log goes from {before} to {end} (R11)")
+        require(end == before, "min-isr", f"a refused batch was stored: the log end went from {before} to {end} (R11)")
         code = await stage.send(leader, b"one has it", acks=1)
         require(code == ErrorCode.NONE, "min-isr", f"acks=1 is answered with {code.name}")
         await stage.pass_time(QUIET_S)
@@ -103,7 +103,7 @@ async def isr_answer_is_lost(stage: StoryStage) -> None:
         for way in ((leader.host, follower.host), (follower.host, leader.host)):
             stage.network.unblock(*way)
         await stage.until(lambda: stage.isr() == {leader.number, follower.number}, "the follower is back")
-        # The leader does not know that it is: it counts all the same (R02).
+        # The leader does not know it yet: the follower counts all the same (R02).
         for way in ((leader.host, follower.host), (follower.host, leader.host)):
             stage.network.block(*way)
         await stage.send(leader, b"one has it", acks=1)

@@ -25,7 +25,11 @@ async def broker_stops(stage: StoryStage) -> None:
     require(stopped.result(), "handover", f"{leader.host} died while it stopped")
     state = stage.state()
     is_relieved = state.leader not in (leader.number, -1) and leader.number not in state.isr and not stage.was_leaderless
-    require(is_relieved, "handover", f"{leader.host} has stopped, and leader and in sync are {state.leader}, {state.isr} (C07)")
+    require(
+        is_relieved,
+        "handover",
+        f"{leader.host} has stopped: the leader is {state.leader}, the ISR {state.isr}, leaderless: {stage.was_leaderless} (C07)",
+    )
     await stage.produce()
     await stage.start(leader)
 
@@ -53,12 +57,14 @@ async def last_in_sync_dies(stage: StoryStage) -> None:
     if allowed:
         await stage.until(lambda: stage.state().leader == other.number, "who is there leads", SOON_S)
         state = stage.state()
-        require(state.isr == (other.number,), "unclean", f"{other.host} leads without having been in sync, with {state.isr}")
-        require(state.leader_epoch > epoch, "unclean", f"{other.host} leads in the former epoch {epoch}")
+        require(state.isr == (other.number,), "unclean", f"{other.host} was elected uncleanly, and the ISR is {state.isr}")
+        require(state.leader_epoch > epoch, "unclean", f"{other.host} was elected without a new leader epoch: {epoch}")
         await stage.produce()
     else:
         await stage.pass_time(QUIET_S)
-        require(stage.state().leader == -1, "unclean", f"{other.host} leads, and was not in sync")
+        require(
+            stage.state().leader == -1, "unclean", f"{other.host} leads, though it was not in sync and unclean elections are off"
+        )
     await stage.start(leader)
 
 
@@ -77,7 +83,7 @@ async def preferred_leader_returns(stage: StoryStage) -> None:
         await stage.start(preferred)
         await stage.pass_time(BALANCE_S + QUIET_S)
         state = stage.state()
-        require(state.leader == leader.number, "isr", f"{state.leader} leads, which is not in sync with {leader.host}")
+        require(state.leader == leader.number, "isr", f"{state.leader} leads, though it is not in sync with {leader.host}")
     await stage.until(lambda: stage.state().leader == preferred.number, "the preferred leader leads", SOON_S)
     await stage.produce()
 
@@ -92,7 +98,7 @@ async def directory_fails(stage: StoryStage) -> None:
     leader.disk.faults.append(Fault("write", f"{stage.replica(leader).data_dir.path}/"))
     writing = stage.loop.create_task(stage.produce())
     await stage.until(lambda: stage.state().leader == other.number, "another one leads", SOON_S, rule="isolation")
-    require(leader.alive, "isolation", f"{leader.host} is dead, and has a directory left")
+    require(leader.alive, "isolation", f"{leader.host} is dead, though one of its directories is sound")
     await writing
     leader.heal_disk()
     leader.kill()

@@ -83,7 +83,11 @@ async def reassignment_is_inherited(stage: StoryStage) -> None:
     await stage.produce()
     await stage.pass_time(QUIET_S)
     replicas = {one.number, other.number, new.number, absent.number}
-    require(set(stage.state().replicas) == replicas, "moved", f"replicas are {stage.state().replicas}, with one of them dead")
+    require(
+        set(stage.state().replicas) == replicas,
+        "moved",
+        f"replicas are {stage.state().replicas}, though one of the new ones is dead",
+    )
     expected = {new.number, absent.number}
     if stage.rng.random() < 0.5:
         stage.trace.add("it is called off")

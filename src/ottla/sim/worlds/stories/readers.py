@@ -25,10 +25,10 @@ async def closest_replica(stage: StoryStage) -> None:
 
     end_s = stage.loop.time() + SOON_S
     while (told := await preferred(f"rack-{near.number}")) != near.number:
-        require(stage.loop.time() < end_s, "closest", f"a reader in the rack of {near.host} is told to read from {told}")
+        require(stage.loop.time() < end_s, "closest", f"a consumer in the rack of {near.host} is sent to {told}")
         await stage.pass_time(0.5)
-    require(await preferred("elsewhere") == -1, "closest", "a reader of no broker's rack is sent away from the leader")
-    # The third does not hear of the next record: the near one has it, and it is not committed.
+    require(await preferred("elsewhere") == -1, "closest", "a consumer outside of all racks is sent to a follower")
+    # The third replica does not get the next record: the near one has it, and it is not committed.
     with stage.cut(leader, third):
         await stage.send(leader, b"two have it", acks=1)
         end = stage.replica(leader).log.log_end_offset
@@ -42,19 +42,23 @@ async def closest_replica(stage: StoryStage) -> None:
             require(
                 not batches or batches[-1].last_offset < mark,
                 "read-bound",
-                f"{near.host} gives {batches[-1].last_offset if batches else -1}, committed is what is below {mark} (R19)",
+                f"{near.host} returns offset {batches[-1].last_offset if batches else -1}, the high watermark is {mark} (R19)",
             )
             if not batches:
                 break
             offset = batches[-1].last_offset + 1
         code = ErrorCode((await stage.fetch(near, end + 3, "")).error_code)
-        require(code == ErrorCode.OFFSET_NOT_AVAILABLE, "closest", f"what {near.host} does not have yet is {code.name} (R19)")
+        require(
+            code == ErrorCode.OFFSET_NOT_AVAILABLE,
+            "closest",
+            f"a fetch beyond the log end of {near.host} is answered with {code.name} (R19)",
+        )
     await stage.until_settled()
     with stage.cut(leader, near):
         await stage.send(leader, b"some have it", acks=1)
         await stage.until(lambda: near.number not in stage.replica(leader).isr, "the near one has left")
         told = await preferred(f"rack-{near.number}")
-        require(told == -1, "closest", f"a reader is sent to {told}, which is not in sync (R19)")
+        require(told == -1, "closest", f"a consumer is sent to {told}, which is not in sync (R19)")
 
 
 async def latest_offset_of_new_leader(stage: StoryStage) -> None:
@@ -75,7 +79,7 @@ async def latest_offset_of_new_leader(stage: StoryStage) -> None:
         require(
             code == not_yet or (code == ErrorCode.NONE and offset >= committed),
             "high-watermark",
-            f"{new.host} tells {code.name}, {offset}; {committed} was committed (R04)",
+            f"{new.host} answers {code.name}, {offset}; the high watermark was {committed} (R04)",
         )
     await stage.start(third)
 
@@ -113,5 +117,5 @@ async def coordinator_moves(stage: StoryStage) -> None:
 
     await stage.until(has_moved, "another one coordinates")
     found = await stage.cluster.scene.alone("member", lambda actor: fetch_committed_offsets(actor, group, [PLACE]))
-    require(found == {PLACE: 2}, "committed", f"{new.host} says {found}, 2 was committed (G07)")
+    require(found == {PLACE: 2}, "committed", f"{new.host} answers {found}, 2 was committed (G07)")
     await stage.start(third)
