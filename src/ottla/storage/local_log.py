@@ -153,16 +153,7 @@ class LocalLog:
         self._add(segment)
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        config = self._config
-        return Segment.create(
-            self._disk,
-            self.dir,
-            base_offset,
-            index_interval_bytes=config.index_interval_bytes,
-            jitter_ms=config.draw_jitter_ms(self._random),
-            now_ms=now_ms,
-            cache=self._cache,
-        )
+        return Segment.create(self._disk, self.dir, base_offset, self._config, self._random, now_ms, self._cache)
 
     def _add(self, segment: Segment) -> None:
         self.segments.append(segment)

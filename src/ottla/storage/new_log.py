@@ -25,16 +25,7 @@ def new_log(
 ) -> Log:
     """Create a log in a directory that does not exist. Nothing is flushed: see `Log.flush_plan`."""
     disk.make_dirs(dir)
-    segment = Segment.create(
-        disk,
-        dir,
-        0,
-        index_interval_bytes=config.index_interval_bytes,
-        jitter_ms=config.draw_jitter_ms(random),
-        now_ms=now_ms,
-        cache=cache,
-        in_new_dir=True,
-    )
+    segment = Segment.create(disk, dir, 0, config, random, now_ms, cache, in_new_dir=True)
     return Log(
         disk,
         random,

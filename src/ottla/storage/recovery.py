@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -71,10 +72,9 @@ def open_log(
 ) -> Log:
     """Open the log in a directory. OSError if the disk fails. Truncations are reported to the operator in `notices`."""
     _finish_swaps(disk, dir)
-    new_segment = _SegmentMaker(disk, random, dir, config, cache, now_ms)
     damaged: list[Segment] = []
     """Segments with a missing or corrupt index."""
-    segments = _find_segments(disk, dir, new_segment, damaged)
+    segments = _find_segments(disk, dir, lambda base: Segment.existing(disk, dir, base, config, random, now_ms, cache), damaged)
     epochs = EpochCache.load(disk, f"{dir}/{EPOCH_CHECKPOINT}")
     producers = ProducerStates(topic_partition)
     snapshots = Snapshots(disk, dir)
@@ -103,7 +103,7 @@ def open_log(
         epochs.clear()
         producers.clear()
     if not segments:
-        segments = [new_segment.create(found.log_start_offset)]
+        segments = [Segment.create(disk, dir, found.log_start_offset, config, random, now_ms, cache)]
     active = segments[-1]
     active.activate()
 
@@ -164,40 +164,6 @@ def _write_snapshot(producers: ProducerStates, snapshots: Snapshots, segments: l
         snapshots.write(end_offset, producers)
 
 
-@dataclass(frozen=True, slots=True)
-class _SegmentMaker:
-    disk: Disk
-    random: Random
-    dir: str
-    config: LogConfig
-    cache: SegmentCache
-    now_ms: int
-
-    def existing(self, base_offset: int) -> Segment:
-        segment = Segment(
-            self.disk,
-            self.dir,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            jitter_ms=self.config.draw_jitter_ms(self.random),
-            now_ms=self.now_ms,
-            cache=self.cache,
-        )
-        segment.size = self.disk.size(segment.path(LOG))
-        return segment
-
-    def create(self, base_offset: int) -> Segment:
-        return Segment.create(
-            self.disk,
-            self.dir,
-            base_offset,
-            index_interval_bytes=self.config.index_interval_bytes,
-            jitter_ms=self.config.draw_jitter_ms(self.random),
-            now_ms=self.now_ms,
-            cache=self.cache,
-        )
-
-
 def _finish_swaps(disk: Disk, dir: str) -> None:
     """Finish interrupted compaction: `.cleaned` files are incomplete and are removed, `.swap` files only need renaming.
 
@@ -250,7 +216,7 @@ def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
     return end_offset
 
 
-def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segment]) -> list[Segment]:
+def _find_segments(disk: Disk, dir: str, existing: Callable[[int], Segment], damaged: list[Segment]) -> list[Segment]:
     """The segments, ascending, by their .log files. Indexes without a .log file are removed. The last end offset is not set."""
     bases: list[int] = []
     sidecars: list[tuple[int, str]] = []
@@ -269,7 +235,7 @@ def _find_segments(disk: Disk, dir: str, make: _SegmentMaker, damaged: list[Segm
             disk.remove(f"{dir}/{name}")
         elif name.endswith(TXN_INDEX):
             with_aborted[offset] = disk.size(f"{dir}/{name}")
-    segments = [make.existing(base) for base in sorted(bases)]
+    segments = [existing(base) for base in sorted(bases)]
     for segment in segments:
         size = with_aborted.get(segment.base_offset)
         segment.indexes.has_aborted = bool(size)
@@ -346,20 +312,20 @@ def _recover(
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
         states.begin(segment)
-        end_offset, cut_bytes, dense = _recover_segment(segment, follower, epochs, states.producers)
+        end_offset, truncated_bytes, dense = _recover_segment(segment, follower, epochs, states.producers)
         compacted = not dense if cleaned_offset is None else follower <= cleaned_offset
-        if cut_bytes or slot + 1 == len(segments) or (end_offset < follower and not compacted):
+        if truncated_bytes or slot + 1 == len(segments) or (end_offset < follower and not compacted):
             segment.end_offset = end_offset
             behind = segments[slot + 1 :]
-            if cut_bytes or behind:
-                notices.append(_cut_notice(segment, cut_bytes, behind))
+            if truncated_bytes or behind:
+                notices.append(_truncation_notice(segment, truncated_bytes, behind))
             _remove_segments(disk, behind)
             return segments[: slot + 1]
     return segments
 
 
-def _cut_notice(segment: Segment, cut_bytes: int, behind: list[Segment]) -> str:
-    what = f"truncated {cut_bytes} bytes of invalid batches" if cut_bytes else "records are missing"
+def _truncation_notice(segment: Segment, truncated_bytes: int, behind: list[Segment]) -> str:
+    what = f"truncated {truncated_bytes} bytes of invalid batches" if truncated_bytes else "records are missing"
     removed = f", removed {len(behind)} segments from offset {behind[0].base_offset} on" if behind else ""
     return f"Recovery of {segment.path(LOG)}: {what} at offset {segment.end_offset}{removed}"
 
@@ -387,13 +353,13 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, pr
                 aborted.append(entry)
 
     good = segment.rebuild_indexes(check_crc=True, offset_limit=offset_limit, on_batch=note)
-    cut_bytes = segment.size - good
-    if cut_bytes:
+    truncated_bytes = segment.size - good
+    if truncated_bytes:
         _refuse_legacy(segment, good)
         segment.truncate_file(good)
     segment.file.release()
     segment.indexes.replace_txn(aborted)
-    return end_offset, cut_bytes, dense
+    return end_offset, truncated_bytes, dense
 
 
 def _refuse_legacy(segment: Segment, position: int) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.ports import Disk, File
+from ottla.ports import Disk, File, Random
 from ottla.records.batch import MAGIC_V2, RECORDS_AT, BatchInfo, header_at
-from ottla.storage.config import INT64_MAX
+from ottla.storage.config import INT64_MAX, LogConfig
 from ottla.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import OffsetIndex
@@ -72,7 +72,6 @@ class Segment:
         disk: Disk,
         dir: str,
         base_offset: int,
-        *,
         index_interval_bytes: int,
         jitter_ms: int,
         now_ms: int,
@@ -105,18 +104,15 @@ class Segment:
         disk: Disk,
         dir: str,
         base_offset: int,
-        *,
-        index_interval_bytes: int,
-        jitter_ms: int,
+        config: LogConfig,
+        random: Random,
         now_ms: int,
         cache: SegmentCache,
         in_new_dir: bool = False,
     ) -> Segment:
         """A new, empty, active segment. Existing files of that name are left from a failed operation, and are emptied; in a new
         directory there are none."""
-        segment = cls(
-            disk, dir, base_offset, index_interval_bytes=index_interval_bytes, jitter_ms=jitter_ms, now_ms=now_ms, cache=cache
-        )
+        segment = cls(disk, dir, base_offset, config.index_interval_bytes, config.draw_jitter_ms(random), now_ms, cache)
         if not in_new_dir and segment.files.exists(TXN_INDEX):
             disk.remove(segment.path(TXN_INDEX))
         for suffix in (OFFSET_INDEX, TIME_INDEX, LOG):  # the .log file last: it makes the segment exist
@@ -132,16 +128,20 @@ class Segment:
         segment.active = True
         return segment
 
+    @classmethod
+    def existing(
+        cls, disk: Disk, dir: str, base_offset: int, config: LogConfig, random: Random, now_ms: int, cache: SegmentCache
+    ) -> Segment:
+        """A sealed segment whose files exist. Its end offset is not known yet."""
+        segment = cls(disk, dir, base_offset, config.index_interval_bytes, config.draw_jitter_ms(random), now_ms, cache)
+        segment.size = disk.size(segment.path(LOG))
+        return segment
+
     def replacement(self, created_ms: int) -> Segment:
         """A sealed segment of the same base offset, whose files compaction has to write."""
+        files = self.files
         return Segment(
-            self.files.disk,
-            self.files.dir,
-            self.base_offset,
-            index_interval_bytes=self.index_interval_bytes,
-            jitter_ms=self.jitter_ms,
-            now_ms=created_ms,
-            cache=self._cache,
+            files.disk, files.dir, self.base_offset, self.index_interval_bytes, self.jitter_ms, created_ms, self._cache
         )
 
     def path(self, suffix: str) -> str:
