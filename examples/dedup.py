@@ -1,4 +1,4 @@
-"""Every reading once: devices send again what they are not sure about, for up to an hour."""
+"""Deduplication: devices send a reading again if they are not sure that it arrived, for up to an hour."""
 
 from pyspark.sql import DataFrame
 

@@ -1,14 +1,13 @@
-"""The main job, small: orders stream into a broker, a pipeline on Spark sums them up exactly once, live.
+"""A live demo: orders stream into a broker, and a pipeline on Spark sums them up exactly once. Run it with `make demo`.
 
-Run it with `make demo`. It starts a real broker on a free port, sends orders through librdkafka (one of them poisoned), runs
-`examples/revenue.py` on a Spark of this machine, kills the broker with SIGKILL on the way and brings it back on the same files.
-At the end it compares what was acknowledged with what the pipeline wrote: nothing lost, nothing doubled, the poisoned record
-in the dead letters. It leaves nothing running and nothing on disk.
+It starts a broker on a free port, produces orders through librdkafka (one of them malformed), runs `examples/revenue.py` on a
+local Spark, kills the broker with SIGKILL half-way and restarts it on the same files. At the end it compares the acknowledged
+orders with the results of the pipeline: none lost, none doubled, the malformed record in the dead-letter topic. It leaves no
+processes or files.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import random
@@ -35,8 +34,8 @@ PIPELINE = Path(__file__).parent / "revenue.py"
 CUSTOMERS = ("ada", "bohumil", "clara", "dora", "emil", "franz", "grete", "hermann")
 ORDERS = 9_000
 SECONDS = 30.0
-POISON = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
-PATIENCE_S = 240.0
+MALFORMED = b'{"id": 4711, "customer": "franz", "cents": "a lot"'
+TIMEOUT_S = 240.0
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Tally:
 
 
 def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
-    """librdkafka's own log lines ("broker is down") would tear the live table; what matters reaches the callbacks."""
+    """Client properties that silence librdkafka's log lines, which would disturb the live table. Callbacks still get errors."""
     logger = logging.getLogger("demo.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -55,14 +54,14 @@ def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
 
 
 def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading.Event) -> None:
-    """Orders, evenly over some seconds; one counts when the broker has acknowledged it. Idempotent: sent again, kept once."""
+    """Produce orders, evenly over SECONDS, with an idempotent producer. Counts those that the broker has acknowledged."""
     producer = Producer(client(bootstrap_servers, **{"acks": "all", "linger.ms": 5, "enable.idempotence": True}))
     chance = random.Random(1883)
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             raise SystemExit(f"an order was not accepted: {error}")
-        if message.value() != POISON:
+        if message.value() != MALFORMED:
             order = json.loads(message.value() or b"")
             acknowledged.orders[order["customer"]] += 1
             acknowledged.cents[order["customer"]] += order["cents"]
@@ -74,12 +73,12 @@ def send_orders(bootstrap_servers: str, acknowledged: Tally, half_way: threading
         order = {"id": number, "customer": customer, "cents": chance.randrange(100, 20_000), "at": at}
         producer.produce("orders", key=customer, value=json.dumps(order), on_delivery=delivered)
         if number == ORDERS // 3:
-            producer.produce("orders", key="franz", value=POISON, on_delivery=delivered)
+            producer.produce("orders", key="franz", value=MALFORMED, on_delivery=delivered)
         if number == ORDERS // 2:
             half_way.set()
         producer.poll(max(began + number * SECONDS / ORDERS - time.monotonic(), 0))
     producer.flush()
-    # An order of tomorrow closes the windows of today; its own stays open, and is not counted.
+    # An order of tomorrow moves the watermark and closes today's windows. Its own window stays open and is not counted.
     tomorrow = {"id": -1, "customer": "nobody", "cents": 0, "at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
     for partition in range(3):
         producer.produce("orders", key="nobody", value=json.dumps(tomorrow), partition=partition)
@@ -92,7 +91,7 @@ def view(seen: Tally, watch: progress.Watch, dead: int, note: str) -> Table:
     if found is not None:
         caption += (
             f"batch {found['batch']}: {found['rows_per_s']:,.0f} orders/s in, {found['batch_ms']:,} ms, of it the transaction "
-            f"{found['transaction_ms'] or 0:.0f} ms; lag {found['lag'] or 0:,}; {dead} in the dead letters"
+            f"{found['transaction_ms'] or 0:.0f} ms; lag {found['lag'] or 0:,}; {dead} dead letters"
         )
     table = Table(title="revenue, live from the topic", caption=caption, title_justify="left", caption_justify="left")
     table.add_column("customer")
@@ -113,7 +112,7 @@ def main() -> int:
         servers = broker.bootstrap_servers
         for topic, partitions in (("orders", 3), ("revenue", 3), ("orders.dlq", 1)):
             broker.create_topic(topic, partitions)
-        console.print(f"demo: a broker at {servers}, ready after {(time.monotonic() - began) * 1000:.0f} ms; Spark is starting")
+        console.print(f"demo: broker {servers} ready after {(time.monotonic() - began) * 1000:.0f} ms; starting Spark")
         settings = project.override(project.read(PIPELINE), bootstrap_servers=servers, storage=storage, trigger="500 ms")
         plan = graph.plan(loading.load(PIPELINE))
         try:
@@ -121,25 +120,25 @@ def main() -> int:
         except PipelineError as error:
             console.print(f"demo: {error}; {error.hint}")
             return 1
-        console.print(f"demo: Spark is up after {time.monotonic() - began:.0f} s; the pipeline {PIPELINE.name} is starting")
+        console.print(f"demo: Spark ready after {time.monotonic() - began:.0f} s; starting the pipeline {PIPELINE.name}")
 
         acknowledged, seen, half_way = Tally(), Tally(), threading.Event()
         sender = threading.Thread(target=send_orders, args=(servers, acknowledged, half_way), daemon=True)
-        flows = running.PipelineRun(spark, settings, plan)
-        watch = progress.Watch(f"{settings.name}.", flows.sinks)
+        run = running.PipelineRun(spark, settings, plan)
+        watch = progress.Watch(f"{settings.name}.", run.sinks)
         listener = progress.listen(spark, watch)
         consumer = Consumer(client(servers, **{"group.id": "demo", "isolation.level": "read_committed"}))
         consumer.assign([TopicPartition("revenue", number, 0) for number in range(3)] + [TopicPartition("orders.dlq", 0, 0)])
         letters: list[Message] = []
-        note = f"{ORDERS:,} orders are on their way; a window is written ten seconds after its end"
+        note = f"producing {ORDERS:,} orders; a window is written ten seconds after its end"
         try:
-            flows.start()
-            sender.start()
-            started, gave_up = time.monotonic(), False
-            with Live(view(seen, watch, 0, note), console=console, refresh_per_second=8) as live:
+            with run, Live(view(seen, watch, 0, note), console=console, refresh_per_second=8) as live:
+                run.start()
+                sender.start()
+                started, timed_out = time.monotonic(), False
                 while sender.is_alive() or seen.orders.total() < acknowledged.orders.total() or not letters:
-                    if time.monotonic() - started > PATIENCE_S:
-                        gave_up = True
+                    if time.monotonic() - started > TIMEOUT_S:
+                        timed_out = True
                         break
                     for message in consumer.consume(500, 0.1):
                         if message.error() is not None:
@@ -151,28 +150,22 @@ def main() -> int:
                         seen.windows[window["customer"], window["since"]] += 1
                         seen.orders[window["customer"]] += window["orders"]
                         seen.cents[window["customer"]] += window["cents"]
-                    flows.wait(0)
+                    run.wait(0)
                     if half_way.is_set():
                         half_way.clear()
                         broker.kill()
                         broker.restart()
-                        note = "the broker was killed (SIGKILL) and is back on the same files"
+                        note = "the broker was killed (SIGKILL) and restarted on the same files"
                     live.update(view(seen, watch, len(letters), note))
             sender.join()
-        except BaseException:
-            with contextlib.suppress(Exception):  # what went wrong first is told
-                flows.stop()
-            raise
-        else:
-            flows.stop()
         finally:
             consumer.close()
             spark.streams.removeListener(listener)
         group = status(settings, plan)[0]
         spark.stop()
 
-        if gave_up:
-            console.print(f"demo: not done after {PATIENCE_S:.0f} s; what is missing below was not waited for")
+        if timed_out:
+            console.print(f"demo: not done after {TIMEOUT_S:.0f} s; the counts below are incomplete")
         doubled = [window for window, count in seen.windows.items() if count > 1]
         same = acknowledged.orders == seen.orders and acknowledged.cents == seen.cents
         reasons = [dict(letter.headers() or [])["ottla.reason"].decode() for letter in letters]
@@ -181,9 +174,9 @@ def main() -> int:
             f"\ndemo: {sent:,} orders acknowledged, {written:,} in {len(seen.windows)} windows; {sent - written:,} lost, "
             f"{len(doubled)} windows doubled, sums {'equal' if same else 'DIFFERENT'}"
         )
-        console.print(f"demo: {len(letters)} record in the dead letters: {'; '.join(reasons) or 'none'}")
-        console.print(f"demo: group {group.group_id}: lag {group.lag}; {flows.sinks['revenue'].totals.batches} transactions")
-    console.print(f"demo: everything is stopped and removed, after {time.monotonic() - began:.0f} s")
+        console.print(f"demo: {len(letters)} record in the dead-letter topic: {'; '.join(reasons) or 'none'}")
+        console.print(f"demo: group {group.group_id}: lag {group.lag}; {run.sinks['revenue'].totals.batches} transactions")
+    console.print(f"demo: done after {time.monotonic() - began:.0f} s; all processes stopped, all files removed")
     return 0 if same and not doubled and len(letters) == 1 and group.lag == 0 else 1
 
 

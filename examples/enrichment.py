@@ -1,6 +1,6 @@
-"""Payments with the names and countries of who paid: a stream joined with a table of customers, in SQL.
+"""Payments joined with the names and countries of their customers, a static table, in SQL.
 
-A payment of somebody unknown is kept, with nulls: an inner join would lose it without a word.
+Payments of unknown customers are kept, with nulls: an inner join would drop them silently.
 """
 
 from pathlib import Path

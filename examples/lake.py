@@ -1,6 +1,6 @@
-"""A topic lands as a table of Parquet files, and the table becomes a topic again.
+"""A topic written to Parquet files, and these files read into a topic again.
 
-The directory is OTTLA_LAKE, by default `lake` beside this file. Each batch is in it once, so it can be read by anything.
+The directory is OTTLA_LAKE, by default `lake` beside this file. Each batch is written once.
 """
 
 import os

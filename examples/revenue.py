@@ -1,6 +1,7 @@
 """Revenue by customer, every five seconds: the pipeline of `make demo`.
 
-A window is written once it can no longer change, ten seconds of event time after its end. What is no order goes to `orders.dlq`.
+A window is written when it can no longer change, ten seconds of event time after its end. Records that do not parse go to
+`orders.dlq`.
 """
 
 from pyspark.sql import DataFrame

@@ -1,4 +1,4 @@
-"""Sessions: what a user did without a pause of thirty minutes belongs together."""
+"""Sessions: events of a user without a pause of thirty minutes belong together."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -16,7 +16,6 @@ import typer
 from ottla.cli.connection import Connection, unknown_partition
 from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
 from ottla.cli.formats import Format, Incoming, Writing, unescape
-from ottla.cli.offsets import log_bounds, resolve
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex, parse_position
@@ -71,6 +70,8 @@ def find_bounds(
     follow: bool,
     isolation: str = "read_uncommitted",
 ) -> Bounds:
+    from ottla.cli.offsets import log_bounds, resolve
+
     bounds = Bounds()
     for topic in connection.topics(topics):
         name = topic.topic

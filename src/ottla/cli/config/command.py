@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.config import protocol_resource
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
@@ -15,6 +14,7 @@ from ottla.cli.output import print_document, print_table
 
 if TYPE_CHECKING:
     from ottla.cli.client import ConfigEntry, ConfigResource
+    from ottla.cli.config.protocol_resource import ProtocolResource
 
 app = typer.Typer(help="Settings of topics, brokers and groups: describe, set, unset.", no_args_is_help=True)
 
@@ -42,9 +42,10 @@ _SOURCES = {
 }
 
 
-def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | protocol_resource.ProtocolResource:
+def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | ProtocolResource:
     """The resource, in the library's type where it has one."""
     from ottla.cli.client import ConfigResource, ResourceType
+    from ottla.cli.config import protocol_resource
 
     if kind == "topic":
         connection.topic(name)
@@ -65,6 +66,8 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
 
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
+    from ottla.cli.config import protocol_resource
+
     resource = _resource(connection, kind, name)
     if isinstance(resource, protocol_resource.ProtocolResource):
         return protocol_resource.describe(connection, resource)
@@ -75,6 +78,7 @@ def describe_settings(connection: Connection, kind: str, name: str) -> dict[str,
 def alter_settings(connection: Connection, kind: str, name: str, changes: dict[str, str], removals: Sequence[str]) -> None:
     """Set and unset settings in one request. Failure with similar names for an unknown setting."""
     from ottla.cli.client import AlterConfigOpType, ConfigEntry
+    from ottla.cli.config import protocol_resource
 
     if not all(removals):
         raise Failure("a setting has no name", exit_code=EXIT_USAGE)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
-from ottla.cli.group.offsets import delete_offsets, scoped_partitions
-from ottla.cli.group.plan import parse_scope
 from ottla.cli.group.reset import reset_offsets
-from ottla.cli.group.view import STATES, Group, find_groups, list_groups, unknown_group, with_partitions
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.positions import TopicIndex
+
+if TYPE_CHECKING:
+    from ottla.cli.group.view import Group
 
 app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
@@ -41,6 +41,8 @@ def list_(
     json_output: Json = False,
 ) -> None:
     """List groups, their type and state."""
+    from ottla.cli.group.view import STATES, list_groups
+
     if type_ is not None and type_ not in ("classic", "consumer"):
         raise Failure(f"--type {type_!r} is neither classic nor consumer", exit_code=EXIT_USAGE)
     states = {word.lower() for word in state or []}
@@ -70,6 +72,8 @@ def describe(
 
     Lag is log end minus committed offset. Lead is committed offset minus log start: at 0, retention deletes unread records.
     """
+    from ottla.cli.group.view import find_groups, list_groups, with_partitions
+
     if bool(names) == all_groups:
         raise Failure("pass either groups or --all", exit_code=EXIT_USAGE)
     connection = Connection(bootstrap_servers, command_config)
@@ -130,6 +134,8 @@ def members(
     json_output: Json = False,
 ) -> None:
     """Show the members of a group and their partitions."""
+    from ottla.cli.group.view import find_groups
+
     (group,) = find_groups(Connection(bootstrap_servers, command_config), [name])
     if json_output:
         print_document([member.document() for member in group.members])
@@ -165,6 +171,8 @@ def delete(
     json_output: Json = False,
 ) -> None:
     """Delete groups and their committed offsets. They must have no members."""
+    from ottla.cli.group.view import find_groups
+
     connection = Connection(bootstrap_servers, command_config)
     find_groups(connection, names)
     confirm(f"Delete {', '.join(names)} and their committed offsets?", yes)
@@ -194,6 +202,8 @@ def _refused_delete(connection: Connection, name: str, failure: Failure) -> Fail
             code=failure.code,
         )
     if failure.code == "GROUP_ID_NOT_FOUND":
+        from ottla.cli.group.view import unknown_group
+
         return unknown_group(connection, name)
     return failure
 
@@ -212,6 +222,10 @@ def delete_offsets_command(
     json_output: Json = False,
 ) -> None:
     """Delete the committed offsets of topics that the group no longer reads."""
+    from ottla.cli.group.offsets import delete_offsets, scoped_partitions
+    from ottla.cli.group.plan import parse_scope
+    from ottla.cli.group.view import find_groups
+
     scope = parse_scope(topic)
     connection = Connection(bootstrap_servers, command_config)
     (group,) = find_groups(connection, [name])

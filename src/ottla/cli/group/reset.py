@@ -6,28 +6,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.connection import Connection, unknown_partition, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.group.offsets import alter_offsets, has_members, scoped_partitions
-from ottla.cli.group.plan import (
-    Step,
-    export_csv,
-    export_documents,
-    parse_duration_ms,
-    parse_scope,
-    plan,
-    read_plan,
-    shifted,
-)
-from ottla.cli.group.view import committed_offsets, find_groups, led_log_bounds
-from ottla.cli.offsets import at_time
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import TopicIndex, parse_time_ms
+
+if TYPE_CHECKING:
+    from ottla.cli.group.plan import Step
 
 Bounds = Mapping[TopicIndex, tuple[int, int]]
 
@@ -87,6 +77,11 @@ def reset_offsets(
 
     An offset outside the log becomes its nearer end.
     """
+    from ottla.cli.group.offsets import alter_offsets, has_members, scoped_partitions
+    from ottla.cli.group.plan import parse_scope, plan, read_plan, shifted
+    from ottla.cli.group.view import committed_offsets, find_groups
+    from ottla.cli.offsets import at_time
+
     _exactly_one(
         {
             "--to-earliest": to_earliest,
@@ -156,6 +151,8 @@ def _exactly_one(chosen: Mapping[str, bool]) -> None:
 
 def _time_ms(to_time: str | None, by_duration: str | None, now_ms: int) -> int | None:
     if by_duration is not None:
+        from ottla.cli.group.plan import parse_duration_ms
+
         return max(now_ms - parse_duration_ms(by_duration), 0)
     if to_time is None:
         return None
@@ -171,6 +168,8 @@ def _time_ms(to_time: str | None, by_duration: str | None, now_ms: int) -> int |
 
 def _bounds(connection: Connection, keys: Sequence[TopicIndex]) -> Bounds:
     """The log bounds of all partitions. Failure if one has none: a reset must not be partial."""
+    from ottla.cli.group.view import led_log_bounds
+
     bounds = led_log_bounds(connection, keys)
     for topic, partition in keys:
         if (topic, partition) not in bounds:
@@ -184,6 +183,8 @@ def _bounds(connection: Connection, keys: Sequence[TopicIndex]) -> Bounds:
 
 
 def _show(name: str, steps: Sequence[Step], *, executed: bool, export: bool, json_output: bool, is_new: bool) -> None:
+    from ottla.cli.group.plan import export_csv, export_documents
+
     if export and json_output:
         print_document(export_documents(steps))
     elif export:

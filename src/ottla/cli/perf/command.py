@@ -22,7 +22,6 @@ from ottla.cli.consume import Bounds, find_bounds, reader_properties
 from ottla.cli.failure import Failure, explain, guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import print_document
-from ottla.cli.perf.latencies import Latencies
 from ottla.cli.positions import Position
 from ottla.cli.produce import ensure_topic
 
@@ -112,6 +111,8 @@ def perf_produce(
     json_output: Json = False,
 ) -> None:
     """Produce records as fast as possible, or at --throughput. Measures throughput and latency."""
+    from ottla.cli.perf.latencies import Latencies
+
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     ensure_topic(connection, topic, create=create)
     producer = connection.producer(**{"acks": acks, "compression.type": compression, "linger.ms": 5})
@@ -246,6 +247,7 @@ def perf_latency(
 ) -> None:
     """Produce a record, wait until a consumer has it, produce the next. Measures the latency of each."""
     from ottla.cli.client import TopicPartition
+    from ottla.cli.perf.latencies import Latencies
 
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     ensure_topic(connection, topic, create=create)

@@ -1,4 +1,4 @@
 """`ottla pipeline`.
 
-`command` holds its commands, `running` runs flows and shows them, `template` is what `init` writes, `failures` explains errors.
+`command` holds its commands, `running` runs flows and shows their progress, `template` is what `init` writes.
 """

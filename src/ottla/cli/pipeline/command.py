@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,6 @@ import typer
 from ottla.cli.failure import EXIT_USAGE, Failure, guarded
 from ottla.cli.options import Json, Yes, parse_pairs
 from ottla.cli.output import note, print_document, print_table
-from ottla.cli.pipeline.failures import explained
 
 if TYPE_CHECKING:
     from ottla.pipelines.graph import Plan
@@ -41,6 +42,8 @@ Master = Annotated[
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark (repeatable).")]
 Name = Annotated[str | None, typer.Option("--name", metavar="NAME", help="The name of the pipeline, the prefix of its groups.")]
 FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", help="Only this flow (repeatable).")]
+
+_RUN_AGAIN = "no data is lost: run the pipeline again"
 
 
 @app.command("init")
@@ -81,7 +84,7 @@ def check(
     It needs no broker. With --bootstrap-servers it also checks the topics.
     """
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name)
-    with explained():
+    with _explained():
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, topics
 
@@ -130,7 +133,7 @@ def run(
 ) -> None:
     """Run a pipeline until Ctrl-C or SIGTERM, which let the running batch finish."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name, metrics=metrics)
-    with explained():
+    with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
         from ottla.pipelines import topics
 
@@ -153,7 +156,7 @@ def status(
 ) -> None:
     """Show each flow's committed offsets, lag and checkpoint."""
     project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
-    with explained():
+    with _explained():
         from ottla.pipelines.status import status as flow_status
 
         found = flow_status(project, plan)
@@ -202,7 +205,7 @@ def reset(
             raise Failure("no terminal to ask for confirmation", "pass --yes", exit_code=EXIT_USAGE)
         typer.confirm(f"Remove the checkpoints of {', '.join(chosen)} in {project.storage}?", abort=True)
 
-    with explained():
+    with _explained():
         from ottla.pipelines.reset import reset as reset_flows
 
         for line in reset_flows(project, plan, chosen, to):
@@ -223,7 +226,7 @@ def _loaded(
     from ottla.pipelines import graph, loading, project
 
     pairs = parse_pairs(conf, "--conf")
-    with explained():
+    with _explained():
         found = project.override(
             project.read(file, settings),
             conf=pairs,
@@ -235,6 +238,29 @@ def _loaded(
             metrics=metrics,
         )
         return found, graph.plan(loading.load(file))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of a pipeline, of its broker and of Spark's Java process into a Failure."""
+    from ottla.client.blocking import BrokerAway
+    from ottla.errors import KafkaError
+    from ottla.pipelines import PipelineError
+    from ottla.pipelines.spark_jvm import has_ended
+
+    try:
+        yield
+    except PipelineError as error:
+        # Notes hold later errors, such as a query that does not stop.
+        said = [*([error.hint] if error.hint else []), *getattr(error, "__notes__", ())]
+        raise Failure(str(error), "; ".join(said) or None) from error
+    except (BrokerAway, KafkaError) as error:
+        raise Failure(str(error), _RUN_AGAIN) from error
+    except Exception as error:
+        # Python meets different errors then, depending on its next call into Java.
+        if has_ended(error):
+            raise Failure("Spark's Java process ended (killed, or out of memory?)", _RUN_AGAIN) from error
+        raise
 
 
 def _target(target: Any) -> str:
