@@ -49,11 +49,11 @@ def _broker(number: int) -> BrokerImage:
     return BrokerImage(number, number, None, (Endpoint("PLAINTEXT", f"host{number}", 9092),))
 
 
-def sent(orders: list[ControlRequests]) -> tuple[int, int]:
+def sent(requests: list[ControlRequests]) -> tuple[int, int]:
     """(requests, bytes)."""
     sizes, encodings = [], UpdateMetadataEncodings()
-    for order in orders:
-        for name, request in order.requests():
+    for to_broker in requests:
+        for name, request in to_broker.requests():
             version = VERSIONS[name]
             is_update = isinstance(request, UpdateMetadataRequest)
             sizes.append(len(encodings.encoded(request, version).body if is_update else encode(request, version)))  # type: ignore[arg-type]
@@ -66,21 +66,21 @@ def measure(broker_count: int, partition_count: int) -> str:
 
     after, decide_ms = timed(lambda: with_consecutive_epochs(image, with_elections(with_brokers(image, rest), lambda _: False)))
     changes, changes_ms = timed(lambda: state_changes(image, after, 2))
-    orders, orders_ms = timed(lambda: control_requests_between(image, after, controller_epoch=2, listener="PLAINTEXT"))
-    (requests, size), encode_ms = timed(lambda: sent(orders))
+    to_brokers, build_ms = timed(lambda: control_requests_between(image, after, controller_epoch=2, listener="PLAINTEXT"))
+    (requests, size), encode_ms = timed(lambda: sent(to_brokers))
     writes = len(split_changes(changes, MULTI_BYTES_MAX))
     _, over_ms = timed(lambda: control_requests_between(ClusterImage("scale"), image, controller_epoch=3, listener="PLAINTEXT"))
     return (
         f"| {broker_count:,} | {partition_count:,} | {decide_ms:.0f} | {len(changes)} in {writes} | {changes_ms:.0f} "
-        f"| {requests:,} ({size / 1e6:.1f} MB) | {orders_ms:.0f} | {encode_ms:.0f} | {over_ms:,.0f} |"
+        f"| {requests:,} ({size / 1e6:.1f} MB) | {build_ms:.0f} | {encode_ms:.0f} | {over_ms:,.0f} |"
     )
 
 
 def main() -> None:
     answer_help(__doc__)
     sizes = sys.argv[1:] or ["10:2000", "100:20000", "300:60000", "1000:200000"]
-    print("| brokers | partitions | reelect, ms | states in writes | changes, ms ", end="")
-    print("| requests | orders, ms | encode, ms | take-over, ms |")
+    print("| brokers | partitions | elect, ms | states in writes | changes, ms ", end="")
+    print("| requests | build requests, ms | encode, ms | failover, ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for size in sizes:
         brokers, _, partitions = size.partition(":")
