@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _collect() -> Iterator[None]:
-    """The runs make cycles of tasks and loops; collected between tests, never in the middle of a run."""
+    """Runs leave cycles of tasks and loops: collect them between tests, never inside of a run."""
     gc.collect()
     gc.disable()
     yield

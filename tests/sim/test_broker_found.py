@@ -1,4 +1,4 @@
-"""What the broker world found once, told step by step."""
+"""Failures that seeds of the world `broker` found, step by step."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s):
 
 
 def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
-    """Seed 213: the beginnings in one directory hid the log in the other."""
+    """Seed 213: an empty log in a directory where its creation had failed hid the log in the other."""
 
     async def main():
         host = Host("/d0,/d1,/d2")
@@ -97,7 +97,7 @@ def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
 
 
 def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_online():
-    """Seed 238: its log's epochs were to be written where it no longer was, and that counted as a failing disk."""
+    """Seed 238: writing the epochs of a deleted log counted as a failing disk."""
 
     async def main():
         host = Host("/d0,/d1", **{"log.flush.offset.checkpoint.interval.ms": "10", "log.initial.task.delay.ms": "1"})
@@ -114,7 +114,7 @@ def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_onli
 
 
 def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew():
-    """Seed 237: a crash took a segment in the middle of a copy; the move went on behind it, and took over without its records."""
+    """Seed 237: a crash took a segment in the middle of a copy; the move went on and took over without its records."""
 
     async def main():
         host = Host("/d0,/d1", **{"log.cleaner.enable": "false"})

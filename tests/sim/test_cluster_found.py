@@ -1,4 +1,4 @@
-"""What seeds of the cluster have found, told again step by step in the same virtual world; here a script decides what happens."""
+"""Failures that seeds of the world `cluster` found, step by step, in the same virtual world."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ottla.sim.worlds.cluster_harness import ClusterHarness
 
 
 class Stage:
-    """Three brokers, nothing but what the script does to them."""
+    """Three brokers, and a script that decides what happens to them."""
 
     def __init__(self, script):
         seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterHarness(seed)))
@@ -42,7 +42,7 @@ class Stage:
         self.cluster.complaints.check()
 
     async def ask(self, api, version, request, code_of, done):
-        """Of whoever does it, until it is done; `done` says that an earlier try has done it."""
+        """Ask any broker until it is done. `done` is the error that says that an earlier try was successful."""
 
         async def act(actor):
             while True:
@@ -110,8 +110,8 @@ def _is_plain(cluster):
     )
 
 
-def test_a_broker_that_was_out_of_touch_lets_go_of_a_topic_that_was_deleted_meanwhile():
-    """Its session was over, its process was not: the topic was deleted and made again on others (seed 2)."""
+def test_a_disconnected_broker_drops_a_topic_that_was_deleted_meanwhile():
+    """Its session expired while its process ran on: the topic was deleted and created again on others (seed 2)."""
 
     async def script(stage):
         last = stage.nodes[2]
@@ -131,8 +131,8 @@ def test_a_broker_that_was_out_of_touch_lets_go_of_a_topic_that_was_deleted_mean
     Stage(script).run()
 
 
-def test_a_topic_that_was_made_again_takes_the_place_of_the_former_on_a_broker_that_heard_of_neither():
-    """The orders to delete and to make again did not reach it before its session ended; then it is told of the new one only."""
+def test_a_recreated_topic_replaces_the_old_one_on_a_broker_that_missed_both_requests():
+    """StopReplica and LeaderAndIsr did not reach it before its session expired; then it learns of the new topic only."""
 
     async def script(stage):
         controller = await _controller(stage)
@@ -155,8 +155,8 @@ def test_a_topic_that_was_made_again_takes_the_place_of_the_former_on_a_broker_t
 
 
 @pytest.mark.parametrize("then", ["moved", "deleted"])
-def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
-    """It was sent again and carried out, and then the replica was sent away; the first copy comes behind all that (seed 24)."""
+def test_a_late_request_does_not_bring_a_deleted_replica_back(then):
+    """The request was sent again and obeyed, then the replica was deleted; the first request arrives after that (seed 24)."""
 
     async def script(stage):
         controller = await _controller(stage)
@@ -171,7 +171,7 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
             return obey(version, request, connection)
 
         orders.handle = listen
-        stage.tree.lose_sessions_of(first.host)  # somebody else leads then, which is an order to all
+        stage.tree.lose_sessions_of(first.host)  # another broker leads then, which is a request to all
         await stage.until(lambda: late and stage.cluster.rules.state(("t", 0)).leader == second.number, "an order")
         await stage.settled()
         if then == "moved":
@@ -179,7 +179,7 @@ def test_an_order_that_comes_late_does_not_bring_a_deleted_replica_back(then):
         else:
             await stage.delete("t")
         await stage.until(lambda: not stage.has(second, "t"), "the replica is gone")
-        newest = max(connection for _, _, connection in late)  # an older one alone would give it away
+        newest = max(connection for _, _, connection in late)  # an older broker epoch alone would be refused
         for version, request, _ in late:
             if isinstance(request, LeaderAndIsrRequest):
                 await second.spawn(_obeyed(obey, version, request, newest))
@@ -192,8 +192,8 @@ async def _obeyed(obey, version, request, connection):
     await obey(version, request, connection)
 
 
-def test_a_follower_that_was_cut_hears_the_high_watermark_again():
-    """The reply that says where histories part carries it too, and a session does not repeat what it has said (seed 45)."""
+def test_a_follower_that_truncated_learns_the_high_watermark_again():
+    """The response with the diverging epoch carries the high watermark, and a fetch session does not repeat it (seed 45)."""
 
     async def script(stage):
         controller = await _controller(stage)
@@ -231,8 +231,8 @@ async def _controller(stage):
 
 
 @pytest.mark.parametrize("what", ["moved", "deleted"])
-def test_what_a_controller_wrote_and_did_not_tell_its_successor_tells(what):
-    """It died before the order was heard, and nothing in the tree says that it was owed (seeds 1005, 1107)."""
+def test_a_new_controller_sends_what_the_old_one_wrote_and_did_not_send(what):
+    """It died before the request arrived, and the tree does not say that it is missing (seeds 1005, 1107)."""
 
     async def script(stage):
         controller = await _controller(stage)

@@ -1,4 +1,4 @@
-"""Crashes in slow motion: what the seeded runs found once, told step by step (L01, L02, L03, L11)."""
+"""Failures that seeds of the world `log` found, step by step (L01, L02, L03, L11)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Computer:
         return f"{DIR}/{base:020d}{suffix}"
 
     def set_bytes(self, path, data):
-        """Let the disk have other bytes than were written, durably."""
+        """Change the bytes on the disk, durably."""
         self.disk.node(path).data[:] = data
         self.disk.settle()
 
@@ -84,7 +84,7 @@ def test_l01_a_last_batch_cut_at_every_byte():
         computer.kill()
 
 
-def test_l01_zeros_behind_the_last_batch_are_cut_off():
+def test_l01_zeros_behind_the_last_batch_are_truncated():
     computer = Computer()
     computer.append(b"one", b"two")
     computer.kill()
@@ -134,7 +134,7 @@ def test_l11_a_death_at_every_step_leaves_the_old_checkpoint_or_the_new():
 
 
 def test_a_new_log_directory_is_there_after_a_crash():
-    """Log world, seed 31: its name was not durable, and with it all that was flushed in it was gone."""
+    """Log world, seed 31: its name was not durable, and everything flushed in it was lost."""
     for seed in range(20):
         computer = Computer(seed=seed)
         computer.append(b"one")
@@ -143,8 +143,8 @@ def test_a_new_log_directory_is_there_after_a_crash():
         assert computer.start().log_end_offset == 1
 
 
-def test_a_log_made_again_does_not_inherit_the_recovery_point():
-    """Log world, seed 72: unflushed segments of the new log were believed, because the old one had been flushed that far."""
+def test_a_recreated_log_does_not_inherit_the_recovery_point():
+    """Log world, seed 72: unflushed segments of the new log were not checked, because the old one had been flushed that far."""
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
     computer.log.flush(NOW_MS)
@@ -160,7 +160,7 @@ def test_a_log_made_again_does_not_inherit_the_recovery_point():
 
 
 def test_a_lost_segment_is_the_end_of_the_log():
-    """Log world, seed 39: an unflushed segment had lost its records, the next one had not, and readers fell in between."""
+    """Log world, seed 39: an unflushed segment had lost its records, the next one had not: readers met a gap."""
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
     computer.kill()
@@ -169,8 +169,8 @@ def test_a_lost_segment_is_the_end_of_the_log():
     assert computer.start().log_end_offset == second
 
 
-def test_what_recovery_cut_off_does_not_come_back():
-    """Log world, seeds 57 and 27: the next crash gave a cut segment its tail back, and removed segments their names."""
+def test_what_recovery_truncated_does_not_come_back():
+    """Log world, seeds 57 and 27: the next crash brought a truncated tail and removed segments back."""
     for seed in range(30):
         computer = Computer(SMALL, seed)
         computer.append(*(b"%060d" % number for number in range(7)))
@@ -189,7 +189,7 @@ def test_what_recovery_cut_off_does_not_come_back():
 
 
 def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
-    """Log world, seed 55: records below the new start, never flushed, came back and were believed."""
+    """Log world, seed 55: records below the new log start, never flushed, came back and were not checked."""
     for step in range(1, 40):
         computer = Computer(SMALL, seed=step)
         computer.append(*(b"%060d" % number for number in range(7)))
@@ -211,8 +211,8 @@ def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
                 assert scan(data)[1] == len(data)
 
 
-def test_a_clean_stop_vouches_for_all_that_it_leaves():
-    """Broker world, seed 547, and log world, seed 12: indexes, and names that a plan never run was to flush, were not durable."""
+def test_a_clean_stop_flushes_everything():
+    """Broker world, seed 547, and log world, seed 12: indexes, and names of a flush plan that was never run, were not durable."""
     for seed in range(30):
         computer = Computer(SMALL, seed)
         computer.append(*(b"%060d" % number for number in range(7)))
@@ -226,8 +226,8 @@ def test_a_clean_stop_vouches_for_all_that_it_leaves():
         check_indexes(computer.disk, DIR)
 
 
-def test_a_truncation_that_is_cut_short_leaves_no_gap():
-    """Log world, seed 394: below the recovery point nobody looks for gaps, so none may come to be."""
+def test_an_interrupted_truncation_leaves_no_gap():
+    """Log world, seed 394: recovery does not look for gaps below the recovery point, so there must be none."""
     for step in range(1, 60):
         computer = Computer(SMALL, seed=step)
         computer.append(*(b"%060d" % number for number in range(9)))
@@ -252,7 +252,7 @@ def test_a_truncation_that_is_cut_short_leaves_no_gap():
 
 
 def test_an_index_of_aborted_transactions_that_recovery_finds_right_is_flushed():
-    """Cluster world, seed 58: a kill left it unflushed; recovery had nothing to write, and let the recovery point pass it."""
+    """Cluster world, seed 58: a kill left it unflushed; recovery had nothing to write, and moved the recovery point past it."""
     for seed in range(12):
         computer = Computer(SMALL, seed)
         for number in range(3):

@@ -1,4 +1,4 @@
-"""Short seeded runs: what CI can afford. `make sim` runs hundreds, `make sim SEED=n` replays one."""
+"""Short seeded runs. `make sim` runs hundreds, `make sim SEED=n` replays one."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_every_rule_holds(first):
     ],
 )  # fmt: skip
 def test_what_failed_once_holds(world, seed):
-    """late 61319: settings were looked at while their topic went, and the next of its name was taken for one without any.
-    cluster 5200: a setting changed between the order to make a replica and the news of its topic, and the replica kept the old.
+    """late 61319: configs were read while their topic was deleted, and the next topic of that name had none.
+    cluster 5200: a config changed between LeaderAndIsr and UpdateMetadata for a new replica, which kept the old value.
     broker 8112: a crash took the end of a segment of a compacted topic that was never compacted, and the gap was served.
 
-    The others were faults of the simulator. late 60035: a leader that was alone in sync is deposed, and leads on in another
-    epoch, as nobody else could. late 61717: a record was sent again, and the first came late. cluster 61104: an unclean
-    election took what a coordinator knew; it gave an epoch out twice. late 63015 and 64513: a topic that was still going was said
-    to exist already; a deletion by name came late, to the next topic of that name. broker 64101: an offset was deleted while its
-    topic was. transactions 64604: records arrived when the last copier was done.
+    The others were mistakes of the simulator. late 60035: a deposed leader that is alone in sync leads on in another epoch.
+    late 61717: a record was sent again, and the first arrived late. cluster 61104: an unclean election lost a coordinator's
+    records; it gave an epoch out twice. late 63015 and 64513: a topic under deletion exists already; a deletion by name
+    arrived late, for the next topic of that name. broker 64101: an offset was deleted while its topic was. transactions
+    64604: records arrived when the last copier was done.
     """
     outcome = run_seed(seed, (world,))
     assert not outcome.failed, f"{outcome.rule}: {outcome.detail}"
@@ -45,7 +45,7 @@ def test_what_failed_once_holds(world, seed):
 
 @pytest.mark.parametrize("first", range(1, 65, SEEDS_AT_ONCE * 2))
 def test_every_story_ends_well(first):
-    """Each of them twice; the seeds above come to a few of them only."""
+    """Each story twice; the seeds above reach a few of them only."""
     for seed in range(first, first + SEEDS_AT_ONCE * 2, 2):
         outcome = run_seed(seed, ("stories",))
         assert not outcome.failed, f"{outcome.rule}: {outcome.detail}; replay: python -m ottla.sim --seed {seed} --world stories"
@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_trace(seed):
 
 
 def test_the_trace_does_not_depend_on_the_process():
-    """Nothing comes in but the seed: not the order of sets of strings, not addresses, not the clock."""
+    """Everything follows from the seed, nothing from the order of sets, from addresses or from the clock."""
     said = []
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

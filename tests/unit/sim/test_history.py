@@ -80,7 +80,7 @@ def test_a_clean_history_gives_nothing() -> None:
 def test_lost_write() -> None:
     found = anomalies(changed(READS[3], polled((5, b"a5"), at=110)))
     assert found == [Anomaly(Kind.LOST, "b'a6' was acknowledged at t-0:6 and is not there")]
-    # Where nobody has read to the end, nothing is said.
+    # Without a reader at the end there is no verdict.
     assert anomalies(WRITES) == []
 
 
@@ -127,13 +127,13 @@ def test_torn_transaction(outcome: Outcome) -> None:
 def test_skipped_poll() -> None:
     hasty = [Seek("d", A, 0), polled((0, b"a0"), consumer="d"), polled((5, b"a5"), consumer="d", at=111)]
     assert anomalies(CLEAN + hasty) == [Anomaly(Kind.SKIPPED, "d jumped from 1 to t-0:5, past 1")]  # type: ignore[operator]
-    # Who begins later has not skipped what is before.
+    # A reader that starts later has not skipped what is before.
     assert anomalies([*CLEAN, Seek("d", A, 4), polled((5, b"a5"), consumer="d")]) == []
 
 
 def test_repeated_poll() -> None:
     assert kinds([*CLEAN, polled((5, b"a5"), (6, b"a6"), at=115)]) == [Kind.REPEATED, Kind.REPEATED]
-    # Unless it wished to.
+    # Unless it did a seek.
     assert anomalies([*CLEAN, Seek("c", A, 5), polled((5, b"a5"), (6, b"a6"), at=115)]) == []
 
 
@@ -143,7 +143,7 @@ def test_offsets_that_go_back_within_a_poll() -> None:
 
 
 def test_real_time_order_of_writes() -> None:
-    # Of two producers, so that only time says which was first.
+    # Of two producers: only time says which was first.
     late = Send("q", A, b"late", 40, 41, OK, 7)
     early = Send("r", A, b"early", 30, 31, OK, 8)
     assert kinds([*WRITES, late, early]) == [Kind.REAL_TIME]
@@ -160,7 +160,7 @@ def test_real_time_order_of_reads() -> None:
 
 
 def test_reordered_sends() -> None:
-    # In flight together, so time does not tell, but one producer's order must.
+    # In flight together: time says nothing, but the order of one producer must hold.
     first, second = Send("q", A, b"q0", 30, 40, OK, 8), Send("q", A, b"q1", 30, 40, OK, 7)
     assert kinds([*WRITES, first, second]) == [Kind.REORDERED]
     assert anomalies([*WRITES, second, first]) == []
@@ -194,7 +194,7 @@ def test_an_unknown_outcome_is_neither_lost_nor_doubled(seen: bool) -> None:
     ]
     read: list[Event] = [polled((7, b"a7"), (8, b"a8"), (9, b"a9"), at=140)] if seen else []
     assert anomalies(CLEAN + unheard + read) == []
-    # Twice is twice all the same.
+    # A duplicate is still a duplicate.
     if seen:
         assert kinds([*CLEAN, *unheard, *read, polled((11, b"a7"), at=141)]) == [Kind.DUPLICATE]
 

@@ -1,4 +1,4 @@
-"""The checkers see what they are there for: each rule, broken by hand."""
+"""Each rule of the checkers, broken by hand, is reported."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_trace_keeps_the_last_lines_and_a_hash_of_all():
     ],
 )
 def test_offsets_older_than_their_retention_need_one_moment_without_members(kind, pause_s, binding):
-    """Seed 33: a group of the new protocol counts from the commit, a classic one from when it was left, as in Kafka."""
+    """Seed 33: offsets expire counted from the commit, in a classic group from when it became empty, as in Kafka."""
     clock = [0.0]
     model = GroupModel("g", kind, ("t",), 60.0, lambda: clock[0])
     commit = model.committing(("t", 0), (5, ""), b"")

@@ -18,7 +18,7 @@ def new_disk(seed=1, **options):
 
 @pytest.fixture(params=["real", "virtual"])
 def any_disk(request, tmp_path):
-    """Both disks behind the port: what the product relies on is the same on either."""
+    """The simulated and the real disk: what the product relies on is the same on both."""
     if request.param == "real":
         return OsDisk(), str(tmp_path)
     _, _, view = new_disk()

@@ -13,7 +13,7 @@ from ottla.sim.kernel.process import Process
 
 
 class Collector(asyncio.BufferedProtocol):
-    """Keeps what arrives, in a buffer as small as it is told."""
+    """Keeps what arrives, in a buffer of a given size."""
 
     def __init__(self, buffer_bytes=64):
         self.buffer = bytearray(buffer_bytes)

@@ -1,4 +1,4 @@
-"""What the world of transactions is judged by, each rule broken by hand; and that actors wait, resend and double as told."""
+"""The rules of the world `transactions`, each broken by hand; actors wait, resend and repeat as they should."""
 
 from __future__ import annotations
 
