@@ -71,10 +71,10 @@ class MetadataCache:
     async def update(self, request: UpdateMetadataRequest, *, whole: bool = False) -> None:
         """Apply an UpdateMetadata; the caller has checked the controller epoch. `whole`: it names every topic of the cluster."""
         topics = _grouped(request)
-        for told in topics:
+        for update in topics:
             # The configs of a topic that is deleted must not be kept for the next topic of that name.
-            if not _is_deletion(told) and (whole or bytes(told.topic_id) not in self._deleted):
-                await self.topic_config(told.topic_name, bytes(told.topic_id))
+            if not _is_deletion(update) and (whole or bytes(update.topic_id) not in self._deleted):
+                await self.topic_config(update.topic_name, bytes(update.topic_id))
         live = [_broker(broker) for broker in request.live_brokers]
         await self._learn_transactions(live)
         image = self.image
@@ -83,16 +83,16 @@ class MetadataCache:
             image = replace(image, brokers={one.id: replace(one, transaction_version=versions.get(one.id, 0)) for one in live})
         image = replace(image, controller_id=request.controller_id)
         changed: list[TopicImage] = []
-        told_names = {told.topic_name for told in topics}
-        removed: list[str] = [name for name in image.topics if name not in told_names] if whole else []
-        for told in topics:
-            known = image.topics.get(told.topic_name)
-            if self._is_late(told, whole=whole):
+        updated_names = {update.topic_name for update in topics}
+        removed: list[str] = [name for name in image.topics if name not in updated_names] if whole else []
+        for update in topics:
+            known = image.topics.get(update.topic_name)
+            if self._is_late(update, whole=whole):
                 continue
-            if known is not None and told.topic_id not in (ZERO_UUID, known.topic_id):
+            if known is not None and update.topic_id not in (ZERO_UUID, known.topic_id):
                 removed.append(known.name)  # another topic of that name
                 known = None
-            topic = _topic(known, told, self._topic_configs.get(told.topic_name, {}))
+            topic = _topic(known, update, self._topic_configs.get(update.topic_name, {}))
             if topic is not None:
                 changed.append(topic)
             elif known is not None:
@@ -102,14 +102,14 @@ class MetadataCache:
             if name not in self.image.topics:
                 self.forget_config(name)
 
-    def _is_late(self, told: UpdateMetadataTopicState, *, whole: bool) -> bool:
+    def _is_late(self, update: UpdateMetadataTopicState, *, whole: bool) -> bool:
         """Whether the topic was deleted before, by its id."""
-        topic_id = bytes(told.topic_id)
+        topic_id = bytes(update.topic_id)
         was_deleted = topic_id in self._deleted
         if whole:
             self._deleted.pop(topic_id, None)
             return False
-        if topic_id != ZERO_UUID and _is_deletion(told):
+        if topic_id != ZERO_UUID and _is_deletion(update):
             self._deleted[topic_id] = None
             if len(self._deleted) > _DELETED_MAX:
                 del self._deleted[next(iter(self._deleted))]
@@ -160,8 +160,8 @@ class MetadataCache:
         self._on_image(image)
 
 
-def _is_deletion(told: UpdateMetadataTopicState) -> bool:
-    return any(state.leader == DELETED for state in told.partition_states)
+def _is_deletion(update: UpdateMetadataTopicState) -> bool:
+    return any(state.leader == DELETED for state in update.partition_states)
 
 
 def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
@@ -177,20 +177,20 @@ def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
     return list(topics.values())
 
 
-def _broker(told: UpdateMetadataBroker) -> BrokerImage:
+def _broker(update: UpdateMetadataBroker) -> BrokerImage:
     endpoints = tuple(
         Endpoint(endpoint.listener or "PLAINTEXT", endpoint.host, endpoint.port, _SECURITY_PROTOCOLS[endpoint.security_protocol])
-        for endpoint in told.endpoints
+        for endpoint in update.endpoints
         if 0 <= endpoint.security_protocol < len(_SECURITY_PROTOCOLS)
     )
-    return BrokerImage(told.id, -1, told.rack, endpoints)
+    return BrokerImage(update.id, -1, update.rack, endpoints)
 
 
-def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Mapping[str, str]) -> TopicImage | None:
+def _topic(known: TopicImage | None, update: UpdateMetadataTopicState, config: Mapping[str, str]) -> TopicImage | None:
     """The topic after the update; None if it is deleted."""
     partitions = list(known.partitions) if known is not None else []
     gone: set[int] = set()
-    for state in told.partition_states:
+    for state in update.partition_states:
         number = state.partition_index
         if state.leader == DELETED:
             gone.add(number)
@@ -201,8 +201,8 @@ def _topic(known: TopicImage | None, told: UpdateMetadataTopicState, config: Map
             partitions[number] = _partition(state)
     if len(gone) >= len(partitions):
         return None
-    topic_id = told.topic_id if told.topic_id != ZERO_UUID or known is None else known.topic_id
-    return TopicImage(told.topic_name, bytes(topic_id), tuple(partitions), config)
+    topic_id = update.topic_id if update.topic_id != ZERO_UUID or known is None else known.topic_id
+    return TopicImage(update.topic_name, bytes(topic_id), tuple(partitions), config)
 
 
 def _partition(state: UpdateMetadataPartitionState) -> PartitionImage:

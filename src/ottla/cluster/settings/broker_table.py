@@ -6,6 +6,7 @@ says so. Settings of Kafka that Ottla does not use are in `unused_table`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ottla.cluster.settings.setting import (
@@ -18,15 +19,11 @@ from ottla.cluster.settings.setting import (
     LONG_MAX,
     SHORT,
     STRING,
-    Allowed,
     Between,
     OneOf,
-    Setting,
-    SettingType,
-    UpdateMode,
-    Value,
     at_least,
     between,
+    broker_setting,
     one_of,
     table_of,
 )
@@ -34,18 +31,7 @@ from ottla.cluster.settings.setting import (
 CLUSTER_WIDE: Final = "cluster-wide"
 
 
-def _used(
-    name: str,
-    type: SettingType,
-    default: Value,
-    *,
-    valid: Allowed | None = None,
-    mode: UpdateMode = "read-only",
-    internal: bool = False,
-    doc: str,
-) -> Setting:
-    return Setting(name, type, default, valid, "broker", mode, True, doc, internal=internal)
-
+_used = partial(broker_setting, used=True)
 
 # fmt: off
 USED_BROKER_SETTINGS: Final = table_of((
@@ -63,10 +49,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("broker.id", INT, -1, valid=at_least(-1),
         doc="The id of this broker, unique in the cluster. -1 generates an id above `reserved.broker.max.id` at the "
             "first start; it is stored in meta.properties."),
-    _used("broker.id.generation.enable", BOOLEAN, True,
-        doc="Whether a broker without `broker.id` generates one."),
-    _used("broker.rack", STRING, None,
-        doc="The rack of this broker. The replicas of a partition are spread over racks."),
+    _used("broker.id.generation.enable", BOOLEAN, True, doc="Whether a broker without `broker.id` generates one."),
+    _used("broker.rack", STRING, None, doc="The rack of this broker. The replicas of a partition are spread over racks."),
     _used("compression.gzip.level", INT, -1, valid=Between(1, 9, also=-1), mode=CLUSTER_WIDE,
         doc="The compression level of gzip where the broker compresses: 1 fastest to 9 smallest, -1 for gzip's "
             "default."),
@@ -78,22 +62,18 @@ USED_BROKER_SETTINGS: Final = table_of((
             "differ are recompressed."),
     _used("compression.zstd.level", INT, 3, valid=between(-131072, 22), mode=CLUSTER_WIDE,
         doc="The compression level of zstd where the broker compresses: negative is faster, 22 is smallest."),
-    _used("connections.max.idle.ms", LONG, 600000,
-        doc="The idle time after which a connection is closed."),
+    _used("connections.max.idle.ms", LONG, 600000, doc="The idle time after which a connection is closed."),
     _used("controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether a broker of a cluster moves its leaderships to other brokers before it stops."),
     _used("controlled.shutdown.max.retries", INT, 3,
         doc="How often a broker repeats a failed ControlledShutdown before it stops anyway."),
-    _used("controlled.shutdown.retry.backoff.ms", LONG, 5000,
-        doc="The pause before a ControlledShutdown is repeated."),
+    _used("controlled.shutdown.retry.backoff.ms", LONG, 5000, doc="The pause before a ControlledShutdown is repeated."),
     _used("controller.listener.names", LIST, None,
         doc="The listeners of a KRaft controller. Ottla has none: a listener named here is not opened."),
     _used("controller.socket.timeout.ms", INT, 30000,
         doc="The timeout of requests from the controller to brokers and from brokers to the controller."),
-    _used("default.replication.factor", INT, 1,
-        doc="The replication factor of topics that are created without one."),
-    _used("delete.topic.enable", BOOLEAN, True,
-        doc="Whether topics can be deleted. If not, DeleteTopics is refused."),
+    _used("default.replication.factor", INT, 1, doc="The replication factor of topics that are created without one."),
+    _used("delete.topic.enable", BOOLEAN, True, doc="Whether topics can be deleted. If not, DeleteTopics is refused."),
     _used("fetch.max.bytes", INT, 57671680, valid=at_least(1024),
         doc="The maximum bytes of a Fetch response, whatever the client requests. A first batch that is larger is "
             "still returned."),
@@ -112,8 +92,7 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The maximum of `group.consumer.heartbeat.interval.ms`."),
     _used("group.consumer.max.session.timeout.ms", INT, 60000, valid=at_least(1),
         doc="The maximum of `group.consumer.session.timeout.ms`."),
-    _used("group.consumer.max.size", INT, INT_MAX, valid=at_least(1),
-        doc="The maximum number of members of a consumer group."),
+    _used("group.consumer.max.size", INT, INT_MAX, valid=at_least(1), doc="The maximum number of members of a consumer group."),
     _used("group.consumer.migration.policy", STRING, "bidirectional",
         valid=OneOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), any_case=True),
         doc="Whether a group with members can change from the classic to the consumer protocol (upgrade), back "
@@ -134,12 +113,10 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("group.initial.rebalance.delay.ms", INT, 3000,
         doc="How long an empty group waits for more members before its first rebalance. Each new member extends the "
             "wait, up to the rebalance timeout."),
-    _used("group.max.session.timeout.ms", INT, 1800000,
-        doc="The maximum session timeout of a member of a classic group."),
+    _used("group.max.session.timeout.ms", INT, 1800000, doc="The maximum session timeout of a member of a classic group."),
     _used("group.max.size", INT, INT_MAX, valid=at_least(1),
         doc="The maximum number of members of a classic group. Further members are refused."),
-    _used("group.min.session.timeout.ms", INT, 6000,
-        doc="The minimum session timeout of a member of a classic group."),
+    _used("group.min.session.timeout.ms", INT, 6000, doc="The minimum session timeout of a member of a classic group."),
     _used("inter.broker.listener.name", STRING, None,
         doc="The listener for communication between brokers. Default: the listener of "
             "`security.inter.broker.protocol`."),
@@ -162,8 +139,7 @@ USED_BROKER_SETTINGS: Final = table_of((
             "do not fit wait for the next pass."),
     _used("log.cleaner.delete.retention.ms", LONG, 86400000, valid=at_least(0), mode=CLUSTER_WIDE,
         doc="How long tombstones of a compacted topic are kept, for consumers that read from the beginning."),
-    _used("log.cleaner.enable", BOOLEAN, True,
-        doc="Whether topics with the cleanup policy `compact` are compacted."),
+    _used("log.cleaner.enable", BOOLEAN, True, doc="Whether topics with the cleanup policy `compact` are compacted."),
     _used("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, mode=CLUSTER_WIDE,
         doc="The maximum load factor of the key buffer; a higher one makes compaction slower."),
     _used("log.cleaner.io.buffer.size", INT, 524288, valid=at_least(0), mode=CLUSTER_WIDE,
@@ -181,8 +157,7 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("log.cleanup.policy", LIST, ("delete",), valid=one_of("compact", "delete"), mode=CLUSTER_WIDE,
         doc="`delete` deletes old segments by age and size, `compact` keeps the last record of each key. Both can be "
             "set."),
-    _used("log.dir", LIST, ("/tmp/kafka-logs",),
-        doc="The data directory, if `log.dirs` is not set."),
+    _used("log.dir", LIST, ("/tmp/kafka-logs",), doc="The data directory, if `log.dirs` is not set."),
     _used("log.dirs", LIST, None,
         doc="The data directories, separated by commas. Partitions are spread over them; if one fails, only its "
             "partitions are offline."),
@@ -192,8 +167,7 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The maximum time a record stays unflushed. Default: `log.flush.scheduler.interval.ms`."),
     _used("log.flush.offset.checkpoint.interval.ms", INT, 60000, valid=at_least(0),
         doc="How often the recovery points are checkpointed. Recovery after a crash begins there."),
-    _used("log.flush.scheduler.interval.ms", LONG, LONG_MAX,
-        doc="How often the broker checks whether a log has to be flushed."),
+    _used("log.flush.scheduler.interval.ms", LONG, LONG_MAX, doc="How often the broker checks whether a log has to be flushed."),
     _used("log.flush.start.offset.checkpoint.interval.ms", INT, 60000, valid=at_least(0),
         doc="How often the log start offsets are checkpointed, so that deleted records stay deleted after a restart."),
     _used("log.index.interval.bytes", INT, 4096, valid=at_least(0), mode=CLUSTER_WIDE,
@@ -214,8 +188,7 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="How often the broker checks whether segments can be deleted."),
     _used("log.retention.hours", INT, 168,
         doc="How many hours a segment is kept. `log.retention.minutes` and `log.retention.ms` take precedence."),
-    _used("log.retention.minutes", INT, None,
-        doc="How many minutes a segment is kept. `log.retention.ms` takes precedence."),
+    _used("log.retention.minutes", INT, None, doc="How many minutes a segment is kept. `log.retention.ms` takes precedence."),
     _used("log.retention.ms", LONG, None, mode=CLUSTER_WIDE,
         doc="How many milliseconds a segment is kept; -1 is no limit. Default: `log.retention.minutes`, then "
             "`log.retention.hours`."),
@@ -255,23 +228,17 @@ USED_BROKER_SETTINGS: Final = table_of((
             "of `log.dirs` that has it, else the first. The broker does not start without it."),
     _used("min.insync.replicas", INT, 1, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="The minimum number of in-sync replicas for a write with acks=all."),
-    _used("node.id", INT, -1,
-        doc="The same as `broker.id`, by its name in Kafka 4."),
-    _used("num.partitions", INT, 1, valid=at_least(1),
-        doc="The number of partitions of topics that are created without one."),
+    _used("node.id", INT, -1, doc="The same as `broker.id`, by its name in Kafka 4."),
+    _used("num.partitions", INT, 1, valid=at_least(1), doc="The number of partitions of topics that are created without one."),
     _used("num.recovery.threads.per.data.dir", INT, 2, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="The number of logs of a data directory that are loaded at the same time. A change takes effect at the "
             "next start."),
     _used("num.replica.fetchers", INT, 1, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="The number of concurrent fetches to each leader."),
-    _used("offset.metadata.max.bytes", INT, 4096,
-        doc="The maximum size of the metadata of a committed offset."),
-    _used("offsets.commit.timeout.ms", INT, 5000, valid=at_least(1),
-        doc="How long an offset commit waits for the replicas."),
-    _used("offsets.load.buffer.size", INT, 5242880, valid=at_least(1),
-        doc="The bytes read at a time when groups are loaded."),
-    _used("offsets.retention.check.interval.ms", LONG, 600000, valid=at_least(1),
-        doc="How often expired offsets are removed."),
+    _used("offset.metadata.max.bytes", INT, 4096, doc="The maximum size of the metadata of a committed offset."),
+    _used("offsets.commit.timeout.ms", INT, 5000, valid=at_least(1), doc="How long an offset commit waits for the replicas."),
+    _used("offsets.load.buffer.size", INT, 5242880, valid=at_least(1), doc="The bytes read at a time when groups are loaded."),
+    _used("offsets.retention.check.interval.ms", LONG, 600000, valid=at_least(1), doc="How often expired offsets are removed."),
     _used("offsets.retention.minutes", INT, 10080, valid=at_least(1),
         doc="How long offsets are kept after a group became empty, or after the last commit of a group without "
             "members."),
@@ -294,8 +261,7 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         internal=True,
         doc="The maximum bytes per second for moving replicas between data directories."),
-    _used("replica.fetch.backoff.ms", INT, 1000, valid=at_least(0),
-        doc="The pause of a follower after a failed fetch."),
+    _used("replica.fetch.backoff.ms", INT, 1000, valid=at_least(0), doc="The pause of a follower after a failed fetch."),
     _used("replica.fetch.max.bytes", INT, 1048576, valid=at_least(0),
         doc="The maximum bytes of one partition in a response to a follower. A first batch that is larger is still "
             "returned."),
@@ -304,10 +270,8 @@ USED_BROKER_SETTINGS: Final = table_of((
             "`replica.fetch.wait.max.ms`."),
     _used("replica.fetch.response.max.bytes", INT, 10485760, valid=at_least(0),
         doc="The maximum bytes of a response to a follower."),
-    _used("replica.fetch.wait.max.ms", INT, 500,
-        doc="How long a follower's fetch waits at the leader for new records."),
-    _used("replica.high.watermark.checkpoint.interval.ms", LONG, 5000,
-        doc="How often the high watermarks are checkpointed."),
+    _used("replica.fetch.wait.max.ms", INT, 500, doc="How long a follower's fetch waits at the leader for new records."),
+    _used("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, doc="How often the high watermarks are checkpointed."),
     _used("replica.lag.time.max.ms", LONG, 30000,
         doc="A follower that has not reached the leader's log end offset for this time is removed from the ISR."),
     _used("replica.selector.class", STRING, None,
@@ -315,12 +279,9 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The replica that a consumer with a rack reads from. "
             "`org.apache.kafka.common.replica.RackAwareReplicaSelector` selects a follower in its rack; "
             "`org.apache.kafka.common.replica.LeaderSelector`, the default, the leader."),
-    _used("replica.socket.timeout.ms", INT, 30000,
-        doc="The timeout of a follower's requests to the leader."),
-    _used("request.timeout.ms", INT, 30000,
-        doc="How long a change of a transaction waits for the replicas."),
-    _used("reserved.broker.max.id", INT, 1000, valid=at_least(0),
-        doc="The maximum `broker.id`; generated ids begin above it."),
+    _used("replica.socket.timeout.ms", INT, 30000, doc="The timeout of a follower's requests to the leader."),
+    _used("request.timeout.ms", INT, 30000, doc="How long a change of a transaction waits for the replicas."),
+    _used("reserved.broker.max.id", INT, 1000, valid=at_least(0), doc="The maximum `broker.id`; generated ids begin above it."),
     _used("security.inter.broker.protocol", STRING, "PLAINTEXT", valid=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         doc="The security protocol between brokers, if `inter.broker.listener.name` is not set."),
     _used("socket.listen.backlog.size", INT, 50, valid=at_least(1),
@@ -353,8 +314,7 @@ USED_BROKER_SETTINGS: Final = table_of((
             "uses 1."),
     _used("transaction.state.log.segment.bytes", INT, 104857600, valid=at_least(1),
         doc="The segment size of `__transaction_state` when it is created."),
-    _used("transactional.id.expiration.ms", INT, 604800000, valid=at_least(1),
-        doc="How long an idle transactional id is kept."),
+    _used("transactional.id.expiration.ms", INT, 604800000, valid=at_least(1), doc="How long an idle transactional id is kept."),
     _used("unclean.leader.election.enable", BOOLEAN, False, mode=CLUSTER_WIDE,
         doc="Whether a replica that is not in the ISR can become leader if no other is available; records can be "
             "lost."),

@@ -203,6 +203,20 @@ class Setting:
         return f"; allowed: {self.valid.words}" if self.valid is not None else ""
 
 
+def broker_setting(
+    name: str,
+    type: SettingType,
+    default: Value,
+    *,
+    used: bool,
+    valid: Allowed | None = None,
+    mode: UpdateMode = "read-only",
+    internal: bool = False,
+    doc: str,
+) -> Setting:
+    return Setting(name, type, default, valid, "broker", mode, used, doc, internal=internal)
+
+
 def _java_double(value: float) -> str:
     text = repr(value)
     return text.upper().replace("E+", "E") if "e" in text else text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from ottla.cluster.settings.setting import (
@@ -25,31 +26,22 @@ from ottla.cluster.settings.setting import (
 )
 
 
-def _used(
+def _row(
     name: str,
     type: SettingType,
     default: Value,
     *,
+    used: bool,
     valid: Allowed | None = None,
     server_default: str | None = None,
     internal: bool = False,
     doc: str,
 ) -> Setting:
-    return Setting(name, type, default, valid, "topic", "cluster-wide", True, doc, server_default, internal)
+    return Setting(name, type, default, valid, "topic", "cluster-wide", used, doc, server_default, internal)
 
 
-def _known(
-    name: str,
-    type: SettingType,
-    default: Value,
-    *,
-    valid: Allowed | None = None,
-    server_default: str | None = None,
-    internal: bool = False,
-    doc: str,
-) -> Setting:
-    return Setting(name, type, default, valid, "topic", "cluster-wide", False, doc, server_default, internal)
-
+_used = partial(_row, used=True)
+_known = partial(_row, used=False)
 
 # fmt: off
 TOPIC_SETTINGS: Final = table_of((
@@ -78,8 +70,7 @@ TOPIC_SETTINGS: Final = table_of((
         doc="Replicas that are throttled as followers, as partition:broker, or * for all."),
     _used("index.interval.bytes", INT, 4096, valid=at_least(0), server_default="log.index.interval.bytes",
         doc="The bytes of records between two entries of the offset index."),
-    _known("internal.segment.bytes", INT, None, internal=True,
-        doc="Segment size for Kafka's own tests."),
+    _known("internal.segment.bytes", INT, None, internal=True, doc="Segment size for Kafka's own tests."),
     _used("leader.replication.throttled.replicas", LIST, (), valid=ThrottledReplicas(),
         doc="Replicas that are throttled as leaders, as partition:broker, or * for all."),
     _known("local.retention.bytes", LONG, -2, valid=at_least(-2), server_default="log.local.retention.bytes",
@@ -113,12 +104,10 @@ TOPIC_SETTINGS: Final = table_of((
         doc="The minimum number of in-sync replicas for a write with acks=all."),
     _known("preallocate", BOOLEAN, False, server_default="log.preallocate",
         doc="Whether the file of a new segment is preallocated."),
-    _known("remote.log.copy.disable", BOOLEAN, False,
-        doc="Whether copying to remote storage is disabled."),
+    _known("remote.log.copy.disable", BOOLEAN, False, doc="Whether copying to remote storage is disabled."),
     _known("remote.log.delete.on.disable", BOOLEAN, False,
         doc="Whether remote records are deleted when remote storage is disabled."),
-    _known("remote.storage.enable", BOOLEAN, False,
-        doc="Whether older segments are kept in remote storage; Ottla has none."),
+    _known("remote.storage.enable", BOOLEAN, False, doc="Whether older segments are kept in remote storage; Ottla has none."),
     _used("retention.bytes", LONG, -1, server_default="log.retention.bytes",
         doc="The size of a partition above which its oldest segments are deleted; -1 is no limit."),
     _used("retention.ms", LONG, 604800000, valid=at_least(-1), server_default="log.retention.ms",
