@@ -1,4 +1,4 @@
-"""Hosts of several brokers on one tree in memory, for tests: whoever is told something answers that all is well."""
+"""The controllers of several brokers on one tree in memory, for tests. Brokers answer every control request without an error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.kit.wait import until_async
 
 
 class World:
-    """One tree; whoever is told something answers that all is well, unless it is deaf."""
+    """One tree. A broker answers every control request without an error, unless it is deaf."""
 
     def __init__(self) -> None:
         self.tree = MetadataTree()

@@ -1,4 +1,4 @@
-"""A leader wants other in-sync replicas (KIP-497, KIP-841, KIP-903; C05, C06)."""
+"""A leader proposes another ISR (KIP-497, KIP-841, KIP-903; C05, C06)."""
 
 from __future__ import annotations
 

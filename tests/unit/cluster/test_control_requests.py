@@ -1,4 +1,4 @@
-"""What the controller tells each broker when the image changes (F61, C03)."""
+"""The control requests to each broker when the image changes (F61, C03)."""
 
 from __future__ import annotations
 

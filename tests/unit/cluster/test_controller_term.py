@@ -1,4 +1,4 @@
-"""The controller's decisions, without a store (W05, F2, F63, C02)."""
+"""Changes of topics, partitions and configs on request, without a store (W05, F2, F63, C02)."""
 
 from __future__ import annotations
 

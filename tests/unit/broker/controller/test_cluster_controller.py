@@ -19,7 +19,7 @@ from ottla.types import TopicPartition
 from tests.kit.controller_world import Member, World, all_here, in_world, make, until
 
 
-def test_one_of_many_wins_and_each_change_counts_one() -> None:
+def test_one_broker_is_elected_and_each_term_raises_the_controller_epoch_by_one() -> None:
     """C01."""
 
     async def test(world: World) -> None:
@@ -57,7 +57,7 @@ def test_a_controller_that_was_replaced_writes_nothing() -> None:
     in_world(test)
 
 
-def test_a_lost_session_is_a_new_life() -> None:
+def test_a_broker_whose_session_expired_registers_with_a_new_epoch() -> None:
     """C04, C03: orders carry the epoch of the life they are meant for."""
 
     async def test(world: World) -> None:
@@ -82,7 +82,7 @@ def test_a_lost_session_is_a_new_life() -> None:
     in_world(test)
 
 
-def test_a_number_that_is_taken_is_refused() -> None:
+def test_a_broker_id_that_is_registered_is_refused() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         rival = Member(world, 1)
@@ -94,7 +94,7 @@ def test_a_number_that_is_taken_is_refused() -> None:
     in_world(test)
 
 
-def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
+def test_isr_changes_are_written_and_answered() -> None:
     """C05, C06."""
 
     async def test(world: World) -> None:
@@ -130,7 +130,7 @@ def test_changes_of_in_sync_replicas_are_written_and_answered() -> None:
     in_world(test)
 
 
-def test_a_topic_is_there_for_everybody_when_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_broker_knows_a_topic_when_its_creation_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """F61: the answer waits for the orders of that request, also to who leads nothing, and whatever else is ordered meanwhile."""
 
     def names(request: Any) -> set[str]:
@@ -164,7 +164,7 @@ def test_a_topic_is_there_for_everybody_when_it_is_answered(monkeypatch: pytest.
     in_world(test)
 
 
-def test_a_broker_that_wants_to_stop_is_relieved() -> None:
+def test_controlled_shutdown_moves_leaderships() -> None:
     """C07."""
 
     async def test(world: World) -> None:
@@ -193,7 +193,7 @@ def test_a_broker_that_wants_to_stop_is_relieved() -> None:
     in_world(test)
 
 
-def test_what_cannot_be_moved_is_named() -> None:
+def test_controlled_shutdown_names_partitions_that_cannot_move() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
@@ -208,7 +208,7 @@ def test_what_cannot_be_moved_is_named() -> None:
     in_world(test)
 
 
-def test_a_deletion_that_was_begun_is_finished_by_the_next() -> None:
+def test_a_deletion_is_finished_by_the_next_controller() -> None:
     """C09."""
 
     async def test(world: World) -> None:
@@ -230,7 +230,7 @@ def test_a_deletion_that_was_begun_is_finished_by_the_next() -> None:
     in_world(test)
 
 
-def test_orders_are_repeated_until_a_deaf_broker_hears_them() -> None:
+def test_control_requests_are_sent_again_until_they_are_answered() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
@@ -249,7 +249,7 @@ def test_orders_are_repeated_until_a_deaf_broker_hears_them() -> None:
     in_world(test)
 
 
-def test_replicas_move_and_come_to_their_target() -> None:
+def test_a_reassignment_completes_when_its_target_is_in_sync() -> None:
     """R18."""
 
     async def test(world: World) -> None:
@@ -276,7 +276,7 @@ def test_replicas_move_and_come_to_their_target() -> None:
     in_world(test)
 
 
-def test_settings_reach_all_by_the_tree() -> None:
+def test_configs_reach_every_broker_by_the_tree() -> None:
     """F59: whoever changes them."""
 
     async def test(world: World) -> None:
@@ -304,7 +304,7 @@ def test_no_two_brokers_get_the_same_producer_ids() -> None:
     in_world(test)
 
 
-def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
+def test_a_broker_that_is_not_the_controller_refuses_changes() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         other = next(member.controller for member in world.members.values() if not member.controller.state.is_active)
@@ -327,7 +327,7 @@ def test_nothing_is_changed_elsewhere_than_at_the_controller() -> None:
     in_world(test)
 
 
-def test_settings_of_a_group_reach_every_broker_and_leave_nothing_behind() -> None:
+def test_group_configs_reach_every_broker_and_leave_no_node_behind() -> None:
     """F59, KIP-848: by whichever broker they were set."""
 
     def asked(operation: ConfigOperation, value: str | None) -> ConfigAlteration:

@@ -1,4 +1,4 @@
-"""Orders on their way to brokers: in order, repeated, bounded (F61)."""
+"""Control requests are delivered in order, sent again until answered, and bounded (F61)."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def run(test: Callable[[Brokers], Awaitable[None]], monkeypatch: pytest.MonkeyPa
     asyncio.run(main())
 
 
-def news(broker: BrokerImage, number: int) -> ControlRequests:
+def update(broker: BrokerImage, number: int) -> ControlRequests:
     return ControlRequests(broker, update_metadata=UpdateMetadataRequest(controller_epoch=number))
 
 
-def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_broker_gets_its_requests_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
         both = ControlRequests(
             ONE,
@@ -66,8 +66,8 @@ def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) 
         )
         brokers.deaf.add(2)
         monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
-        first = brokers.channels.send([both, news(TWO, 1)])
-        second = brokers.channels.send([news(ONE, 2), news(TWO, 2)])
+        first = brokers.channels.send([both, update(TWO, 1)])
+        second = brokers.channels.send([update(ONE, 2), update(TWO, 2)])
         await asyncio.gather(first[1], second[1])
         assert brokers.heard == [
             (1, "leader_and_isr", 1),
@@ -83,14 +83,14 @@ def test_each_broker_hears_its_orders_in_order(monkeypatch: pytest.MonkeyPatch) 
     run(test, monkeypatch)
 
 
-def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_for_a_previous_registration_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """C03."""
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
         monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
-        former = brokers.channels.send([news(TWO, 1)])[2]
-        again = brokers.channels.send([news(BrokerImage(2, 21, None, ()), 2)])[2]
+        former = brokers.channels.send([update(TWO, 1)])[2]
+        again = brokers.channels.send([update(BrokerImage(2, 21, None, ()), 2)])[2]
         assert former.cancelled()
         brokers.deaf.clear()
         await again
@@ -99,28 +99,28 @@ def test_a_new_life_is_told_nothing_that_was_meant_for_the_former(monkeypatch: p
     run(test, monkeypatch)
 
 
-def test_nobody_waits_for_one_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_broker_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its orders wait, and reach it when it is back; who asked goes on."""
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        first = brokers.channels.send([news(ONE, 1), news(TWO, 1)])
+        first = brokers.channels.send([update(ONE, 1), update(TWO, 1)])
         assert [await first[1], await first[2]] == [True, False]
-        assert await brokers.channels.send([news(TWO, 2)])[2] is False
+        assert await brokers.channels.send([update(TWO, 2)])[2] is False
         brokers.deaf.clear()
         while len(brokers.heard) < 3:
             await asyncio.sleep(0.001)
         assert brokers.heard[1:] == [(2, "update_metadata", 1), (2, "update_metadata", 2)]
-        assert await brokers.channels.send([news(TWO, 3)])[2] is True
+        assert await brokers.channels.send([update(TWO, 3)])[2] is True
 
     run(test, monkeypatch)
 
 
-def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_gone_gets_no_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
         monkeypatch.setattr(controller_channels, "_FAILURES_MAX", 1_000_000)
-        waiting = brokers.channels.send([news(TWO, 1)])[2]
+        waiting = brokers.channels.send([update(TWO, 1)])[2]
         brokers.channels.forget(2)
         assert waiting.cancelled()
         await asyncio.sleep(0.01)
@@ -131,16 +131,16 @@ def test_who_is_gone_is_told_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -
     run(test, monkeypatch)
 
 
-def test_one_that_answers_nothing_is_told_everything_anew_but_what_is_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_lags_gets_its_whole_state_and_its_stop_replica_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_channels, "_QUEUED_MAX", 3)
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
-        brokers.channels.send([news(TWO, 1)])
+        brokers.channels.send([update(TWO, 1)])
         brokers.channels.send([ControlRequests(TWO, stop_replica=StopReplicaRequest(controller_epoch=2))])
-        dropped = brokers.channels.send([news(TWO, 3)])[2]
-        brokers.channels.send([news(TWO, 4)])
-        last = brokers.channels.send([news(TWO, 5)])[2]
+        dropped = brokers.channels.send([update(TWO, 3)])[2]
+        brokers.channels.send([update(TWO, 4)])
+        last = brokers.channels.send([update(TWO, 5)])[2]
         assert brokers.anew == [2]
         assert dropped.cancelled()
         brokers.deaf.clear()

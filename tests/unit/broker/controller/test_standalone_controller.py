@@ -139,7 +139,7 @@ def test_everything_is_there_after_a_restart_under_higher_epochs(tmp_path: Path)
     run(test)
 
 
-def test_the_image_shows_a_topic_before_the_caller_hears_of_it_and_after_it_is_written(tmp_path: Path) -> None:
+def test_a_topic_is_published_after_the_write_and_before_the_answer(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
             shown: list[bool] = []
@@ -155,7 +155,7 @@ def test_the_image_shows_a_topic_before_the_caller_hears_of_it_and_after_it_is_w
     run(test)
 
 
-def test_a_store_that_fails_leaves_the_image_as_it_was_and_the_client_hears_of_it(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_image_and_is_answered_with_an_error(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
             await life.controller.topic_requests.create([NewTopic("a")])
@@ -223,7 +223,7 @@ def test_validate_only_writes_nothing(tmp_path: Path) -> None:
     run(test)
 
 
-def test_a_broker_without_a_number_gets_one_above_the_reserved_ones(tmp_path: Path) -> None:
+def test_a_generated_broker_id_is_above_the_reserved_ones(tmp_path: Path) -> None:
     async def test() -> None:
         store = EmbeddedStore.open(str(tmp_path / "m.db"))
         settings = BrokerSettings.parse({})
@@ -243,7 +243,7 @@ def test_a_broker_without_a_number_gets_one_above_the_reserved_ones(tmp_path: Pa
     run(test)
 
 
-def test_a_former_kafkas_cluster_id_is_kept_and_a_strangers_refused(tmp_path: Path) -> None:
+def test_the_cluster_id_of_the_data_directories_is_kept_and_another_refused(tmp_path: Path) -> None:
     async def test() -> None:
         store = EmbeddedStore.open(str(tmp_path / "m.db"))
         settings = BrokerSettings.parse({"broker.id": "3"})
@@ -276,7 +276,7 @@ def test_topics_of_a_stopped_kafka_are_adopted_once(tmp_path: Path) -> None:
     run(test)
 
 
-def test_what_older_versions_left_out_of_the_tree_is_added(tmp_path: Path) -> None:
+def test_nodes_that_older_versions_leave_out_are_added(tmp_path: Path) -> None:
     async def test() -> None:
         async with Life(tmp_path) as life:
             await life.controller.topic_requests.create([NewTopic("a", 2)])

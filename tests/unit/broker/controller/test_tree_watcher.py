@@ -20,7 +20,7 @@ def topic_node(*replicas: tuple[int, ...], **fields: Any) -> bytes:
     return json.dumps({"version": 1, "partitions": partitions, **fields}).encode()
 
 
-def told(world: World, api_name: str, topic: str) -> set[int]:
+def notified(world: World, api_name: str, topic: str) -> set[int]:
     return {
         number
         for number, name, request in world.requests
@@ -28,7 +28,7 @@ def told(world: World, api_name: str, topic: str) -> set[int]:
     }
 
 
-def test_a_topic_that_somebody_writes_gets_leaders_settings_and_an_id() -> None:
+def test_a_topic_created_in_the_tree_gets_leaders_configs_and_an_id() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
         await all_here(world, 1, 2, 3)
@@ -43,13 +43,13 @@ def test_a_topic_that_somebody_writes_gets_leaders_settings_and_an_id() -> None:
         assert stored["version"] == 3
         assert image.topic_names[image.topics["theirs"].topic_id] == "theirs"
         assert world.tree.get("/config/topics/theirs") is not None
-        await until(lambda: told(world, "leader_and_isr", "theirs") == {2, 3})
-        await until(lambda: told(world, "update_metadata", "theirs") == {1, 2, 3})
+        await until(lambda: notified(world, "leader_and_isr", "theirs") == {2, 3})
+        await until(lambda: notified(world, "update_metadata", "theirs") == {1, 2, 3})
 
     in_world(test)
 
 
-def test_partitions_that_somebody_adds_get_leaders() -> None:
+def test_partitions_added_in_the_tree_get_leaders() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
@@ -62,7 +62,7 @@ def test_partitions_that_somebody_adds_get_leaders() -> None:
         assert [world.state("t", number)["leader"] for number in range(3)] == [1, 2, 2]
         assert controller.state.image.topics["t"].topic_id == topic.topic_id, "the id it had, although the new node names none"
         assert controller.state.image.topics["t"].partitions[0] is topic.partitions[0]
-        await until(lambda: told(world, "leader_and_isr", "t") == {1, 2})
+        await until(lambda: notified(world, "leader_and_isr", "t") == {1, 2})
         (states,) = [
             request.topic_states[0].partition_states
             for number, name, request in world.requests
@@ -73,7 +73,7 @@ def test_partitions_that_somebody_adds_get_leaders() -> None:
     in_world(test)
 
 
-def test_a_mark_deletes_a_topic_and_what_is_no_topic_loses_its_mark() -> None:
+def test_a_marked_topic_is_deleted_and_the_mark_of_an_unknown_topic_removed() -> None:
     async def test(world: World) -> None:
         await world.add(1, 2)
         await all_here(world, 1, 2)
@@ -83,14 +83,14 @@ def test_a_mark_deletes_a_topic_and_what_is_no_topic_loses_its_mark() -> None:
         await until(lambda: not world.tree.children("/admin/delete_topics") and not world.active().controller._deletion.deleting)
         assert world.tree.children("/brokers/topics") == ["kept"]
         assert set(world.active().controller.state.image.topics) == {"kept"}
-        await until(lambda: told(world, "stop_replica", "doomed") == {1, 2})
+        await until(lambda: notified(world, "stop_replica", "doomed") == {1, 2})
         await make(world, "doomed", (2, 1))
         assert world.state("doomed")["leader"] == 2
 
     in_world(test)
 
 
-def test_a_topic_made_and_marked_at_once_goes() -> None:
+def test_a_topic_created_and_marked_at_once_is_deleted() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         await all_here(world, 1)
@@ -114,7 +114,7 @@ def test_a_topic_made_and_marked_at_once_goes() -> None:
         b'{"version":3,"partitions":{"0":[1]},"topic_id":"?"}',
     ],
 )
-def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_topic_node_is_ignored(node: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """Neither during a term nor at the start of one; once the node can be parsed, the topic is there."""
 
     async def test(world: World) -> None:
@@ -135,7 +135,7 @@ def test_a_topic_that_makes_no_sense_disturbs_nobody(node: bytes, caplog: pytest
     in_world(test)
 
 
-def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_registrations_and_configs_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     """Neither during a term nor at the start of one: invalid registrations are ignored, and configs stay as they were."""
 
     async def test(world: World) -> None:
@@ -161,7 +161,7 @@ def test_registrations_and_settings_that_make_no_sense_disturb_nobody(caplog: py
     in_world(test)
 
 
-def test_nodes_that_somebody_removes_are_forgotten() -> None:
+def test_topics_whose_nodes_are_removed_are_forgotten() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         await all_here(world, 1)
@@ -170,13 +170,13 @@ def test_nodes_that_somebody_removes_are_forgotten() -> None:
         paths = ["/partitions/0/state", "/partitions/0", "/partitions", ""]
         world.write(*(Delete(f"/brokers/topics/t{path}") for path in paths))
         await until(lambda: not world.active().controller.state.image.topics)
-        assert not told(world, "stop_replica", "t"), "whoever does that may want to keep the records"
+        assert not notified(world, "stop_replica", "t"), "whoever does that may want to keep the records"
         await make(world, "t", (1,))
 
     in_world(test)
 
 
-def test_a_reassignment_asked_for_in_the_tree_stays_there_until_it_is_done() -> None:
+def test_a_reassignment_requested_in_the_tree_stays_there_until_it_is_complete() -> None:
     """R18: the way from before there was a request for it; the tool looks whether the node is still there."""
 
     async def test(world: World) -> None:
@@ -213,7 +213,7 @@ def test_a_reassignment_asked_for_in_the_tree_stays_there_until_it_is_done() -> 
     in_world(test)
 
 
-def test_preferred_leaders_are_elected_when_the_tree_asks_for_it() -> None:
+def test_a_preferred_election_requested_in_the_tree_is_performed() -> None:
     """F54."""
 
     async def test(world: World) -> None:
