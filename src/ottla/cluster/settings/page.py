@@ -15,7 +15,7 @@ This page is generated from the table in `src/ottla/cluster/settings/` by `pytho
 that it is current. The names, types, defaults and limits are Apache Kafka's.
 
 ```console
-$ ottla serve server.properties --set log.retention.hours=24
+$ ottla serve --config server.properties --set log.retention.hours=24
 ```
 
 A value comes from `--set name=value`, else from the environment (`log.segment.bytes` is `OTTLA_LOG_SEGMENT_BYTES`), else from
