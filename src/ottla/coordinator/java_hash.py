@@ -1,4 +1,4 @@
-"""Java's hash of a string: by it Kafka shares out groups, transactional ids and topics, and orders what is in a HashMap."""
+"""Java's String.hashCode, by which Kafka maps groups and transactional ids to partitions and orders a HashMap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def string_hash(text: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def positive_hash(text: str) -> int:
-    """Its absolute value, as Kafka's Utils.abs has it: the smallest int has no positive counterpart and counts as 0."""
+    """Kafka's Utils.abs of the hash: the absolute value, and 0 for the smallest int."""
     code = string_hash(text)
     signed = code - (1 << 32) if code & 0x80000000 else code
     return 0 if signed == -(1 << 31) else abs(signed)

@@ -1,20 +1,19 @@
 """The contract between a coordinator's state and its host.
 
-A shard is the state of one partition of an internal topic. The host calls it with an event and the present time; the shard
-answers with a `Decision`: records to append, replies to release, timers to set. It performs nothing itself.
+A shard is the state of one partition of an internal topic. The host calls it with an event and the current time. The shard
+returns a `Decision`: records to append, replies to send, timers to set. It performs nothing itself.
 
-1. What must survive is changed by `replay` only, with records as they stand in the log, or with what a record that was just
-   appended says. So a shard that was loaded from the log equals one that made the log, up to its soft state.
-2. Soft state (who waits, who has not shown up yet, deadlines) may change in the handlers. It is lost with the shard.
-3. A request's token is named in exactly one reply, of its own Decision or of a later one. Until then its request is parked here.
-4. The host appends the records of one Decision as one batch, replays them in order at once, and releases the replies when the
-   batch is committed; a Decision without records releases its replies at once.
-5. If the append fails, the host throws the shard away, answers every parked request with the error, and loads the shard anew;
-   unless the Decision is `pure`: then only its own replies become the error, and the shard goes on.
-6. No clock and no chance: the time and new ids come in as arguments. What is measured here is measured by `Now.ms`, which no
-   setting of the clock moves: an hour set forwards must not end the sessions of all members. `Now.wall_ms` is for what is
-   written in records, and what is held against that. A timer that fires names its key; a key set again replaces
-   the former due time. A shard may ignore a timer that means nothing any more.
+1. Durable state is changed by `replay` and `replay_message` only, with records that are in the log. A shard that is loaded from
+   the log therefore equals the one that wrote it, without the soft state.
+2. Soft state (pending requests, deadlines) may change in the request methods. It is lost with the shard.
+3. Each request's token is in exactly one reply, of its own Decision or of a later one. Until then the request is pending.
+4. The host appends the records of a Decision as one batch, replays them at once, and sends the replies when the batch is
+   committed. A Decision without records waits until what is in the log is committed.
+5. If the append fails, the host discards the shard, fails all pending requests and loads the shard again. If the Decision is
+   `pure`, only its own replies fail.
+6. No clock and no randomness: the time and new ids are arguments. Durations are measured by `Now.ms`, which is monotonic: setting
+   the clock forward ends no sessions. `Now.wall_ms` is for timestamps in records. Setting a timer key again replaces its due
+   time. A shard ignores timers that no longer matter.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from typing import NamedTuple, Protocol
 from ottla.types import NO_PRODUCER_ID, ProducerIdAndEpoch
 
 Token = Hashable
-"""Names one waiting request. The host makes it; a shard only keeps it and hands it back."""
+"""Identifies one pending request. Created by the host, opaque to the shard."""
 
 TimerKey = tuple[str, ...]
-"""Who set the timer, what for, and of which group and member: ("classic", "session", group id, member id)."""
+"""Owner, purpose, group and member: ("classic", "session", group id, member id)."""
 
 
 class Now(NamedTuple):
     ms: int
-    """Monotonic, from a beginning of its own."""
+    """Monotonic."""
     wall_ms: int
 
 
 @dataclass(slots=True)
 class CoordinatorRecord:
-    """One record for the log, in Kafka's own format."""
+    """One record for the log, in Kafka's format."""
 
     key: bytes
     value: bytes | None
-    """None is a tombstone: the key is forgotten."""
+    """None: a tombstone."""
     message: object = field(default=None, compare=False)
-    """What key and value say, if the shard that made them would rather not read it out of them again (`replay_message`)."""
+    """The decoded record, for `replay_message`: saves decoding key and value again."""
 
     @property
     def size_bytes(self) -> int:
@@ -67,19 +66,19 @@ class CancelTimer:
 
 @dataclass(slots=True)
 class Decision:
-    """What a shard wants done. Mutable, so that steps of one event can add to it in turn."""
+    """What the host has to do. Mutable, so that the steps of one event can add to it."""
 
     records: list[CoordinatorRecord] = field(default_factory=list)
     replies: list[tuple[Token, object]] = field(default_factory=list)
     timers: list[SetTimer | CancelTimer] = field(default_factory=list)
     effects: list[object] = field(default_factory=list)
-    """What the host performs once the records are committed, after the replies. A kind of shard and its host know what."""
+    """Performed by the host after the replies, once the records are committed. Their type depends on the kind of shard."""
     producer: ProducerIdAndEpoch | None = None
-    """The records are part of this producer's open transaction; what becomes of them is decided by its marker."""
+    """The records are part of this producer's open transaction."""
     pure: bool = False
-    """No soft state was touched, only the records would change anything: if they cannot be appended, all is as before."""
+    """No soft state was changed: if the append fails, the shard is still valid."""
     message: object = None
-    """What all the records say together: `replay_message` gets it once, instead of what each of them says."""
+    """All records together in decoded form: `replay_message` is called once with it instead of once per record."""
 
     def reply(self, token: Token, response: object) -> Decision:
         self.replies.append((token, response))
@@ -100,28 +99,28 @@ class Decision:
 
 
 def replied(token: Token, response: object) -> Decision:
-    """The Decision of a request that changes nothing durable and is answered at once."""
+    """The Decision of a request that writes no records."""
     return Decision([], [(token, response)], [])
 
 
 class Shard(Protocol):
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Take in one record, from the log at loading or just appended. MalformedInput if it cannot be one.
+        """Apply one record of the log, while loading or just appended. MalformedInput if it cannot be decoded.
 
-        With a producer id it is part of a transaction whose end the log will tell.
+        With a producer id it is part of a transaction that is still open.
         """
         ...
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        """As `replay`, of a record this shard has made and given a message. The outcome must be the same."""
+        """As `replay`, with the decoded form of records that this shard has written. The result must be the same."""
         ...
 
     def replay_end_transaction_marker(self, producer_id: int, *, commit: bool) -> None:
-        """Take in the marker that ends the producer's transaction in this partition."""
+        """Apply the marker that ends the producer's transaction in this partition."""
         ...
 
     def on_loaded(self, now: Now) -> Decision:
-        """The log has been replayed; this broker coordinates from now on."""
+        """The log is replayed: this broker coordinates from now on."""
         ...
 
     def on_timer(self, key: TimerKey, now: Now) -> Decision: ...

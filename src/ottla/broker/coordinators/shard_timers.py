@@ -1,7 +1,7 @@
-"""The timers of the shards of one host: one heap, one timer of the loop.
+"""The timers of all shards of one host: one heap, one timer of the event loop.
 
-A timer belongs to a hosted shard and has a key of its own there; a key set again replaces the former due time. Dead entries stay
-in the heap until they come up, but never more of them than of live ones, and a few.
+A timer belongs to a hosted shard and has a key there; setting a key again replaces its due time. Replaced and cancelled entries
+stay in the heap until they are due, but are purged when they outnumber the others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ShardTimers:
         self._heap_limit = _SLACK
         self._sequence = 0
         self._timer: asyncio.Handle | None = None
-        self._timer_due = 0.0  # kept here: what uvloop gives for a time that is already past has no `when`
+        self._timer_due = 0.0  # kept here: a uvloop handle for a time in the past has no `when`
         self._closed = False
 
     def close(self) -> None:
@@ -73,13 +73,13 @@ class ShardTimers:
 
     def _fire(self) -> None:
         self._timer = None
-        # The loop may call a hair early; what is due within that hair is due.
+        # The loop may call up to a millisecond early.
         now = self._loop.time() + 0.001
         heap = self._heap
         due = []
         while heap and heap[0][0] <= now:
             due.append(heappop(heap))
-        # What these set is not due before the next time, be it by that hair: a shard may ask for the rest of a millisecond.
+        # Timers set by these callbacks are due in the next round at the earliest: a shard may set one within the millisecond.
         for _, sequence, hosted, key in due:
             if hosted.timers.get(key) != sequence:
                 continue
@@ -87,6 +87,6 @@ class ShardTimers:
             try:
                 self._on_due(hosted, key)
             except Exception:
-                # A bug in one group must not stop the time of all others.
-                logger.exception("the timer %s of a coordinator failed", key)
+                # A bug in one group must not stop the timers of all others.
+                logger.exception("Timer %s of %s failed", key, hosted.topic_partition)
         self._arm()

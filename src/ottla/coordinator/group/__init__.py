@@ -1,6 +1,6 @@
 """Consumer groups and their offsets.
 
-`shard` is the state of one partition of `__consumer_offsets` and routes to the kinds of groups: `classic` (the state machine of
-JoinGroup and SyncGroup) and `consumer` (KIP-848); `migration` moves a live group between them. `offsets` keeps what groups have
-committed. `group` has what all of them share: the configuration, the table of groups, and what every kind of group must answer.
+`shard` is the state of one partition of `__consumer_offsets`. It routes to `classic_group_protocol` (JoinGroup and SyncGroup) and
+`consumer_group_protocol` (KIP-848); `migration` converts a live group from one to the other. `offset_store` has the committed
+offsets. `group` has what both kinds of groups share.
 """

@@ -184,7 +184,7 @@ class ClassicGroup:
             return offset.commit_timestamp_ms
         return None
 
-    def touch(self, member_id: str, now_ms: int) -> None:
+    def extend_session(self, member_id: str, now_ms: int) -> None:
         if self.state in (State.STABLE, State.PREPARING_REBALANCE):
             member = self.members.get(member_id)
             if member is not None:

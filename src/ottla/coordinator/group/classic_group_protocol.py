@@ -414,17 +414,6 @@ class ClassicGroupProtocol:
                 error = ErrorCode.REBALANCE_IN_PROGRESS
         return replied(token, HeartbeatResponse(error_code=error))
 
-    def beat(self, group_id: str, generation: int, member_id: str, instance_id: str | None, now_ms: int) -> bool:
-        """A heartbeat as nearly all are. False: it is not one of these, nothing was done, and `heartbeat` knows what it is."""
-        group = self._groups.by_id.get(group_id)
-        if type(group) is not ClassicGroup or generation != group.generation or group.state is State.PREPARING_REBALANCE:
-            return False
-        member = group.members.get(member_id)
-        if member is None or (instance_id is not None and group.instances.get(instance_id) != member_id):
-            return False
-        member.extend_session(now_ms)
-        return True
-
     # LeaveGroup
 
     def leave_group(self, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
@@ -439,7 +428,7 @@ class ClassicGroupProtocol:
             answers.append(answer)
             member_id = leaving.member_id
             if member_id == NO_MEMBER:
-                # An administrator removes a static member by its instance id.
+                # An admin client removes a static member by its instance id.
                 member_id = group.instances.get(leaving.group_instance_id or "", NO_MEMBER)
                 if member_id == NO_MEMBER:
                     answer.error_code = ErrorCode.UNKNOWN_MEMBER_ID

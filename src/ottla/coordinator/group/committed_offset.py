@@ -1,4 +1,4 @@
-"""What a group commits: an offset is the smallest piece of a shard's state, and the one there is most of. Compiled."""
+"""One committed offset of a group. Compiled: shards hold many of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class CommittedOffset:
     metadata: str = ""
     commit_timestamp_ms: int = NO_TIMESTAMP
     expire_timestamp_ms: int = NO_TIMESTAMP
-    """Set by old clients that bring their own retention; else the broker's counts."""
+    """Set by old clients with a retention time of their own; otherwise offsets.retention.minutes applies."""
     topic_id: bytes = ZERO_UUID
     order: int = field(default=0, compare=False)
-    """Rises with the place in the log, and is known when it has one."""
+    """The order in the log, set when the record is replayed."""
 
-    # Written out: the one that `dataclass` makes is not compiled, and every commit makes some.
+    # Written by hand: the one of `dataclass` would not be compiled.
     def __init__(
         self,
         offset: int,
@@ -40,8 +40,8 @@ class CommittedOffset:
 
 
 class Commits(NamedTuple):
-    """What the records of some offsets say, of one group, in their order."""
+    """The offsets of one commit of a group, in the order of their records."""
 
     group: str
     offsets: list[tuple[str, int, CommittedOffset]]
-    """Topic, partition, and what is committed."""
+    """Topic, partition and offset."""

@@ -1,8 +1,8 @@
-"""What a change of one member means for its group: the computation behind every heartbeat that says something new.
+"""The effect of one member's change on its consumer group, as records.
 
-Owns the order of things: the member is written down; if subscriptions, patterns or topics changed, the group epoch rises; if the
-target is older than the group epoch, another is computed; then the member takes a step towards the target. All of it in one list
-of records, computed on the side: the group changes when they are replayed.
+Owns the order: the member is written; if subscriptions, regular expressions or topics changed, the group epoch is bumped; if the
+target assignment is older than the group epoch, a new one is computed; then the member reconciles towards it. The group itself
+changes when the records are replayed.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from ottla.coordinator.shard import CoordinatorRecord, Now
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a change happens in."""
+class ChangeContext:
+    """The topics, configuration and time of a change."""
 
     topics: Topics
     config: GroupConfig
     hashes: MetadataHashes
     now: Now
     topics_may_differ: bool
-    """The hash of the group's topics has not been compared with these topics yet."""
+    """The metadata hash of the group has not been compared with these topics yet."""
     patterns_are_old: bool
-    """The patterns were resolved for other topics, or long ago."""
+    """The regular expressions were resolved for other topics, or too long ago."""
 
 
 @dataclass(slots=True)
 class Change:
     group: ConsumerGroup
-    setting: Setting
+    context: ChangeContext
     before: ConsumerMember
-    """The member as it was; a fresh one if it is new."""
+    """The member before the change; a new one if it joins."""
     member: ConsumerMember
-    """The member as it wants to be, and in the end as it is."""
+    """The member as requested, and in the end as it is."""
     replaced: ConsumerMember | None
-    """The static member whose place it takes."""
+    """The static member that it replaces."""
     owned: Assignment | None
-    """What the member says it has."""
+    """The partitions that the member reports to own."""
     records: list[CoordinatorRecord] = field(default_factory=list)
     epoch: int = 0
-    """The group's."""
+    """The group epoch."""
     moved: bool = False
-    """The member took a step."""
+    """The member's epoch, state or assignment changed."""
     _members: dict[str, ConsumerMember] = field(default_factory=dict)
     _patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Change:
         return self.member.topic_names != self.before.topic_names or self.member.pattern != self.before.pattern
 
     def write(self) -> None:
-        """All of it. KafkaError if the member cannot be what it wants to be: then nothing has happened."""
+        """Write all records. KafkaError if the change is refused."""
         self.write_member()
         self.write_epoch()
         self.write_target_and_step()
@@ -83,14 +83,14 @@ class Change:
             self.records.append(records.member(group_id, member))
 
     def write_epoch(self) -> None:
-        """The group epoch rises if what the members subscribe to became another, or the topics did."""
-        setting, group_id = self.setting, self.group.group_id
+        """Bump the group epoch if the subscriptions or the topics changed."""
+        context, group_id = self.context, self.group.group_id
         patterns_changed = self._write_patterns()
         rises = self.subscription_changed or patterns_changed
-        if not rises and not setting.topics_may_differ:
+        if not rises and not context.topics_may_differ:
             return
         names = topics_of_all(self._members.values(), self._patterns)
-        metadata_hash = setting.hashes.of(names, setting.topics)
+        metadata_hash = context.hashes.of(names, context.topics)
         if rises or metadata_hash != self.group.metadata_hash:
             self.epoch += 1
             self.records.append(records.epoch(group_id, self.epoch, metadata_hash))
@@ -98,7 +98,7 @@ class Change:
             self.records.append(records.no_partition_metadata(group_id))
 
     def _write_patterns(self) -> bool:
-        """Whether one of them stands for other topics than before."""
+        """Resolve regular expressions. Whether one of them matches other topics than before."""
         group_id, member, before = self.group.group_id, self.member, self.before
         used = {other.pattern for other in self._members.values() if other.pattern}
         if member.pattern and member.pattern != before.pattern:
@@ -109,13 +109,13 @@ class Change:
         changed = False
         for expression in sorted(used):
             known = self._patterns.get(expression)
-            if known is not None and not self.setting.patterns_are_old:
+            if known is not None and not self.context.patterns_are_old:
                 continue
-            topics = regex.matching(expression, self.setting.topics.topics)
+            topics = regex.matching(expression, self.context.topics.topics)
             if known is None or known.topics != topics:
                 changed = True
-                self._patterns[expression] = ResolvedPattern(topics, self.setting.now.wall_ms)
-                self.records.append(records.pattern(group_id, expression, topics, self.setting.now.wall_ms))
+                self._patterns[expression] = ResolvedPattern(topics, self.context.now.wall_ms)
+                self.records.append(records.pattern(group_id, expression, topics, self.context.now.wall_ms))
         return changed
 
     def write_target_and_step(self) -> None:
@@ -123,19 +123,19 @@ class Change:
         self.step(target_epoch, target)
 
     def _target(self) -> tuple[int, Assignment]:
-        """The assignment intended for the member, and its epoch."""
-        group, setting, member = self.group, self.setting, self.member
+        """The target assignment of the member and its epoch."""
+        group, context, member = self.group, self.context, self.member
         source_id = member.member_id if self.replaced is None else self.replaced.member_id
-        if group.assignment_epoch >= self.epoch or not may_assign(group, setting):
+        if group.assignment_epoch >= self.epoch or not may_assign(group, context):
             return group.assignment_epoch, group.target_of(source_id)
         former = dict(group.target)
         if self.replaced is not None:
             former[member.member_id] = former.pop(source_id, {})
-        targets = targets_for(self._members, former, self._patterns, setting)
+        targets = targets_for(self._members, former, self._patterns, context)
         for member_id in sorted(targets):
             if member_id not in former or targets[member_id] != former[member_id]:
                 self.records.append(records.target(group.group_id, member_id, targets[member_id]))
-        self.records.append(records.target_epoch(group.group_id, self.epoch, setting.now.wall_ms))
+        self.records.append(records.target_epoch(group.group_id, self.epoch, context.now.wall_ms))
         return self.epoch, targets[member.member_id]
 
     def step(self, target_epoch: int, target: Assignment) -> None:
@@ -149,7 +149,7 @@ class Change:
             owner = owners.get(topic_id, {}).get(partition)
             return owner is not None and owner not in own_ids
 
-        subscribed = ids_of(topics_of(member, self._patterns), self.setting.topics)
+        subscribed = ids_of(topics_of(member, self._patterns), self.context.topics)
         reached = Reconciliation(target_epoch, target, subscribed, is_held_by_others, self.owned, self.subscription_changed).step(
             member
         )
@@ -159,20 +159,20 @@ class Change:
             self.records.append(records.current(self.group.group_id, reached))
 
 
-def may_assign(group: ConsumerGroup, setting: Setting) -> bool:
-    """Not more often than `group.consumer.assignment.interval.ms`, so that members who come together are dealt with together."""
-    passed_ms = setting.now.wall_ms - group.assignment_ms
-    # A clock that was set back says nothing of how long ago it was: the group must not wait until it is that late again.
-    return not group.assignment_ms or not 0 <= passed_ms < setting.config.consumer_assignment_interval_ms
+def may_assign(group: ConsumerGroup, context: ChangeContext) -> bool:
+    """Whether `group.consumer.assignment.interval.ms` has passed, so that members who join together get one assignment."""
+    passed_ms = context.now.wall_ms - group.assignment_ms
+    # After the clock was set back the time is unknown: assign now.
+    return not group.assignment_ms or not 0 <= passed_ms < context.config.consumer_assignment_interval_ms
 
 
 def targets_for(
     members: Mapping[str, ConsumerMember],
     former: Mapping[str, Assignment],
     patterns: Mapping[str, ResolvedPattern],
-    setting: Setting,
+    context: ChangeContext,
 ) -> dict[str, Assignment]:
-    topics = setting.topics
+    topics = context.topics
     subscribed: dict[frozenset[str], frozenset[bytes]] = {}
     specs: dict[str, MemberSpec] = {}
     for member_id, member in members.items():
@@ -185,5 +185,5 @@ def targets_for(
         topic_id: len(topics.topics[topics.topic_names[topic_id]].partitions)
         for topic_id in frozenset[bytes]().union(*subscribed.values())
     }
-    name = assignor_for(members, enabled(setting.config.consumer_assignors)[0])
+    name = assignor_for(members, enabled(context.config.consumer_assignors)[0])
     return ASSIGNORS[name](GroupSpec(specs, counts, all_alike(members.values())))

@@ -1,12 +1,12 @@
-"""Members that speak the classic protocol in a group of the new one: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (F40).
+"""Classic members of a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (F40).
 
-Owns how the classic requests are answered from the state of the new protocol. The member's epoch is its generation. No leader is
-named, and no member assigns: a JoinGroup is a heartbeat that says everything, a SyncGroup fetches what the coordinator assigned,
-and Heartbeat says REBALANCE_IN_PROGRESS when there is something to join for.
+Owns how classic requests are answered from the state of a consumer group. The generation is the member epoch. There is no leader:
+JoinGroup works like a full heartbeat, SyncGroup returns the assignment of the coordinator, and Heartbeat returns
+REBALANCE_IN_PROGRESS when the member has to join again.
 
-1. Each of these members is answered at once: nobody waits for others, so nothing is parked here.
-2. What a member says it has (`owned_partitions`, which eager ones leave empty) is what it has not given up.
-3. A member told to join again has its rebalance timeout to do so; one that joined has it again to sync.
+1. Each request is answered at once. No member waits for others.
+2. `owned_partitions` of a member (empty for eager ones) is what it has not revoked yet.
+3. A member has its rebalance timeout to join again, and after that once more to sync.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ClassicMembers:
             return replied(token, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         subscription = _subscription(member_id, protocols)
         before, replaced = self._member_for(group, request.group_instance_id, member_id, is_unknown)
-        # Version 0 has one timeout for both.
+        # Version 0 has one timeout for sessions and rebalances.
         rebalance_timeout_ms = request.rebalance_timeout_ms if caller.version >= 1 else request.session_timeout_ms
         member = replace(
             before,
@@ -83,7 +83,7 @@ class ClassicMembers:
             classic=ClassicMetadata(request.session_timeout_ms, protocols),
         )
         owned = by_topic_id(subscription.owned_partitions, consumer.groups.topics)
-        change = Change(group, consumer.setting(group, now), before, member, replaced, owned)
+        change = Change(group, consumer.change_context(group, now), before, member, replaced, owned)
         change.write_member()
         change.write_epoch()
         decision = Decision()
@@ -92,11 +92,11 @@ class ClassicMembers:
         else:
             change.write_target_and_step()
             decision.records += change.records
-            consumer.took_effect(decision, change)
-            watch = consumer.watch(group.group_id)
-            watch.came(decision, "join", member_id)
-            watch.extend_session(decision, member_id, now.ms + request.session_timeout_ms)
-            watch.expect(decision, "sync", member_id, now.ms + rebalance_timeout_ms)
+            consumer.update_deadlines(decision, change)
+            deadlines = consumer.deadlines_of(group.group_id)
+            deadlines.cancel(decision, "join", member_id)
+            deadlines.extend_session(decision, member_id, now.ms + request.session_timeout_ms)
+            deadlines.start(decision, "sync", member_id, now.ms + rebalance_timeout_ms)
         response = JoinGroupResponse(
             member_id=member_id,
             generation_id=change.member.epoch,
@@ -106,18 +106,18 @@ class ClassicMembers:
         return decision.reply(token, response)
 
     def _join_by_downgrade(self, decision: Decision, change: Change, replaced: ConsumerMember, now: Now) -> None:
-        """The classic member takes the place of the last one of the new protocol: what was to be written of it never is."""
+        """The classic member replaces the last one with the consumer protocol: the group becomes classic."""
         group = change.group
         is_stale = group.assignment_epoch < change.epoch
         if not is_stale:
             change.step(group.assignment_epoch, group.target_of(replaced.member_id))
-        reason = "downgraded with an assignment that is out of date" if is_stale else None
+        reason = "downgraded with an outdated assignment" if is_stale else None
         self._consumer.downgrade(decision, group, {replaced.member_id}, change.member, now, reason)
 
     def _member_for(
         self, group: ConsumerGroup, instance_id: str | None, member_id: str, is_unknown: bool
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """The member that joins, a fresh one if it is new; and the static member whose place it takes. KafkaError if fenced."""
+        """The member that joins, created if it is new, and the static member that it replaces. KafkaError if it is fenced."""
         if instance_id is None:
             return group.members.get(member_id) or ConsumerMember(member_id), None
         existing = group.static_member(instance_id)
@@ -131,21 +131,21 @@ class ClassicMembers:
 
     def sync_group(self, group: ConsumerGroup, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
         decision = Decision()
-        watch = self._consumer.watch(group.group_id)
+        deadlines = self._consumer.deadlines_of(group.group_id)
         try:
             member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
             protocol_name, subscription = classic.protocols[0]
             if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, protocol_name):
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-                # Another assignment was made since it joined.
+                # There is a newer assignment since it joined.
                 due_ms = now.ms + member.rebalance_timeout_ms
-                watch.expect_unless_expected(decision, "join", member.member_id, due_ms)
+                deadlines.start_unless_pending(decision, "join", member.member_id, due_ms)
                 raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         except KafkaError as error:
             return decision.reply(token, SyncGroupResponse(error_code=error.code))
-        watch.came(decision, "sync", member.member_id)
-        watch.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
+        deadlines.cancel(decision, "sync", member.member_id)
+        deadlines.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
         assignment = write_assignment(partitions_of(member.assigned), self._consumer.groups.topics, version_of(subscription))
         return decision.reply(
             token,
@@ -160,14 +160,14 @@ class ClassicMembers:
         except KafkaError as error:
             return replied(token, HeartbeatResponse(error_code=error.code))
         decision = Decision()
-        watch = self._consumer.watch(group.group_id)
-        watch.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
+        deadlines = self._consumer.deadlines_of(group.group_id)
+        deadlines.extend_session(decision, member.member_id, now.ms + classic.session_timeout_ms)
         if (
             member.epoch < group.assignment_epoch
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
         ):
-            watch.expect_unless_expected(decision, "join", member.member_id, now.ms + member.rebalance_timeout_ms)
+            deadlines.start_unless_pending(decision, "join", member.member_id, now.ms + member.rebalance_timeout_ms)
             return decision.reply(token, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         return decision.reply(token, HeartbeatResponse())
 
@@ -189,7 +189,7 @@ class ClassicMembers:
 
 
 def _check_protocols(group: ConsumerGroup, member_id: str, protocol_type: str, protocols: Protocols) -> None:
-    """KafkaError if it has none in common with the other classic members."""
+    """KafkaError if no protocol is common to all classic members."""
     classics = [
         {name for name, _ in other.classic.protocols}
         for other_id, other in group.members.items()
@@ -198,18 +198,17 @@ def _check_protocols(group: ConsumerGroup, member_id: str, protocol_type: str, p
     if protocol_type != CONSUMER_PROTOCOL or not any(all(name in names for names in classics) for name, _ in protocols):
         raise KafkaError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"{member_id} offers no protocol that the other classic members of the group know",
+            f"member {member_id} supports no protocol that all classic members of the group support",
         )
 
 
 def _subscription(member_id: str, protocols: Protocols) -> ConsumerProtocolSubscription:
-    """What the member subscribes to by its first protocol. Classic groups pass any bytes on; here somebody has to understand
-    them."""
+    """The subscription of the member's first protocol. KafkaError if it cannot be parsed."""
     try:
         return read_subscription(protocols[0][1])
     except MalformedInput as malformed:
         raise KafkaError(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{member_id} says nothing that a consumer says: {malformed}"
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the subscription of member {member_id} cannot be parsed: {malformed}"
         ) from None
 
 
@@ -221,7 +220,7 @@ def _classic_member(
     else:
         member = check_instance(group.static_member(instance_id), instance_id, member_id)
     if member.classic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} speaks the new protocol")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} uses the consumer protocol")
     if generation != member.epoch:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     return member, member.classic
@@ -232,6 +231,6 @@ def _leaving_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
         return group.member(member_id)
     existing = group.static_member(instance_id)
     if existing is not None and member_id == NO_MEMBER:
-        # An administrator removes a static member by its instance id.
+        # An admin client removes a static member by its instance id.
         return existing
     return check_instance(existing, instance_id, member_id)

@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe says of a group of the new protocol."""
+"""The description of a consumer group for ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def described(group: ConsumerGroup, topics: Topics, default_assignor: str) -> De
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
-    # What it is giving up is still its own.
+    # Partitions that it is revoking are still its own.
     has = {
         topic_id: [*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())]
         for topic_id in member.assigned.keys() | member.pending_revocation.keys()
@@ -47,7 +47,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Mem
 
 
 def _named(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
-    """Of topics that are gone nothing is said."""
+    """Deleted topics are left out."""
     names = topics.topic_names
     return Assignment(
         topic_partitions=[

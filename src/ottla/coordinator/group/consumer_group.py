@@ -1,6 +1,6 @@
-"""One group of the new protocol (KIP-848): its members, what is intended for them, and what they have.
+"""One consumer group (KIP-848): its members, their target assignments, and the partitions they own.
 
-Owns the bookkeeping and what the log says of it. Never decides when something changes: `consumer` does.
+Owns the durable state and its replay. Never decides when something changes: `consumer_group_protocol` does.
 
 Three epochs: the group's counts the changes of members, subscriptions and topics; the assignment's is the group epoch for which
 the target was computed; a member's is the assignment epoch it has come to.
@@ -8,10 +8,10 @@ the target was computed; a member's is the assignment epoch it has come to.
     member epochs <= assignment epoch <= group epoch
 
 1. Changed by `replay` only.
-2. `owners[t][p]` is the one member that has the partition or is giving it up; it is in that member's `assigned` or
+2. `owners[t][p]` is the one member that owns the partition or is revoking it; it is in that member's `assigned` or
    `pending_revocation`. (While a compacted log is replayed, the last one written counts.)
 3. `instances` maps each static member's instance id to its member id.
-4. The target of a member is written before its present assignment names that epoch.
+4. The target assignment of a member is written before its current assignment has that epoch.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_ms = 0
-        """When the target was computed; 0: never."""
+        """When the target assignment was computed; 0: never."""
         self.members: dict[str, ConsumerMember] = {}
         self.instances: dict[str, str] = {}
         self.target: dict[str, Assignment] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
         self.patterns: dict[str, ResolvedPattern] = {}
         self.has_partition_metadata = False
-        """A record of the kind that 4.0 wrote stands in the log, and is to be removed."""
+        """The log has a record that only Kafka 4.0 wrote. It is deleted with the next change."""
         self._subscribed: frozenset[str] | None = None
 
-    # What every kind of group answers
+    # The interface of a group
 
     @property
     def state_name(self) -> str:
@@ -119,9 +119,9 @@ class ConsumerGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
-        """KafkaError if the member may not commit. What is returned is to be asked for each partition besides."""
+        """KafkaError if the member may not commit. The returned function, if any, checks each partition."""
         if generation < 0 and not self.members:
-            # An administrator, or a consumer that assigns its partitions itself.
+            # An admin client, or a consumer with manually assigned partitions.
             return None
         if transactional and generation == -1 and not member_id and instance_id is None:
             return None
@@ -129,21 +129,21 @@ class ConsumerGroup:
         if not transactional and member.classic is None and version < _COMMIT_WITH_EPOCH_FROM:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"a member of the new protocol commits with OffsetCommit version {_COMMIT_WITH_EPOCH_FROM} or later",
+                f"members of consumer groups need OffsetCommit version {_COMMIT_WITH_EPOCH_FROM} or later",
             )
         if generation == member.epoch:
             return None
         if generation > member.epoch:
-            raise _stale(member, f"epoch {generation} is still to come: the member is in {member.epoch}")
+            raise _stale(member, f"member epoch {generation} is above the current one, {member.epoch}")
 
         def check(topic_id: bytes, topic: str, partition: int) -> None:
             assigned_epoch = member.epoch_of(topic_id, partition)
             if assigned_epoch is None:
-                raise _stale(member, f"{topic}-{partition} is not the member's")
+                raise _stale(member, f"{topic}-{partition} is not assigned to the member")
             if generation < assigned_epoch:
                 raise _stale(
                     member,
-                    f"epoch {generation} is from before {topic}-{partition} was given to the member, in {assigned_epoch}",
+                    f"{topic}-{partition} was assigned to the member in epoch {assigned_epoch}, after epoch {generation}",
                 )
 
         return check
@@ -153,10 +153,10 @@ class ConsumerGroup:
             return
         member = self.member(member_id or "")
         if member_epoch != member.epoch:
-            raise _stale(member, f"the member is in epoch {member.epoch}, not in {member_epoch}")
+            raise _stale(member, f"the member epoch is {member.epoch}, not {member_epoch}")
 
     def check_offset_delete(self) -> None:
-        """Topics that are not subscribed to may lose their offsets at any time."""
+        """Offsets of topics without subscribers may always be deleted."""
 
     def check_delete(self) -> None:
         if self.members:
@@ -174,15 +174,15 @@ class ConsumerGroup:
     def offset_base_ms(self, offset: CommittedOffset) -> int | None:
         return offset.commit_timestamp_ms
 
-    def touch(self, member_id: str, now_ms: int) -> None:
-        """A commit is no heartbeat in this protocol."""
+    def extend_session(self, member_id: str, now_ms: int) -> None:
+        """A commit does not extend the session in this protocol."""
 
     # Members
 
     def member(self, member_id: str) -> ConsumerMember:
         found = self.members.get(member_id)
         if found is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} has no member {member_id}")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.group_id} has no member {member_id}")
         return found
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -198,7 +198,7 @@ class ConsumerGroup:
         return assignor_for(self.members, default)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something intended for the member is still with another."""
+        """Whether a partition of the member's target assignment is still owned by another member."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         for topic, partitions in self.target_of(member.member_id).items():
@@ -210,7 +210,7 @@ class ConsumerGroup:
     # Replay
 
     def replay_record(self, record: CoordinatorRecord) -> None:
-        """As from the log. What belongs to another kind of group is passed over."""
+        """Replay a record that is not in the log yet."""
         if isinstance(record.message, tuple):
             self.replay(*record.message)
             return
@@ -219,7 +219,7 @@ class ConsumerGroup:
         self.replay(*decoded)
 
     def replay(self, record_type: int, key: Any, value: Any) -> None:
-        """One record of a group that is there: its own end (no epoch) is its owner's business."""
+        """Replay one record of an existing group. The caller handles the tombstone of the group."""
         match record_type:
             case 3:
                 self._epoch_record(value.epoch, value.metadata_hash)
@@ -336,12 +336,12 @@ class ConsumerGroup:
         self._subscribed = None
 
     def facts(self) -> dict[str, Any]:
-        """All that was written down, to be compared: two groups with the same log have the same facts."""
+        """The durable state, for comparison in tests: equal for groups with the same log."""
         return {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
 
 
 def _owned(written: list[CurrentTopicPartitions], member_epoch: int) -> Owned:
-    """Records from before the partitions had epochs of their own stand for the member's."""
+    """Without assignment epochs in the record, the member epoch is used."""
     owned: dict[bytes, dict[int, int]] = {}
     for topic in written:
         epochs = topic.assignment_epochs
@@ -357,7 +357,7 @@ def _stale(member: ConsumerMember, detail: str) -> KafkaError:
 
 
 def assignor_for(members: Mapping[str, ConsumerMember], default: str) -> str:
-    """The one most of the members ask for; of equals the first by name."""
+    """The assignor that most members request; ties go to the first by name."""
     votes: dict[str, int] = {}
     for member in members.values():
         if member.server_assignor is not None:

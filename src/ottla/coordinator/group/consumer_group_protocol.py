@@ -1,16 +1,15 @@
-"""Groups of the new protocol (KIP-848, F40): one request, ConsumerGroupHeartbeat, by which members join, stay, move and leave.
+"""The consumer group protocol (KIP-848, F40): members join, stay, reconcile and leave by ConsumerGroupHeartbeat.
 
-Owns who is let in, who is fenced, and when; which timers run. What a change means for the group is computed in `consumer_change`,
-the states of a member are in `consumer_member`. Members that speak the classic protocol are served by `consumer_classic`, and
-groups change their kind in `migration`.
+Owns which members are admitted, fenced and removed, and the timers. `consumer_change` computes the effect of a change on the
+group, `consumer_member` has the states of a member. `consumer_classic` serves classic members; `migration` converts groups.
 
-1. A heartbeat that says nothing new to a group at rest writes nothing and costs a few comparisons.
-2. A member whose epoch is not the one known here is fenced (FENCED_MEMBER_EPOCH), unless it lags by the one reply it may have
-   missed and has nothing that it should not have.
-3. A member that does not give up its partitions within its rebalance timeout is removed, so that others get them.
-4. A static member that leaves for a while (-2) keeps its partitions until its session ends. One that is still here keeps its
-   instance id from others (UNRELEASED_INSTANCE_ID).
-5. The durable part of a group is changed by `replay` only; what is here besides is in `MemberDeadlines`.
+1. A heartbeat without changes in a stable group writes nothing and costs a few comparisons.
+2. A member with another epoch than the coordinator's is fenced (FENCED_MEMBER_EPOCH), unless it missed only the last reply and
+   owns no partition that it must not own.
+3. A member that does not revoke its partitions within its rebalance timeout is removed.
+4. A static member that leaves temporarily (epoch -2) keeps its partitions until its session ends. A member that is still in the
+   group keeps its instance id (UNRELEASED_INSTANCE_ID).
+5. The durable state of a group is changed by `replay` only. The soft state is in `MemberDeadlines`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ottla.coordinator.group import migration
 from ottla.coordinator.group.assignors import Assignment, enabled
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
-from ottla.coordinator.group.consumer_change import Change, Setting
+from ottla.coordinator.group.consumer_change import Change, ChangeContext
 from ottla.coordinator.group.consumer_classic import ClassicMembers
 from ottla.coordinator.group.consumer_describe import described
 from ottla.coordinator.group.consumer_group import ConsumerGroup
@@ -66,10 +65,10 @@ class ConsumerGroupProtocol:
         self._groups = groups
         self._classic = classic
         self._hashes = MetadataHashes()
-        self._watches: dict[str, MemberDeadlines] = {}
+        self._deadlines: dict[str, MemberDeadlines] = {}
         self._topics: Topics = groups.topics
         self._topics_version = 0
-        """Counts the changes of the set of topics: patterns are resolved anew for each."""
+        """Counts the changes of the set of topics: regular expressions are resolved again for each."""
         self._classic_members = ClassicMembers(self)
 
     @property
@@ -93,7 +92,7 @@ class ConsumerGroupProtocol:
             return replied(token, ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.detail))
 
     def _has_nothing_new(self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Now) -> bool:
-        """Whether the group is at rest, as far as this member goes, and it only says that it lives."""
+        """Whether the heartbeat changes nothing, for a member that is reconciled in a stable group."""
         member = group.members.get(request.member_id)
         return (
             member is not None
@@ -110,7 +109,7 @@ class ConsumerGroupProtocol:
             and member.client_host == caller.client_host
             and member.is_reconciled_to(group.assignment_epoch)
             and group.epoch == group.assignment_epoch
-            and self.watch(group.group_id).looked_at is self._groups.topics
+            and self.deadlines_of(group.group_id).looked_at is self._groups.topics
             and not (group.patterns and self._patterns_are_old(group.group_id, now))
         )
 
@@ -140,19 +139,19 @@ class ConsumerGroupProtocol:
             client_host=caller.client_host,
             classic=None,
         )
-        change = Change(group, self.setting(group, now), before, member, replaced, owned)
+        change = Change(group, self.change_context(group, now), before, member, replaced, owned)
         change.write()
-        # From here on nothing can be refused any more.
+        # Nothing is refused from here on.
         decision.records += change.records
         if upgraded is not None:
-            logger.info("group %s: upgraded to the consumer protocol by %s", group.group_id, member_id)
-            migration.release_parked(decision, upgraded)
+            logger.info("Upgrading classic group %s to a consumer group: member %s joined", group.group_id, member_id)
+            migration.answer_pending(decision, upgraded)
             for other in group.members.values():
                 self._extend_session(decision, group, other, now)
-        self.took_effect(decision, change)
+        self.update_deadlines(decision, change)
         self._extend_session(decision, group, change.member, now)
         if is_joining:
-            logger.info("group %s: %s joins at group epoch %d", group.group_id, member_id, change.epoch)
+            logger.info("Member %s joins consumer group %s at group epoch %d", member_id, group.group_id, change.epoch)
         response = self._response(group.group_id, member_id, change.member.epoch)
         says_all = (
             request.rebalance_timeout_ms != UNCHANGED
@@ -164,7 +163,7 @@ class ConsumerGroupProtocol:
         return decision.reply(token, response)
 
     def _group_for(self, decision: Decision, group_id: str, is_joining: bool) -> tuple[ConsumerGroup, ClassicGroup | None]:
-        """The group, made or upgraded for a member that joins; then also the classic group it was."""
+        """The group, created or upgraded for a member that joins; and the classic group that it was."""
         found = self._groups.by_id.get(group_id)
         if isinstance(found, ConsumerGroup):
             return found, None
@@ -189,13 +188,13 @@ class ConsumerGroupProtocol:
         if len(group.members) >= size_max and member_id not in group.members:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"{group.group_id} has {size_max} members, and group.consumer.max.size allows no more",
+                f"group {group.group_id} has reached group.consumer.max.size={size_max} members",
             )
 
     def _member_for(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """The member that speaks, a fresh one if it is new; and the static member whose place it takes. KafkaError if fenced."""
+        """The sender, created if it is new, and the static member that it replaces. KafkaError if it is fenced."""
         is_joining = request.member_epoch == JOINING_EPOCH
         instance_id = request.instance_id
         if instance_id is None:
@@ -211,7 +210,7 @@ class ConsumerGroupProtocol:
             if existing.classic is None and existing.epoch != LEAVING_STATIC_EPOCH:
                 raise KafkaError(
                     ErrorCode.UNRELEASED_INSTANCE_ID,
-                    f"{existing.member_id} has the instance id {instance_id} and has not left: {member_id} cannot take its place",
+                    f"instance id {instance_id} is in use by member {existing.member_id}: {member_id} cannot join with it",
                 )
             return replace(existing, member_id=member_id, epoch=0, previous_epoch=0), existing
         existing = check_instance(existing, instance_id, member_id)
@@ -222,7 +221,7 @@ class ConsumerGroupProtocol:
         interval_ms = self._groups.config_of(group_id).consumer_heartbeat_interval_ms
         return ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms)
 
-    # Who goes
+    # Leaving
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Decision:
         found = self._groups.by_id.get(request.group_id)
@@ -234,27 +233,27 @@ class ConsumerGroupProtocol:
         else:
             member = check_instance(found.static_member(request.instance_id), request.instance_id, request.member_id)
         if request.member_epoch == LEAVING_STATIC_EPOCH:
-            logger.info("group %s: static member %s leaves for a while", found.group_id, member.member_id)
+            logger.info("Static member %s leaves consumer group %s temporarily", member.member_id, found.group_id)
             decision.records.append(records.current(found.group_id, member.away()))
-            self.watch(found.group_id).came(decision, "rebalance", member.member_id)
+            self.deadlines_of(found.group_id).cancel(decision, "rebalance", member.member_id)
         else:
-            logger.info("group %s: %s leaves", found.group_id, member.member_id)
+            logger.info("Member %s leaves consumer group %s", member.member_id, found.group_id)
             self.remove(decision, found, {member.member_id}, now)
         response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
         return decision.reply(token, response)
 
     def remove(self, decision: Decision, group: ConsumerGroup, leaving: set[str], now: Now) -> None:
-        """Members go. If only classic ones remain, the group becomes classic."""
+        """Remove members. If only classic members remain, the group becomes classic."""
         if not leaving:
             return
         if migration.may_downgrade(group, leaving, self._groups.config):
-            self.downgrade(decision, group, leaving, None, now, "the last member of the consumer protocol left")
+            self.downgrade(decision, group, leaving, None, now, "the last member with the consumer protocol left")
             return
         group_id = group.group_id
-        watch = self.watch(group_id)
+        deadlines = self.deadlines_of(group_id)
         for member_id in sorted(leaving):
             decision.records += records.no_member(group_id, member_id)
-            watch.member_gone(decision, member_id)
+            deadlines.remove_member(decision, member_id)
         remaining = [member for member_id, member in group.members.items() if member_id not in leaving]
         used = {member.pattern for member in remaining}
         for expression in group.patterns:
@@ -272,67 +271,67 @@ class ConsumerGroupProtocol:
         now: Now,
         rebalance_reason: str | None,
     ) -> None:
-        """The group becomes classic at once: its members' soft state is that of a classic group from now on."""
+        """Convert the group to a classic one, with the soft state of its members."""
         classic, written = migration.downgrade(group, leaving, joining, self._groups.topics, now.wall_ms)
-        logger.info("group %s: downgraded to the classic protocol", group.group_id)
-        watch = self.watch(group.group_id)
+        logger.info("Downgrading consumer group %s to a classic group", group.group_id)
+        deadlines = self.deadlines_of(group.group_id)
         for member_id in group.members:
-            watch.member_gone(decision, member_id)
-        self._watches.pop(group.group_id, None)
+            deadlines.remove_member(decision, member_id)
+        self._deadlines.pop(group.group_id, None)
         decision.records += written
         self._groups.by_id[group.group_id] = classic
         self._classic.start_sessions(decision, classic, now)
         if rebalance_reason is not None:
             self._classic.prepare_rebalance(decision, classic, now, rebalance_reason)
 
-    # Time
+    # Deadlines
 
-    def watch(self, group_id: str) -> MemberDeadlines:
-        watch = self._watches.get(group_id)
-        if watch is None:
-            watch = self._watches[group_id] = MemberDeadlines(group_id)
-        return watch
+    def deadlines_of(self, group_id: str) -> MemberDeadlines:
+        deadlines = self._deadlines.get(group_id)
+        if deadlines is None:
+            deadlines = self._deadlines[group_id] = MemberDeadlines(group_id)
+        return deadlines
 
-    def setting(self, group: ConsumerGroup, now: Now) -> Setting:
-        watch = self.watch(group.group_id)
+    def change_context(self, group: ConsumerGroup, now: Now) -> ChangeContext:
+        deadlines = self.deadlines_of(group.group_id)
         config, topics = self._groups.config_of(group.group_id), self._groups.topics
-        return Setting(
+        return ChangeContext(
             topics,
             config,
             self._hashes,
             now,
-            topics_may_differ=watch.looked_at is not topics,
+            topics_may_differ=deadlines.looked_at is not topics,
             patterns_are_old=self._patterns_are_old(group.group_id, now),
         )
 
     def _patterns_are_old(self, group_id: str, now: Now) -> bool:
-        watch = self.watch(group_id)
+        deadlines = self.deadlines_of(group_id)
         return (
-            watch.patterns_of != self._topics_version
-            or now.ms > watch.resolved_ms + self._groups.config.consumer_regex_refresh_interval_ms
+            deadlines.patterns_of != self._topics_version
+            or now.ms > deadlines.resolved_ms + self._groups.config.consumer_regex_refresh_interval_ms
         )
 
-    def took_effect(self, decision: Decision, change: Change) -> None:
-        """Note what a change means for the timers, and what was looked at for it."""
-        watch = self.watch(change.group.group_id)
-        setting, member = change.setting, change.member
-        watch.looked_at = setting.topics
-        if setting.patterns_are_old:
-            watch.patterns_of = self._topics_version
-            watch.resolved_ms = setting.now.ms
+    def update_deadlines(self, decision: Decision, change: Change) -> None:
+        """Update the soft state after a change."""
+        deadlines = self.deadlines_of(change.group.group_id)
+        context, member = change.context, change.member
+        deadlines.looked_at = context.topics
+        if context.patterns_are_old:
+            deadlines.patterns_of = self._topics_version
+            deadlines.resolved_ms = context.now.ms
         if change.replaced is not None and change.replaced.member_id != member.member_id:
-            watch.member_gone(decision, change.replaced.member_id)
+            deadlines.remove_member(decision, change.replaced.member_id)
         if change.moved and member.classic is None:
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                due_ms = setting.now.ms + member.rebalance_timeout_ms
-                watch.expect(decision, "rebalance", member.member_id, due_ms, member.epoch)
+                due_ms = context.now.ms + member.rebalance_timeout_ms
+                deadlines.start(decision, "rebalance", member.member_id, due_ms, member.epoch)
             else:
-                watch.came(decision, "rebalance", member.member_id)
+                deadlines.cancel(decision, "rebalance", member.member_id)
 
     def _extend_session(self, decision: Decision, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
         config, classic = self._groups.config_of(group.group_id), member.classic
         timeout_ms = config.consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
-        self.watch(group.group_id).extend_session(decision, member.member_id, now.ms + timeout_ms)
+        self.deadlines_of(group.group_id).extend_session(decision, member.member_id, now.ms + timeout_ms)
 
     def on_loaded(self, now: Now) -> Decision:
         decision = Decision()
@@ -343,7 +342,7 @@ class ConsumerGroupProtocol:
                 self._extend_session(decision, group, member, now)
                 if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                     due_ms = now.ms + member.rebalance_timeout_ms
-                    self.watch(group.group_id).expect(decision, "rebalance", member.member_id, due_ms, member.epoch)
+                    self.deadlines_of(group.group_id).start(decision, "rebalance", member.member_id, due_ms, member.epoch)
         return decision
 
     def on_timer(self, key: TimerKey, now: Now) -> Decision:
@@ -352,41 +351,41 @@ class ConsumerGroupProtocol:
         group = self._groups.by_id.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return decision
-        watch, member = self.watch(group_id), group.members[member_id]
+        deadlines, member = self.deadlines_of(group_id), group.members[member_id]
         match what:
             case "session":
-                is_over = watch.session_is_over(decision, member_id, now.ms)
+                is_over = deadlines.session_is_over(decision, member_id, now.ms)
             case "rebalance":
-                is_over = watch.is_missed("rebalance", member_id, member.epoch)
+                is_over = deadlines.is_over("rebalance", member_id, member.epoch)
             case "join":
-                is_over = watch.is_missed("join", member_id)
+                is_over = deadlines.is_over("join", member_id)
             case _:
-                is_over = watch.is_missed("sync", member_id)
+                is_over = deadlines.is_over("sync", member_id)
         if is_over:
-            logger.info("group %s: %s is removed, its %s timeout is over", group_id, member_id, what)
+            logger.info("Removing member %s from consumer group %s: its %s timeout expired", member_id, group_id, what)
             self.remove(decision, group, {member_id}, now)
         return decision
 
     def topics_changed(self, now: Now) -> Decision:
-        """Groups look at their topics again with the next heartbeat of a member."""
+        """Groups compare their topics again with the next heartbeat of a member."""
         before, self._topics = self._topics, self._groups.topics
         if before.topics.keys() != self._topics.topics.keys():
             self._topics_version += 1
         return Decision()
 
-    # Requests of the classic protocol to a group of this kind
+    # Requests of classic members
 
     def join_group(self, group: Group, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
-        return self._classic_members.join_group(_of_this_kind(group), request, caller, token, now)
+        return self._classic_members.join_group(_as_consumer_group(group), request, caller, token, now)
 
     def sync_group(self, group: Group, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.sync_group(_of_this_kind(group), request, token, now)
+        return self._classic_members.sync_group(_as_consumer_group(group), request, token, now)
 
     def classic_heartbeat(self, group: Group, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.heartbeat(_of_this_kind(group), request, token, now)
+        return self._classic_members.heartbeat(_as_consumer_group(group), request, token, now)
 
     def leave_group(self, group: Group, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.leave_group(_of_this_kind(group), request, token, now)
+        return self._classic_members.leave_group(_as_consumer_group(group), request, token, now)
 
     # ConsumerGroupDescribe
 
@@ -404,19 +403,19 @@ class ConsumerGroupProtocol:
         if isinstance(found, ConsumerGroup):
             group = found
         elif value is None:
-            # Of a group that is gone, or classic by now.
+            # The group is deleted, or classic by now.
             return
         else:
             group = by_id[group_id] = ConsumerGroup(group_id)
         if record_type == 3 and value is None:
             del by_id[group_id]
-            self._watches.pop(group_id, None)
+            self._deadlines.pop(group_id, None)
         else:
             group.replay(record_type, key, value)
 
 
 def _not_found(group_id: str, found: Group | None) -> KafkaError:
-    detail = f"there is no group {group_id}" if found is None else f"{group_id} is a group of another protocol than `consumer`"
+    detail = f"group {group_id} does not exist" if found is None else f"group {group_id} is not a consumer group"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, detail)
 
 
@@ -424,7 +423,7 @@ def _or(said: str | None, before: str | None) -> str | None:
     return before if said is None else said
 
 
-def _of_this_kind(group: Group) -> ConsumerGroup:
+def _as_consumer_group(group: Group) -> ConsumerGroup:
     assert isinstance(group, ConsumerGroup)
     return group
 

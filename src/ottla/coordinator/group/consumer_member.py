@@ -1,18 +1,18 @@
-"""One member of a group of the new protocol, and how it comes from one assignment to the next.
+"""One member of a consumer group, and its reconciliation from one assignment to the next.
 
-Owns the member's states and the reconciliation: given the assignment that is intended for a member (the target), what it may have
-now, and what it has to give up first. Members are values: a change is another member.
+Owns the states of a member and the reconciliation: given its target assignment, which partitions the member may own now and which
+it has to revoke first. Members are immutable.
 
-A member moves towards its target by itself, at its own pace, without the others:
+Each member reconciles independently of the others:
 
-    STABLE                  it has what the target of its epoch says
-    UNREVOKED_PARTITIONS    it was told to give up some; until it has said that it did, it stays in its epoch
-    UNRELEASED_PARTITIONS   it is in the target's epoch and lacks some that others have not given up yet
+    STABLE                  it owns the target assignment of its epoch
+    UNREVOKED_PARTITIONS    it has to revoke partitions, and stays in its epoch until it confirms
+    UNRELEASED_PARTITIONS   it is in the target epoch and waits for partitions that others have not revoked yet
 
-1. A partition is given to a member only if nobody has it or is still giving it up. So no two members own it at once (G05).
-2. A member that must give up partitions is given new ones only after it gave these up, and only then its epoch moves on.
-3. The epoch of a partition is that of the assignment in which the member got it: a commit from an older epoch of the member is
-   good for a partition that it had already then (KIP-1251).
+1. A partition is assigned to a member only if no other member owns it or is revoking it: no two members own it at once (G05).
+2. A member gets new partitions, and its next epoch, only after it has revoked those it has to.
+3. The epoch of a partition is that of the assignment in which the member got it. A commit with an older member epoch is valid for
+   partitions that the member owned in that epoch (KIP-1251).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ottla.errors import ErrorCode, KafkaError
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
-"""A static member that will be back: its partitions are kept for it."""
+"""A static member that leaves temporarily: it keeps its partitions."""
 
 
 class MemberState(IntEnum):
-    """The numbers are those of the log."""
+    """The numbers are in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -65,11 +65,11 @@ NOTHING: Final[Owned] = {}
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is kept of a member that speaks the classic protocol."""
+    """What is stored of a classic member."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, subscription) in its order of preference; the first is the one it is told to use."""
+    """(name, subscription) in its order of preference. The first one is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,19 @@ class ConsumerMember:
     server_assignor: str | None = None
     assigned: Owned = field(default_factory=dict)
     pending_revocation: Owned = field(default_factory=dict)
-    """What it was told to give up."""
+    """Partitions that it has to revoke."""
     classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def epoch_of(self, topic_id: bytes, partition: int) -> int | None:
-        """In which epoch the partition was assigned; None if the member does not have it."""
+        """The epoch in which the partition was assigned; None if the member does not own it."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
         return epoch if epoch is not None else self.pending_revocation.get(topic_id, {}).get(partition)
 
     def away(self) -> ConsumerMember:
-        """The same static member while it is away."""
+        """The static member after it left temporarily."""
         return replace(
             self,
             epoch=LEAVING_STATIC_EPOCH,
@@ -112,20 +112,20 @@ class ConsumerMember:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What a step of a member towards its target depends on."""
+    """The inputs of one reconciliation step."""
 
     target_epoch: int
     target: Assignment
     subscribed: frozenset[bytes]
-    """The topics the member subscribes to now. Of others it is to have nothing, whatever an older target says."""
+    """The topics that the member subscribes to now. It gets no others, whatever an older target says."""
     is_held_by_others: Callable[[bytes, int], bool]
-    """Whether another member has the partition, or is giving it up."""
+    """Whether another member owns the partition or is revoking it."""
     owned: Assignment | None
-    """What the member says it has; None: it said nothing about it."""
+    """The partitions that the member reports to own; None: it did not report."""
     subscription_changed: bool = False
 
     def step(self, member: ConsumerMember) -> ConsumerMember:
-        """The member as it is next: the same if nothing can be done yet. KafkaError if it must begin anew."""
+        """The next state of the member; the same if it has to wait. KafkaError if it must rejoin."""
         match member.state:
             case MemberState.STABLE:
                 if member.epoch != self.target_epoch:
@@ -147,20 +147,20 @@ class Reconciliation:
                 if self.owned is None or self.owned:
                     raise KafkaError(
                         ErrorCode.FENCED_MEMBER_EPOCH,
-                        "nothing is known of what the member owns: it has to give up all of it and join again",
+                        "the partitions of the member are unknown: it must revoke all of them and rejoin",
                     )
                 reached = self._towards_target(replace(member, epoch=self.target_epoch))
         assert reached.state in TRANSITIONS[member.state] or reached is member
         return reached
 
     def _has_any(self, partitions: Owned) -> bool:
-        """Whether the member still has one of them. While it does not say, it has."""
+        """Whether the member still owns one of them. True if it did not report."""
         if self.owned is None:
             return True
         return any(not partitions[topic].keys().isdisjoint(self.owned[topic]) for topic in partitions if topic in self.owned)
 
     def _unsubscribed(self, member: ConsumerMember) -> ConsumerMember:
-        """It gives up at once what it does not subscribe to any more: no new target is needed for that."""
+        """Revoke partitions of topics that the member no longer subscribes to, without a new target."""
         gone = {topic: partitions for topic, partitions in member.assigned.items() if topic not in self.subscribed}
         if not gone:
             return member
@@ -230,12 +230,12 @@ def partitions_of(owned: Owned) -> dict[bytes, frozenset[int]]:
 
 
 def check_instance(existing: ConsumerMember | None, instance_id: str, member_id: str) -> ConsumerMember:
-    """That the member is the one with the instance id. KafkaError if not."""
+    """Check that the instance id belongs to the member. KafkaError if not."""
     if existing is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance id {instance_id} is unknown")
     if existing.member_id != member_id:
         raise KafkaError(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"the instance id {instance_id} belongs to {existing.member_id} now, not to {member_id}",
+            f"instance id {instance_id} belongs to member {existing.member_id} now, not to {member_id}",
         )
     return existing

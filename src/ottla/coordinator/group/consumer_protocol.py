@@ -1,9 +1,8 @@
-"""What consumers of the classic protocol say in the bytes that a broker otherwise only passes on.
+"""Subscriptions and assignments of the protocol type `consumer` (Kafka's ConsumerProtocol), versions 0 to 3.
 
-Owns the formats of a subscription and of an assignment of the protocol type "consumer", in the versions 0 to 3. The coordinator
-reads and writes them only where a group of the new protocol has classic members.
+For classic groups they are opaque bytes. The coordinator parses and writes them for classic members of consumer groups.
 
-Each begins with its version. A version not known here is read as the last one: later ones only append.
+Each begins with its version. A later version is parsed as version 3: later ones only append fields.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ _read_int32 = Struct(">i").unpack_from
 
 
 def subscribed_topics(subscription: bytes) -> list[str] | None:
-    """The topics in a consumer's subscription; None if it is not one. All versions begin as version 0 does."""
+    """The topics of a subscription; None if it cannot be parsed. All versions begin like version 0."""
     position, end = 6, len(subscription)
     if end < position:
         return None

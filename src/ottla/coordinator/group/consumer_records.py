@@ -1,4 +1,4 @@
-"""The records of a group of the new protocol, as they are written. `consumer_group` reads them."""
+"""Builders for the records of a consumer group. `consumer_group` replays them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def member(group_id: str, is_: ConsumerMember) -> CoordinatorRecord:
 
 
 def no_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """All that is written of a member goes, in the order in which it came to be."""
+    """The tombstones of a member."""
     return [
         _record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         _record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must be like, and from whom it may come."""
+"""Validation of ConsumerGroupHeartbeat requests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 UNCHANGED: Final = -1
-"""A rebalance timeout of which nothing is said."""
+"""A rebalance timeout that the request leaves as it is."""
 _MEMBER_ID_FROM: Final = 1
-"""The version from which members make their ids themselves (KIP-1082)."""
+"""The version from which clients generate the member id (KIP-1082)."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, config: GroupConfig) -> None:
-    """That it says what it must, whatever the group is. KafkaError if not."""
+    """Check the fields of a request. KafkaError if they are invalid."""
     config.require_consumer_protocol()
     epoch = request.member_epoch
     if version >= _MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
@@ -33,32 +33,32 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, config: 
     _not_blank(request.rack_id, "rack id")
     if epoch == JOINING_EPOCH:
         if request.rebalance_timeout_ms == UNCHANGED:
-            raise _invalid("who joins has to say a rebalance timeout")
+            raise _invalid("a joining member must set the rebalance timeout")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("who joins owns nothing: the list of partitions has to be there, and empty")
+            raise _invalid("a joining member must send an empty list of owned partitions")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid("who joins has to subscribe, to names or to a pattern")
+            raise _invalid("a joining member must subscribe to topic names or to a regular expression")
     elif epoch == LEAVING_STATIC_EPOCH:
         if request.instance_id is None:
-            raise _invalid(f"only a member with an instance id leaves with epoch {epoch}")
+            raise _invalid(f"member epoch {epoch} requires an instance id")
     elif epoch < LEAVING_STATIC_EPOCH:
-        raise _invalid(f"there is no member epoch {epoch}")
+        raise _invalid(f"member epoch {epoch} is invalid")
     assignors = enabled(config.consumer_assignors)
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {request.server_assignor} here; there: {', '.join(assignors)}",
+            f"assignor {request.server_assignor} is not supported; supported: {', '.join(assignors)}",
         )
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
-    """That the member is where it is known to be, or where it was before a reply it missed. KafkaError if not."""
+    """Check the member epoch: the current one, or the previous one if the member missed the last reply. KafkaError if not."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
     if epoch > member.epoch:
-        raise _fenced("after", epoch, member)
+        raise _fenced("larger", epoch, member)
     if epoch != member.previous_epoch or not _is_part_of(owned, member.assigned):
-        raise _fenced("before", epoch, member)
+        raise _fenced("smaller", epoch, member)
 
 
 def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
@@ -70,8 +70,7 @@ def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
 def _fenced(how: str, epoch: int, member: ConsumerMember) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"the member says epoch {epoch}, which is {how} {member.epoch}, where it is known to be: it has to give up all it owns "
-        f"and join again",
+        f"member epoch {epoch} is {how} than the coordinator's, {member.epoch}: the member must revoke its partitions and rejoin",
     )
 
 

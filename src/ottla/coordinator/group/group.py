@@ -1,7 +1,6 @@
-"""What the kinds of groups share.
+"""What classic and consumer groups have in common.
 
-Owns the configuration of groups, the table of the groups of one shard, and the questions every kind of group must answer.
-Never changes a group.
+Owns the configuration of groups, the table of the groups of one shard, and the interface of a group. Never changes a group.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NO_GENERATION: Final = -1
 GroupType = Literal["classic", "consumer"]
 
 CommitCheck = Callable[[bytes, str, int], None]
-"""(topic id, topic, partition): KafkaError if the member may not commit this one."""
+"""(topic id, topic, partition): KafkaError if the member may not commit this partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +34,9 @@ class GroupConfig:
     session_timeout_max_ms: int = 1_800_000
     size_max: int = 0x7FFFFFFF
     new_member_join_timeout_ms: int = 300_000
-    """How long a new member's JoinGroup may wait before its sender is taken for gone."""
+    """How long the JoinGroup of a new member may be pending before the member is removed."""
     record_bytes_max: int = 1_048_588
-    """What the topic of offsets takes as one batch."""
+    """`max.message.bytes` of `__consumer_offsets`."""
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     rebalance_protocols: frozenset[str] = frozenset({"classic", "consumer"})
@@ -50,22 +49,20 @@ class GroupConfig:
     consumer_assignment_interval_ms: int = 1_000
 
     def require_consumer_protocol(self) -> None:
-        """KafkaError where groups of the new protocol are not offered."""
+        """KafkaError if the protocol `consumer` is not enabled."""
         if "consumer" not in self.rebalance_protocols:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not have the protocol `consumer`"
-            )
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "group.coordinator.rebalance.protocols does not enable `consumer`")
 
 
 @dataclass(slots=True)
 class Caller:
-    """Who sent a request, and the chance it may need."""
+    """The sender of a request."""
 
     version: int
     client_id: str
     client_host: str
     new_id: str
-    """A fresh uuid in text, for a member that has no id yet; empty where the request names one."""
+    """A new uuid for a member without an id; empty if the request has one."""
 
 
 class Topic(Protocol):
@@ -84,7 +81,7 @@ class Broker(Protocol):
 
 
 class Topics(Protocol):
-    """What groups know of the cluster: `cluster.image.ClusterImage` has this shape. Immutable; a change is another object."""
+    """The cluster as groups see it; `cluster.image.ClusterImage` conforms. Immutable."""
 
     @property
     def topics(self) -> Mapping[str, Topic]: ...
@@ -106,7 +103,7 @@ class NoTopics:
 
 
 class Group(Protocol):
-    """One group of whatever kind."""
+    """A classic or consumer group."""
 
     group_id: str
 
@@ -115,17 +112,17 @@ class Group(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups and DescribeGroups show it."""
+        """The state in ListGroups and DescribeGroups."""
         ...
 
     @property
     def protocol_type(self) -> str | None:
-        """`consumer` for consumers; None for a group that only ever committed offsets."""
+        """`consumer` for consumers; None for a group that never had members."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """No members, so that it may be deleted."""
+        """The group has no members and may be deleted."""
         ...
 
     def is_subscribed_to(self, topic: str) -> bool: ...
@@ -133,14 +130,14 @@ class Group(Protocol):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
-        """That this member may commit offsets now. KafkaError if not. `generation` is the member's epoch in the new protocol.
+        """Check that the member may commit offsets. KafkaError if not. In a consumer group `generation` is the member epoch.
 
-        What is returned is to be asked for each partition besides.
+        The returned function, if any, checks each partition.
         """
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """That this member may read offsets. KafkaError if not."""
+        """Check that the member may fetch offsets. KafkaError if not."""
         ...
 
     def check_offset_delete(self) -> None: ...
@@ -148,27 +145,27 @@ class Group(Protocol):
     def check_delete(self) -> None: ...
 
     def tombstones(self) -> list[CoordinatorRecord]:
-        """What makes the group forgotten, its offsets apart."""
+        """Records that delete the group, without its offsets."""
         ...
 
     def offset_base_ms(self, offset: CommittedOffset) -> int | None:
-        """From when the retention of an offset counts; None: it does not expire now (G09)."""
+        """When the retention of an offset starts. None: it does not expire now (G09)."""
         ...
 
-    def touch(self, member_id: str, now_ms: int) -> None:
-        """A member committed, so it lives: its session begins anew where the protocol has it so."""
+    def extend_session(self, member_id: str, now_ms: int) -> None:
+        """A member committed offsets, which extends its session in classic groups."""
         ...
 
 
 class Groups:
-    """The groups of one shard, by id, and what their kinds need besides."""
+    """The groups of one shard, with their configuration, offsets and topics."""
 
     __slots__ = ("by_id", "config", "offsets", "own_configs", "topics")
 
     def __init__(self, config: GroupConfig, offsets: OffsetStore) -> None:
         self.config = config
         self.own_configs: Mapping[str, GroupConfig] = {}
-        """Of groups with settings of their own."""
+        """By group id, for groups with overrides."""
         self.by_id: dict[str, Group] = {}
         self.offsets = offsets
         self.topics: Topics = NoTopics()
@@ -179,25 +176,25 @@ class Groups:
     def get(self, group_id: str) -> Group:
         found = self.by_id.get(group_id)
         if found is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
         return found
 
 
 class Kind(Protocol):
-    """A kind of groups: its requests are methods of its own; this is what the shard needs of each."""
+    """A group protocol, as far as the shard needs it. Its requests are methods of the implementations."""
 
     @property
     def name(self) -> GroupType:
-        """The first part of all its timer keys."""
+        """The first part of its timer keys."""
         ...
 
     @property
     def record_types(self) -> frozenset[int]:
-        """The records it replays."""
+        """The types of the records it replays."""
         ...
 
     def replay(self, record_type: int, key: Any, value: Any) -> None:
-        """One record of its types; `value` None is a tombstone. A tombstone concerns a group only if that is of this kind."""
+        """Replay one record; `value` None is a tombstone, which is ignored if the group is of another kind."""
         ...
 
     def on_loaded(self, now: Now) -> Decision: ...
@@ -205,5 +202,5 @@ class Kind(Protocol):
     def on_timer(self, key: TimerKey, now: Now) -> Decision: ...
 
     def topics_changed(self, now: Now) -> Decision:
-        """`Groups.topics` has just become another."""
+        """`Groups.topics` has changed."""
         ...

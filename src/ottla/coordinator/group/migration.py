@@ -1,17 +1,16 @@
-"""A live group between the protocols: classic members join a group of the new one, and the other way round.
+"""Online migration of groups between the classic and the consumer protocol.
 
-Owns when a group may change its kind, and what it is then. Never decides that a member comes or goes.
+Owns when a group may be converted, and the result. Never decides that a member joins or leaves.
 
-Upgrade: a member that speaks the new protocol joins a classic group of consumers. The group becomes one of the new protocol with
-its generation as epoch; its members keep what they have, and go on in the classic protocol.
-Downgrade: the last member that speaks the new protocol goes, and classic ones remain. The group becomes classic with its epoch as
-generation, and rebalances.
+Upgrade: a member with the consumer protocol joins a classic group. The group becomes a consumer group with its generation as
+epoch. Its members keep their partitions and go on with the classic protocol.
+Downgrade: the last member with the consumer protocol leaves, and classic members remain. The group becomes classic with its epoch
+as generation, and rebalances.
 
-1. A group changes its kind in one batch of records: those of the one kind go, those of the other come.
-2. By an upgrade nobody gains or loses a partition. By a downgrade the target becomes the assignment of a generation that is
-   rebalanced at once, unless all had come to it.
-3. An upgrade is refused where the group's own assignor has left data of its own in an assignment, for the server-side assignors
-   would lose it.
+1. A conversion is one batch of records: the tombstones of one kind and the records of the other.
+2. An upgrade moves no partition. A downgrade makes the target assignment that of a generation, which rebalances at once unless
+   all members had reconciled.
+3. An upgrade is refused if an assignment has user data of the client-side assignor: server-side assignors would lose it.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ def _allows(config: GroupConfig, direction: str) -> bool:
 
 
 def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config: GroupConfig) -> list[CoordinatorRecord]:
-    """What makes a classic group one of the new protocol. KafkaError if it cannot be."""
+    """The records that convert a classic group to a consumer group. KafkaError if it cannot be converted."""
     if not _allows(config, "upgrade"):
         raise _cannot_upgrade(group, "group.consumer.migration.policy does not allow it")
     if group.protocol_type != CONSUMER_PROTOCOL:
-        raise _cannot_upgrade(group, "its members are no consumers")
+        raise _cannot_upgrade(group, "its protocol type is not `consumer`")
     if len(group.members) > config.consumer_size_max:
-        raise _cannot_upgrade(group, "it has more members than group.consumer.max.size allows")
+        raise _cannot_upgrade(group, "it has more members than group.consumer.max.size")
     try:
         had = _partitions_of(group, topics)
         members = [_as_consumer_member(group, member, had[member.member_id]) for member in group.members.values()]
     except MalformedInput:
-        raise _cannot_upgrade(group, "what a member subscribes to or was assigned cannot be understood") from None
+        raise _cannot_upgrade(group, "the subscription or assignment of a member cannot be parsed") from None
     group_id, epoch = group.group_id, _epoch_of(group)
     names = frozenset[str]().union(*(member.topic_names for member in members))
     written = group.tombstones()
@@ -72,21 +71,21 @@ def upgrade(group: ClassicGroup, topics: Topics, hashes: MetadataHashes, config:
 
 
 def _epoch_of(group: ClassicGroup) -> int:
-    """The generation. A group in its first rebalance has none yet, and 0 is no epoch: it means to join."""
+    """The generation, but at least 1: epoch 0 means joining."""
     return max(group.generation, FIRST_EPOCH)
 
 
 def _subscription_of(group: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
-    # In a rebalance that has not ended, a new member may not know the protocol the last one was made with.
+    # During a rebalance a new member may not support the protocol of the previous generation.
     return read_subscription(member.subscription(group.protocol_name) or member.protocols[0][1])
 
 
 def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes, frozenset[int]]]:
-    """What each member has: its assignment.
+    """The partitions that each member owns: its assignment.
 
-    In a rebalance a member may have more than that. A cooperative one goes on with what it had until it is told of another
-    assignment, and the group forgets assignments when a rebalance begins before the one before has ended. So whoever has not been
-    told yet also has what it said when it joined. No partition is taken for two members'.
+    During a rebalance a member may own more. A cooperative one keeps its partitions until it gets a new assignment, and the group
+    drops assignments when a rebalance starts before the previous one has ended. So a member without its new assignment also owns
+    what it reported in JoinGroup. No partition counts for two members.
     """
     found: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in group.members}
     taken: set[tuple[bytes, int]] = set()
@@ -102,9 +101,7 @@ def _partitions_of(group: ClassicGroup, topics: Topics) -> dict[str, dict[bytes,
     for member in group.members.values():
         assignment = read_assignment(member.assignment)
         if assignment.user_data:
-            raise _cannot_upgrade(
-                group, "its assignor keeps data of its own in the assignment; switch to one that does not, such as range"
-            )
+            raise _cannot_upgrade(group, "its assignor stores user data in the assignment; use one that does not, such as range")
         take(member, by_topic_id(assignment.assigned_partitions, topics))
     for member in group.members.values():
         if group.state is not State.STABLE or member.member_id in group.pending_sync:
@@ -132,12 +129,12 @@ def _as_consumer_member(group: ClassicGroup, member: ClassicMember, had: dict[by
 
 def _cannot_upgrade(group: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"the classic group {group.group_id} cannot become one of the new protocol: {reason}"
+        ErrorCode.GROUP_ID_NOT_FOUND, f"classic group {group.group_id} cannot be upgraded to a consumer group: {reason}"
     )
 
 
-def release_parked(decision: Decision, group: ClassicGroup) -> None:
-    """Whoever waits in a classic group that was upgraded joins again, and is then a member of the new group."""
+def answer_pending(decision: Decision, group: ClassicGroup) -> None:
+    """Answer the pending requests of an upgraded group: their members rejoin, now in the consumer group."""
     for member in group.members.values():
         token = group.take_join(member)
         if token is not None:
@@ -151,9 +148,9 @@ def release_parked(decision: Decision, group: ClassicGroup) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, leaving: set[str], config: GroupConfig, *, replaced: bool = False) -> bool:
-    """Whether, without those who leave, only classic members remain, and the group may be classic then.
+    """Whether the group may become classic: without the leaving members only classic ones remain.
 
-    With `replaced`, a classic member takes the place of the one who leaves.
+    With `replaced`, a classic member replaces the leaving one.
     """
     remaining = [member for member_id, member in group.members.items() if member_id not in leaving]
     size = len(remaining) + replaced
@@ -171,9 +168,9 @@ def downgrade(
     topics: Topics,
     wall_ms: int,
 ) -> tuple[ClassicGroup, list[CoordinatorRecord]]:
-    """The classic group, and the records that make the one the other. KafkaError if a member's metadata cannot be read.
+    """The classic group, and the records of the conversion. KafkaError if a member's subscription cannot be parsed.
 
-    `joining` takes the place of the one who leaves.
+    `joining` replaces the leaving member.
     """
     classic = ClassicGroup(group.group_id)
     classic.generation = group.epoch
@@ -205,7 +202,7 @@ def downgrade(
     except MalformedInput:
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND,
-            f"{group.group_id} cannot become a classic group again: what a classic member subscribes to cannot be understood",
+            f"consumer group {group.group_id} cannot be downgraded: the subscription of a classic member cannot be parsed",
         ) from None
     classic.previous_state, classic.state = State.EMPTY, State.STABLE
     classic.current_state_timestamp_ms = wall_ms

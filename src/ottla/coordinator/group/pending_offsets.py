@@ -1,9 +1,7 @@
-"""Offsets that wait for the end of the transaction they were committed in (T08, T09).
+"""Offsets committed in transactions that are still open (T08, T09). Compiled.
 
-Owns what is pending, by producer and by group. Never decides: the marker of the transaction does.
-
-1. Nobody sees a pending offset. Who asks for stable offsets hears that there is one.
-2. The marker ends the pending state of all offsets of its producer at once.
+1. A pending offset is not visible. A fetch that requires stable offsets gets UNSTABLE_OFFSET_COMMIT.
+2. The marker of a transaction ends the pending state of all offsets of its producer.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ class PendingOffsets:
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[Place, CommittedOffset]] = {}
         self._open: dict[str, dict[int, None]] = {}
-        """Group -> producers with a transaction that has committed for it."""
+        """Group -> producers with an open transaction that committed offsets of it."""
 
     def put(self, producer_id: int, place: Place, committed: CommittedOffset) -> None:
         self._by_producer.setdefault(producer_id, {})[place] = committed
         self._open.setdefault(place[0], {})[producer_id] = None
 
     def remove(self, place: Place) -> None:
-        """The offset was deleted. The transaction stays open, and may commit it anew."""
+        """The offset was deleted. Its transaction stays open and may commit it again."""
         for producer_id in self._open.get(place[0], ()):
             self._by_producer[producer_id].pop(place, None)
 
@@ -59,5 +57,5 @@ class PendingOffsets:
         return pending
 
     def facts(self) -> dict[int, dict[Place, CommittedOffset]]:
-        """All that is pending, for comparing."""
+        """All pending offsets, for comparison in tests."""
         return {producer_id: dict(places) for producer_id, places in self._by_producer.items()}

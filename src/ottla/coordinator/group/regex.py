@@ -1,9 +1,7 @@
-"""Subscriptions by pattern: which topics a regular expression stands for.
+"""Subscriptions by regular expression: the topics that match.
 
-Owns the flavour and the matching. A pattern comes from a client and is matched against every topic's name on the broker's one
-loop: it must cost time linear in the name whatever it says, and mean what it means to Kafka. Kafka uses RE2/J; RE2 itself has the
-same syntax and the same bound (no look-around, no back references), which Python's `re` lacks. Hence `re2`, imported when the
-first pattern comes.
+A client's expression is matched against all topic names on the event loop, so matching must take linear time. Kafka uses RE2/J.
+RE2 has the same syntax and the same bound, which Python's `re` lacks. `re2` is imported with the first expression.
 """
 
 from __future__ import annotations
@@ -19,12 +17,12 @@ _PROGRAM_BYTES_MAX: Final = 1 << 20
 
 
 def check(pattern: str) -> None:
-    """That it is one. KafkaError if not."""
+    """KafkaError if the expression is invalid."""
     _compiled(pattern)
 
 
 def matching(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names the whole of which the pattern matches. A pattern that is none matches nothing: the log may hold such."""
+    """The names that the expression matches entirely. An invalid one, which the log may have, matches nothing."""
     try:
         match = _compiled(pattern).fullmatch
     except KafkaError:
@@ -40,7 +38,7 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _PROGRAM_BYTES_MAX
     if len(pattern) > PATTERN_CHARS_MAX:
-        raise _invalid(pattern[:64] + "…", f"it has {len(pattern)} characters, {PATTERN_CHARS_MAX} are allowed")
+        raise _invalid(pattern[:64] + "…", f"{len(pattern)} characters, at most {PATTERN_CHARS_MAX} are allowed")
     try:
         return re2.compile(pattern, options)
     except (re2.error, UnicodeEncodeError) as error:
@@ -51,5 +49,5 @@ def _compiled(pattern: str) -> Any:
 def _invalid(pattern: str, reason: str) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"{pattern!r} is no regular expression of RE2: {reason}",
+        f"{pattern!r} is not a valid RE2 regular expression: {reason}",
     )

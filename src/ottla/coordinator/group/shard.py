@@ -1,13 +1,12 @@
 """The groups and offsets of one partition of `__consumer_offsets`.
 
-Owns the routing: which kind of group a request, a record or a timer belongs to. What they mean is decided in `classic`,
-`consumer` and `offsets`.
+Owns the routing of requests, records and timers to `classic_group_protocol`, `consumer_group_protocol` and `offset_store`.
 
-A kind of group plugs in as a `group.Kind`: it names the types of records and the timers that are its own, and the shard hands
-them to it. Requests of the classic protocol go to `classic`, unless the group is one of `consumer` that has members.
+A protocol plugs in as a `group.Kind`, which names its record types and timers. Classic requests go to the classic protocol unless
+the group is a consumer group with members.
 
-1. A group id stands for one group, of one kind, at a time (`Groups.by_id`); its offsets are its own whatever the kind.
-2. An offset in the log without a group makes one: an empty classic group without a protocol, a "simple" one.
+1. A group id stands for one group of one kind at a time (`Groups.by_id`). Its offsets do not depend on the kind.
+2. An offset record without a group creates one: an empty classic group without a protocol type, a "simple" group.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from ottla.types import NO_PRODUCER_ID, ZERO_UUID, ProducerIdAndEpoch
 
 _OFFSET_TYPES: Final = frozenset({0, 1})
 _GROUP_NOT_FOUND_FROM: Final = 9
-"""The version of OffsetCommit that says GROUP_ID_NOT_FOUND, where earlier ones say ILLEGAL_GENERATION."""
+"""The version of OffsetCommit from which an unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION."""
 
 
 class GroupShard:
@@ -61,7 +60,7 @@ class GroupShard:
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER_ID) -> None:
         record = decode_record(key, value)
         if record is None:
-            # Of a kind of group that is not coordinated here. Compaction keeps it for whoever understands it.
+            # A type of a later version or another broker. It stays in the log.
             return
         record_type, decoded_key, decoded_value = record
         if record_type in _OFFSET_TYPES:
@@ -72,7 +71,7 @@ class GroupShard:
             self._kind_of_record[record_type].replay(record_type, decoded_key, decoded_value)
 
     def replay_message(self, message: object, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Offsets, or (type, key, value) of another record. What replays it keeps nothing of it that can change."""
+        """`Commits`, or (type, key, value) of another record. Nothing mutable of it is kept."""
         if isinstance(message, Commits):
             self.offsets.put(message, producer_id)
             if message.group not in self.groups.by_id:
@@ -95,12 +94,12 @@ class GroupShard:
         return self._kind_of_timer[key[0]].on_timer(key, now)
 
     def settings_changed(self, config: GroupConfig, own: Mapping[str, GroupConfig]) -> None:
-        """What holds for all groups, and `own`, by id, for those with settings of their own."""
+        """`config` for all groups, `own` by group id for groups with overrides."""
         self.groups.config = config
         self.groups.own_configs = own
 
     def topics_changed(self, topics: Topics, deleted: frozenset[str], now: Now) -> Decision:
-        """The cluster has another image. The offsets of `deleted` topics are deleted too."""
+        """Apply a new cluster image. The offsets of `deleted` topics are deleted."""
         self.groups.topics = topics
         decision = Decision()
         if deleted:
@@ -153,7 +152,7 @@ class GroupShard:
             return self.consumer.leave_group(group, request, token, now)
         return self.classic.leave_group(request, token, now)
 
-    # Membership, new protocol
+    # Membership, consumer protocol
 
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: Now
@@ -163,17 +162,17 @@ class GroupShard:
     # Offsets
 
     def offset_commit(self, request: OffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
-        """KafkaError: nothing is committed."""
+        """KafkaError if nothing is committed."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.by_id.get(request.group_id)
         if group is not None:
             check = group.check_commit(request.member_id, request.group_instance_id, generation, version)
             if check is not None:
                 self._check_partitions(check, request)
-            group.touch(request.member_id, now.ms)
+            group.extend_session(request.member_id, now.ms)
         elif generation >= 0:
             if version >= _GROUP_NOT_FOUND_FROM:
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {request.group_id} does not exist")
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         groups = self.groups
         records, commits, response = self.offsets.commit(
@@ -182,7 +181,7 @@ class GroupShard:
         return Decision(records, [(token, response)], [], pure=True, message=commits)
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
-        """Offsets that count when the transaction commits. KafkaError: none of them is kept."""
+        """Commit offsets in a transaction: they are pending until its marker. KafkaError if none is written."""
         generation = request.generation_id
         group = self.groups.by_id.get(request.group_id)
         if group is not None:
@@ -211,7 +210,7 @@ class GroupShard:
                 check(topic_id, topic.name, partition.partition_index)
 
     def offset_fetch(self, asked: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """KafkaError: this member may not read."""
+        """KafkaError if the member may not fetch offsets."""
         group_id = asked.group_id
         group = self.groups.by_id.get(group_id)
         if group is not None:
@@ -224,14 +223,14 @@ class GroupShard:
         return OffsetFetchResponseGroup(group_id=group_id, topics=found)
 
     def offset_delete(self, request: OffsetDeleteRequest, token: Token, now: Now) -> Decision:
-        """KafkaError: nothing is deleted."""
+        """KafkaError if nothing is deleted."""
         group = self.groups.get(request.group_id)
         group.check_offset_delete()
         records, response = self.offsets.delete(request, group)
         return Decision(records, [(token, response)], [], pure=True)
 
     def expire_offsets(self, wall_ms: int) -> Decision:
-        """Forget offsets whose time is over, and empty groups that have none left (G09)."""
+        """Delete expired offsets, and empty groups without offsets (G09)."""
         decision = Decision(pure=True)
         retention_ms = self.groups.config.offsets_retention_ms
         for group in self.groups.by_id.values():
@@ -257,7 +256,7 @@ class GroupShard:
         return described
 
     def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListedGroup]:
-        """Filters are compared without regard to case; an empty one lets all pass."""
+        """Filters ignore case; an empty filter matches all."""
         wanted_states = {state.lower() for state in states}
         wanted_types = {kind.lower() for kind in types}
         return [
@@ -273,7 +272,7 @@ class GroupShard:
         ]
 
     def delete_groups(self, group_ids: Sequence[str], token: Token, now: Now) -> Decision:
-        """Answers with a list of DeletableGroupResult."""
+        """The response is a list of DeletableGroupResult."""
         decision = Decision(pure=True)
         results: list[DeletableGroupResult] = []
         for group_id in group_ids:

@@ -1,7 +1,4 @@
-"""What the members of a group subscribe to, and what is known of these topics.
-
-Owns the way from names and patterns to topics. Never changes a group.
-"""
+"""The topics that members of consumer groups subscribe to, and the metadata hash of these topics."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _HASH_BYTES: Final = 8
 
 
 def topics_of(member: ConsumerMember, patterns: Mapping[str, ResolvedPattern]) -> frozenset[str]:
-    """The topics a member names, and those its pattern stands for."""
+    """The topics that a member names, and those that match its regular expression."""
     if not member.pattern:
         return member.topic_names
     resolved = patterns.get(member.pattern)
@@ -35,23 +32,23 @@ def topics_of_all(members: Iterable[ConsumerMember], patterns: Mapping[str, Reso
 
 
 def ids_of(names: Iterable[str], topics: Topics) -> frozenset[bytes]:
-    """The ids of those that exist."""
+    """The ids of the topics that exist."""
     known = topics.topics
     return frozenset(known[name].topic_id for name in names if name in known)
 
 
 def all_alike(members: Iterable[ConsumerMember]) -> bool:
-    """Whether all subscribe to the same, and in the same way."""
+    """Whether all members have the same subscription."""
     kinds = {(member.topic_names, member.pattern) for member in members}
     return len(kinds) <= 1 and not any(names and pattern for names, pattern in kinds)
 
 
 class MetadataHashes:
-    """One number for all that matters about a group's topics: ids, names, how many partitions.
+    """A hash of the topics of a group: ids, names and partition counts.
 
-    If it changes, the group needs another assignment. It is written down with the group, so that a coordinator that takes over
-    sees whether something changed meanwhile. The number is this project's own (Kafka's is an XXH3, and takes in racks, which no
-    assignor looks at): a coordinator of the other make finds it different, and computes one assignment that moves nothing.
+    If it changes, the group needs a new assignment. It is stored with the group, so that a new coordinator notices changes. It is
+    not Kafka's hash (XXH3, with racks, which no assignor uses): a Kafka broker that takes over finds it different and computes
+    one assignment that moves nothing.
     """
 
     __slots__ = ("_of_topic",)

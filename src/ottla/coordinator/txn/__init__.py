@@ -1,5 +1,5 @@
-"""Transactions: which producer stands behind a transactional id, what its transaction touches, and how it ends.
+"""The transaction coordinator: the producer of each transactional id, the partitions of its transaction, and its end.
 
-`state` is the table of states, `transaction` the metadata of one id and how it may change, `markers` what is owed to the
-partitions of a decided transaction, `shard` the requests.
+`state` is the table of states, `transaction_metadata` the state of one id and its transitions, `pending_markers` the markers of
+ended transactions, `shard` the requests.
 """

@@ -1,15 +1,15 @@
 """The transactions of one partition of `__transaction_state`.
 
-Owns what each request makes of a transactional id, in Kafka 4.3's words. A refusal is a KafkaError: then nothing has changed.
+Owns the decisions about each request, as Kafka 4.3 takes them. A KafkaError means that nothing has changed.
 
-1. An id has one producer id and epoch; who comes with others is refused (T03). PRODUCER_FENCED is the word; a handler has an
-   older one for those who do not know it.
-2. A transaction is decided when PREPARE_* is committed: the reply goes out, the markers are owed. COMPLETE_* follows when all of
-   them are written; until then the next step of the producer is CONCURRENT_TRANSACTIONS. That is said before its id and epoch are
-   looked at, for both may be about to change; only `verify_partitions`, and EndTxn of clients before KIP-890, look at them first.
-3. Fencing aborts what is open, and raises the epoch once for it; the successor asks again and gets the epoch after (T03, T05).
-4. Of what a transaction was before only the log knows: a shard that was reloaded decides as the one before, except that it has
-   forgotten the epoch before the present one, as Kafka's does (a retry of InitProducerId across a failover is fenced).
+1. A transactional id has one producer id and epoch. Requests with others are refused with PRODUCER_FENCED (T03); handlers map it
+   for older clients.
+2. A transaction is decided when PREPARE_* is committed: EndTxn is answered and the markers are pending. COMPLETE_* follows when
+   all markers are written. Until then the producer's next request gets CONCURRENT_TRANSACTIONS. This is checked before the
+   producer id and epoch, which may be about to change; `verify_partitions`, and EndTxn of clients before KIP-890, check those
+   first.
+3. Fencing aborts the open transaction and bumps the epoch. The new producer retries and gets the epoch after (T03, T05).
+4. The state is that of the log, without the previous epoch: as in Kafka, a retry of InitProducerId across a failover is fenced.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 _MARKERS: Final = "markers"
 
 ProducerIds = Callable[[], int]
-"""Gives a producer id that nobody had. Asked only by a request that needs one; what it raises passes through, with nothing
-changed."""
+"""Returns a new producer id. Called only if a request needs one; its exceptions pass through, and nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ class TransactionShard:
         """Never: no producer writes to `__transaction_state` in a transaction."""
 
     def on_loaded(self, now: Now) -> Decision:
-        """Go on with what the predecessor had decided (T06). What is open stays open: its producer may go on, or time ends it."""
+        """Deliver the pending markers of the previous coordinator (T06). Open transactions stay open."""
         return Decision(effects=list(self.pending_markers))
 
     def on_timer(self, key: TimerKey, now: Now) -> Decision:
@@ -119,15 +118,15 @@ class TransactionShard:
             raise _ending(found)
         elif expected_epoch is not None and not (
             request.producer_id == found.producer_id
-            # It may have been given its new id without having heard of it.
+            # The response with its new id may be lost.
             or (request.producer_id == found.previous_producer_id and is_exhausted(expected_epoch))
         ):
             raise KafkaError(
                 ErrorCode.PRODUCER_FENCED,
-                f"{transactional_id} belongs to producer {found.producer_id}, not {request.producer_id}",
+                f"the producer id of {transactional_id} is {found.producer_id}, not {request.producer_id}",
             )
         if found.state == State.ONGOING:
-            # The client asks again, and gets the epoch after the one that fenced its predecessor.
+            # The client retries and gets the epoch after the one that fenced its predecessor.
             answer = InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
             )
@@ -140,11 +139,11 @@ class TransactionShard:
         return self._write(next_one).reply(token, answer)
 
     def _fence(self, transaction: TransactionMetadata, new_producer_id: ProducerIds, wall_ms: int) -> Decision:
-        """Abort on behalf of nobody, so that the producer behind it can do no more."""
+        """Abort the open transaction with a new epoch, which fences its producer."""
         _, decision = self._end(transaction, False, VERSION_2, new_producer_id, wall_ms)
         return decision
 
-    # What a transaction touches
+    # Partitions
 
     def add_partitions(
         self,
@@ -156,7 +155,7 @@ class TransactionShard:
         token: Token,
         wall_ms: int,
     ) -> Decision:
-        """Answered with ErrorCode.NONE."""
+        """The response is ErrorCode.NONE."""
         transaction = self._get(transactional_id)
         if transaction.state in PREPARED:
             raise _ending(transaction)
@@ -183,10 +182,10 @@ class TransactionShard:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody has initialised {transactional_id}")
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id} is not initialized")
         return transaction
 
-    # How it ends
+    # EndTxn
 
     def end_txn(
         self, request: EndTxnRequest, client_version: int, new_producer_id: ProducerIds, token: Token, wall_ms: int
@@ -197,7 +196,7 @@ class TransactionShard:
         return self._end_v1(transaction, request, token, wall_ms)
 
     def _end_v1(self, transaction: TransactionMetadata, request: EndTxnRequest, token: Token, wall_ms: int) -> Decision:
-        """Clients before KIP-890 (T07): the same end again is fine, the other is not, and without a transaction there is none."""
+        """Clients before KIP-890 (T07): a retry with the same result succeeds."""
         _check_producer(transaction, request.producer_id, request.producer_epoch)
         commit = request.committed
         if transaction.state == State.ONGOING:
@@ -212,9 +211,9 @@ class TransactionShard:
     def _end_v2(
         self, transaction: TransactionMetadata, request: EndTxnRequest, new_producer_id: ProducerIds, token: Token, wall_ms: int
     ) -> Decision:
-        """With KIP-890 the epoch tells a repeated request (one below ours) from one for the next transaction (ours).
+        """With KIP-890 the epoch tells a retry (one below the current epoch) from the next transaction (the current epoch).
 
-        A producer aborts also what it may not have begun: its first write may not have come through.
+        A producer may abort without an open transaction: its first write may have been lost.
         """
         commit, epoch, state = request.committed, request.producer_epoch, transaction.state
         if state in PREPARED:
@@ -254,18 +253,18 @@ class TransactionShard:
         return ended, decision
 
     def markers_written(self, marker: Marker, partitions: Collection[TopicPartition], wall_ms: int) -> Decision:
-        """Partitions have got their markers, or are no more. After the last of them the transaction is over."""
+        """Partitions have their markers, or are deleted. The last of them completes the transaction."""
         if not self.pending_markers.written(marker, partitions):
             return Decision()
         return self._write(self.transactions[marker.transactional_id].completed(wall_ms))
 
     def retry_markers(self, marker: Marker, now: Now) -> Decision:
-        """Not all could be written, or the end could not be. Try again, each time a little later."""
+        """Retry after a backoff: some markers, or the record of the completion, could not be written."""
         decision = Decision()
         decision.set_timer((_MARKERS, marker.transactional_id), now.ms + self.pending_markers.backoff_ms(marker.transactional_id))
         return decision
 
-    # Time
+    # Timeouts
 
     def timed_out(self, wall_ms: int) -> list[TransactionMetadata]:
         """Transactions that are open for longer than their `transaction.timeout.ms` (T05)."""
@@ -279,7 +278,7 @@ class TransactionShard:
         return self._fence(self.transactions[transactional_id], new_producer_id, wall_ms)
 
     def expire_ids(self, wall_ms: int) -> Decision:
-        """Forget ids that nobody has used for long."""
+        """Delete ids that were unused for transactional.id.expiration.ms."""
         oldest_ms = wall_ms - self.config.id_expiration_ms
         return Decision(
             [
@@ -299,7 +298,7 @@ class TransactionShard:
         if transaction is None:
             return TransactionState(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         marker = self.pending_markers.get(transactional_id)
-        # As far as markers are written, Kafka takes the partitions out.
+        # As in Kafka, partitions with their marker are left out.
         partitions = transaction.partitions if marker is None else marker.partitions
         topics: dict[str, TopicData] = {}
         for topic, partition in sorted(partitions):
@@ -317,7 +316,7 @@ class TransactionShard:
     def select(
         self, states: Collection[State], producer_ids: Collection[int], older_than_ms: int, wall_ms: int
     ) -> Sequence[TransactionMetadata]:
-        """Those in one of the states (None given: in any) and of one of the producers, open for longer than `older_than_ms`."""
+        """Transactions in one of the states and of one of the producers (empty: any), open for longer than `older_than_ms`."""
         return [
             transaction
             for transaction in self.transactions.values()
@@ -326,7 +325,7 @@ class TransactionShard:
             and (older_than_ms < 0 or wall_ms - transaction.start_ms > older_than_ms)
         ]
 
-    # Writing
+    # Records
 
     def _write(self, transaction: TransactionMetadata) -> Decision:
         key = encode_key(transaction.transactional_id)
@@ -351,23 +350,27 @@ def _check_producer(transaction: TransactionMetadata, producer_id: int, producer
 def _not_its_producer(transaction: TransactionMetadata, producer_id: int) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not {producer_id}",
+        f"the producer id of {transaction.transactional_id} is {transaction.producer_id}, not {producer_id}",
     )
 
 
 def _fenced(transaction: TransactionMetadata, producer_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.PRODUCER_FENCED,
-        f"{transaction.transactional_id} is in epoch {transaction.producer_epoch}, not {producer_epoch}",
+        f"producer is fenced: the epoch of {transaction.transactional_id} is {transaction.producer_epoch}, not {producer_epoch}",
     )
 
 
 def _ending(transaction: TransactionMetadata) -> KafkaError:
-    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transaction.transactional_id} is still ending its transaction")
+    return KafkaError(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        f"the markers of {transaction.transactional_id}'s last transaction are still being written",
+    )
 
 
 def _not_now(transaction: TransactionMetadata, commit: bool) -> KafkaError:
     what = "committed" if commit else "aborted"
     return KafkaError(
-        ErrorCode.INVALID_TXN_STATE, f"{transaction.transactional_id} is {transaction.state.title} and cannot be {what}"
+        ErrorCode.INVALID_TXN_STATE,
+        f"the transaction of {transaction.transactional_id} is in state {transaction.state.title} and cannot be {what}",
     )

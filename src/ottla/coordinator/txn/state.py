@@ -1,6 +1,6 @@
-"""The states of a transaction, and which may follow which.
+"""The states of a transaction and their transitions.
 
-The numbers stand in the log, the names in the replies of DescribeTransactions and ListTransactions: both are Kafka's.
+The numbers are in the log, the names in DescribeTransactions and ListTransactions. Both are Kafka's.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Final
 
 class State(IntEnum):
     EMPTY = 0
-    """A producer has its id and epoch, and has written nothing yet."""
+    """The producer has its id and epoch and has written nothing yet."""
     ONGOING = 1
     PREPARE_COMMIT = 2
-    """Decided. What is left is to tell the partitions; nothing can stop it."""
+    """Decided. The markers are still to be written."""
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
-    """All partitions have been told."""
+    """All markers are written."""
     COMPLETE_ABORT = 5
     DEAD = 6
-    """The id has not been used for long and is being forgotten. Never in the log: there a tombstone stands."""
+    """The id expires. Never in the log, which has a tombstone."""
     PREPARE_EPOCH_FENCE = 7
-    """The producer is being fenced, by its successor or by time. Never in the log: PREPARE_ABORT follows in the same step."""
+    """The producer is being fenced, by a new one or by the timeout. Never in the log: PREPARE_ABORT follows in the same step."""
 
     @property
     def title(self) -> str:
-        """As the protocol names it."""
+        """The name in responses."""
         return _TITLES[self]
 
 
@@ -43,9 +43,9 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DEAD: frozenset(),
     State.PREPARE_EPOCH_FENCE: frozenset({State.PREPARE_ABORT}),
 }
-"""From a state to those that may follow. From EMPTY and COMPLETE_* to PREPARE_ABORT: a producer of transaction version 2 aborts
-what it cannot know to have begun."""
+"""State -> next states. EMPTY and COMPLETE_* may become PREPARE_ABORT: with transaction version 2 a producer also aborts when it
+does not know whether its transaction has begun."""
 
 PREPARED: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
 IDLE: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-"""Nothing is open. Such an id expires when nobody uses it."""
+"""No transaction is open. An unused id expires in these states."""

@@ -1,1 +1,1 @@
-"""What Kafka keeps in its internal topics, as messages. Nobody sends these: coordinators write and read them."""
+"""The records of Kafka's internal topics, as messages. Coordinators write and read them; they are never sent."""

@@ -1,13 +1,11 @@
 """The records of `__consumer_offsets`: offsets and groups, as Kafka writes them.
 
-Owns the formats: keys and values as messages, and how they stand in a record. Never decides what they mean.
+A key is two bytes with the record type, followed by the key message in version 0. A value is two bytes with the version of the
+value message, followed by the message; no value is a tombstone. Unknown types (share and streams groups, later versions) decode
+to None.
 
-A record's key begins with two bytes that name its type, and goes on with the key message in version 0. Its value begins with two
-bytes that are the version of the value message; no value is a tombstone. Types not known here (share and streams groups, what a
-later Kafka adds) decode to None, and their owner keeps or passes over them as it likes.
-
-Versions written are those that Kafka 4.3 writes, and 3.9 reads: `GroupMetadataValue` 3, `OffsetCommitValue` 4 (1 where a commit
-brought its own retention), 0 for the others.
+The versions written are those of Kafka 4.3, which 3.9 can read: `GroupMetadataValue` 3, `OffsetCommitValue` 4 (1 for a commit
+with a retention time of its own), 0 for the others.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from ottla.wire.varint import write_unsigned_varint
 
 @message(versions="0")
 class LegacyOffsetCommitKey:
-    """Type 0: what brokers before 0.9 wrote. Read as an `OffsetCommitKey`."""
+    """Type 0, written by brokers before 0.9. Read as an `OffsetCommitKey`."""
 
     group: str = wire("string")
     topic: str = wire("string")
@@ -81,7 +79,7 @@ class GroupMetadataValue:
     members: list[MemberMetadata] = wire(list_of(MemberMetadata))
 
 
-# Groups of the new protocol (KIP-848)
+# Consumer groups (KIP-848)
 
 
 @message(versions="0")
@@ -93,7 +91,7 @@ class ConsumerGroupMetadataKey:
 class ConsumerGroupMetadataValue:
     epoch: int = wire("int32")
     metadata_hash: int = wire("int64", tag=0)
-    """Of the subscribed topics, since 4.1 (KIP-1101); takes the place of ConsumerGroupPartitionMetadata."""
+    """The hash of the subscribed topics, since 4.1 (KIP-1101); replaces ConsumerGroupPartitionMetadata."""
 
 
 @message(versions="0")
@@ -149,7 +147,7 @@ class ConsumerGroupMemberMetadataValue:
     rebalance_timeout_ms: int = wire("int32", default=-1)
     server_assignor: str | None = wire("string", nullable="0+", default=None)
     classic_member_metadata: ClassicMemberMetadata | None = wire(ClassicMemberMetadata, nullable="0+", tag=0, default=None)
-    """Present while the member speaks the classic protocol in a group of the new one."""
+    """Set for classic members of a consumer group."""
 
 
 @message(versions="0")
@@ -252,12 +250,12 @@ _TOPIC_ID_TAG: Final = b"\1\0\x10"
 
 @lru_cache(maxsize=65_536)
 def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    """The key of a partition's offset, as it stands in a record: the one that is written again and again."""
+    """The record key of a committed offset. Cached: the same keys are written again and again."""
     return encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
 
 
 def offset_commit_value(offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, topic_id: bytes) -> bytes:
-    """An `OffsetCommitValue` of the version written, as it stands in a record: what the codec writes, for the many there are."""
+    """The record value of a committed offset. The same bytes as from the codec, faster."""
     tags = _TOPIC_ID_TAG + topic_id if topic_id != ZERO_UUID else b"\0"
     if not metadata:
         return _bare_value.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, 1, commit_timestamp) + tags
@@ -276,28 +274,28 @@ def record_type_of(key: object) -> int:
 
 
 def encode_key(key: object) -> bytes:
-    """A key message as it stands in a record."""
+    """The record key of a key message."""
     return _prefix.pack(_TYPE_OF[type(key)]) + encode(key, 0)
 
 
 def encode_value(value: object, version: int) -> bytes:
-    """A value message as it stands in a record."""
+    """The record value of a value message."""
     return _prefix.pack(version) + encode(value, version)
 
 
 def decode_key(key: Buffer) -> Any:
-    """The key message, or None if its type is not known here."""
+    """The key message, or None for an unknown type."""
     known = TYPES.get(_number(key))
     return None if known is None else decode(known[0], 0, memoryview(key)[2:])
 
 
 def decode_value(record_type: int, value: Buffer) -> Any:
-    """The value message of a record whose key names a type that is known here."""
+    """The value message of a record of a known type."""
     return _decode_value(TYPES[record_type][1], value)
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | None:
-    """(type, key, value or None for a tombstone), or None for a record of a type not known here. MalformedInput otherwise."""
+    """(type, key, value or None for a tombstone), or None for an unknown type. MalformedInput if it cannot be decoded."""
     record_type = _number(key)
     known = TYPES.get(record_type)
     if known is None:
@@ -311,7 +309,7 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | N
 
 @lru_cache(maxsize=65_536)
 def _offset_key(key: bytes) -> OffsetCommitKey:
-    """Shared by all who ask: nobody changes a key."""
+    """Cached and shared: keys are never changed."""
     return decode(OffsetCommitKey, 0, memoryview(key)[2:])
 
 

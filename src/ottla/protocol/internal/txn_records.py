@@ -1,11 +1,11 @@
 """The records of `__transaction_state`: one key per transactional id, as Kafka writes them.
 
-Owns the formats. A key begins with two bytes that name its type (0 is the only one), a value with two that are its version; no
-value is a tombstone. Types not known here decode to None.
+A key begins with two bytes with the record type (only 0 exists), a value with two bytes with its version; no value is a
+tombstone. Unknown types decode to None.
 
-Written is version 1, which Kafka has used since `transaction.version` 1 and which 3.9 reads too. Unlike Kafka we fill in the
-previous and the next producer id, for which the format has its places: a coordinator that takes over between the two halves of a
-commit that used up the epochs then still knows which id it has promised the producer.
+Version 1 is written, as by Kafka since `transaction.version` 1; 3.9 can read it. Unlike Kafka, Ottla also fills in the previous
+and the next producer id: a coordinator that takes over between PREPARE_* and COMPLETE_* knows the new id of a producer with
+exhausted epochs.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ def transaction_value(
     start_ms: int,
     client_version: int,
 ) -> bytes:
-    """A `TransactionLogValue` of the version written, as it stands in a record: what the codec writes, for the three that every
-    transaction has."""
+    """The record value of a transactional id. The same bytes as from the codec, faster."""
     out = bytearray(_value_head.pack(VALUE_VERSION, producer_id, producer_epoch, timeout_ms, status))
     if partitions is None:
         out.append(0)
@@ -111,7 +110,7 @@ def transaction_value(
 
 
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[str, TransactionLogValue | None] | None:
-    """(transactional id, value or None for a tombstone), or None for a record of a type not known here."""
+    """(transactional id, value or None for a tombstone), or None for an unknown type."""
     if _number(key) != _TRANSACTION_LOG:
         return None
     transactional_id = decode(TransactionLogKey, 0, memoryview(key)[2:]).transactional_id

@@ -90,15 +90,15 @@ def test_a_topic_that_does_not_exist_yet_is_assigned_when_it_does(host: Any) -> 
         ({"group": " "}, ErrorCode.INVALID_REQUEST, "the group id is blank"),
         ({"instance": ""}, ErrorCode.INVALID_REQUEST, "the instance id is blank"),
         ({"rack": ""}, ErrorCode.INVALID_REQUEST, "the rack id is blank"),
-        ({"owned": {"t": [0]}}, ErrorCode.INVALID_REQUEST, "who joins owns nothing"),
-        ({"topics": None}, ErrorCode.INVALID_REQUEST, "who joins has to subscribe"),
-        ({"epoch": -2}, ErrorCode.INVALID_REQUEST, "only a member with an instance id leaves with epoch -2"),
-        ({"epoch": -3}, ErrorCode.INVALID_REQUEST, "there is no member epoch -3"),
-        ({"epoch": 1}, ErrorCode.GROUP_ID_NOT_FOUND, "there is no group g"),
-        ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND, "there is no group g"),
-        ({"assignor": "x"}, ErrorCode.UNSUPPORTED_ASSIGNOR, "there is no assignor x here; there: uniform"),
-        ({"pattern": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION, "'(' is no regular expression"),
-        ({"pattern": "(?=t)"}, ErrorCode.INVALID_REGULAR_EXPRESSION, "'(?=t)' is no regular expression"),
+        ({"owned": {"t": [0]}}, ErrorCode.INVALID_REQUEST, "a joining member must send an empty list"),
+        ({"topics": None}, ErrorCode.INVALID_REQUEST, "a joining member must subscribe"),
+        ({"epoch": -2}, ErrorCode.INVALID_REQUEST, "member epoch -2 requires an instance id"),
+        ({"epoch": -3}, ErrorCode.INVALID_REQUEST, "member epoch -3 is invalid"),
+        ({"epoch": 1}, ErrorCode.GROUP_ID_NOT_FOUND, "group g does not exist"),
+        ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND, "group g does not exist"),
+        ({"assignor": "x"}, ErrorCode.UNSUPPORTED_ASSIGNOR, "assignor x is not supported; supported: uniform"),
+        ({"pattern": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION, "'(' is not a valid RE2 regular expression"),
+        ({"pattern": "(?=t)"}, ErrorCode.INVALID_REGULAR_EXPRESSION, "'(?=t)' is not a valid RE2 regular expression"),
     ],
 )  # fmt: skip
 def test_what_is_refused_leaves_no_trace(host: Any, said: dict[str, Any], error: ErrorCode, message: str) -> None:
@@ -117,7 +117,7 @@ def test_first_request_without_a_rebalance_timeout_is_refused(host: Any) -> None
 
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", topic_partitions=[], subscribed_topic_names=["t"])
     decision = host.shard.consumer_group_heartbeat(request, Caller(1, "c", "/h", "id"), 7, host.now)
-    assert decision.replies[0][1].error_message == "who joins has to say a rebalance timeout"
+    assert decision.replies[0][1].error_message == "a joining member must set the rebalance timeout"
 
 
 def test_the_protocol_can_be_switched_off(new_host: Callable[..., Any]) -> None:
@@ -489,7 +489,7 @@ def test_describe_and_list(host: Any) -> None:
     assert (listed.group_id, listed.group_type, listed.protocol_type) == ("g", "consumer", "consumer")
     assert host.shard.list_groups([], ["classic"]) == []
     (unknown,) = host.shard.consumer_group_describe(["x"])
-    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "there is no group x")
+    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "group x does not exist")
 
 
 def test_the_classic_description_does_not_know_it(host: Any) -> None:
@@ -567,14 +567,14 @@ def test_patterns_are_looked_at_again_from_time_to_time(new_host: Callable[..., 
     host = new_host(consumer_assignment_interval_ms=0, consumer_regex_refresh_interval_ms=20_000)
     host.set_topics(t=1)
     host.beat("a", 0, pattern="t")
-    watch = host.shard.consumer.watch("g")
-    resolved_ms = watch.resolved_ms
+    deadlines = host.shard.consumer.deadlines_of("g")
+    resolved_ms = deadlines.resolved_ms
     host.advance(20_000)
     host.beat("a", 2)
-    assert watch.resolved_ms == resolved_ms
+    assert deadlines.resolved_ms == resolved_ms
     host.advance(1)
     host.beat("a", 2)
-    assert watch.resolved_ms == host.ms
+    assert deadlines.resolved_ms == host.ms
 
 
 def test_a_group_with_a_session_timeout_of_its_own(new_host: Callable[..., Any]) -> None:

@@ -222,9 +222,9 @@ def test_what_classic_members_are_refused_for(host: Any, options: dict[str, Any]
         ({"consumer_migration_policy": "disabled"}, {}, None, "migration.policy does not allow it"),
         ({"consumer_migration_policy": "DOWNGRADE"}, {}, None, "migration.policy does not allow it"),
         ({"consumer_size_max": 1}, {}, None, "more members than group.consumer.max.size"),
-        ({}, {"protocol_type": "connect"}, None, "its members are no consumers"),
-        ({}, {"protocols": {"range": b"?"}}, None, "cannot be understood"),
-        ({}, {}, b"own", "data of its own"),
+        ({}, {"protocol_type": "connect"}, None, "its protocol type is not `consumer`"),
+        ({}, {"protocols": {"range": b"?"}}, None, "cannot be parsed"),
+        ({}, {}, b"own", "user data"),
     ],
 )
 def test_what_is_not_upgraded_stays_as_it_is(

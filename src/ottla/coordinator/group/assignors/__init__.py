@@ -21,16 +21,16 @@ ASSIGNORS: Final[dict[str, Callable[[GroupSpec], dict[str, Assignment]]]] = {
     "uniform": uniform.assign,
     "range": range_.assign,
 }
-"""By the names that `group.consumer.assignors` and members use."""
+"""By the name in `group.consumer.assignors` and in requests."""
 
 _CLASS_NAMES: Final = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
     "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
 }
-"""What Kafka's configuration may call them."""
+"""Kafka's class names of the assignors."""
 
 
 def enabled(configured: Iterable[str]) -> list[str]:
-    """Those of `group.consumer.assignors` that exist here, the default first; never none."""
+    """The supported ones of `group.consumer.assignors`, the default first; never empty."""
     names = [_CLASS_NAMES.get(name, name) for name in configured]
     return [name for name in dict.fromkeys(names) if name in ASSIGNORS] or ["uniform"]

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it returns."""
+"""The input and output of an assignor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 Assignment = Mapping[bytes, frozenset[int]]
-"""Topic id -> partitions; topics without a partition are not named."""
+"""Topic id -> partitions; topics without a partition are left out."""
 
 _halves: Final = Struct(">qq").unpack
 
@@ -16,9 +16,9 @@ _halves: Final = Struct(">qq").unpack
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
     topics: frozenset[bytes]
-    """What it subscribes to, as far as it exists."""
+    """The existing topics that it subscribes to."""
     assigned: Assignment
-    """What was intended for it before."""
+    """Its previous target assignment."""
     instance_id: str | None = None
 
 
@@ -26,9 +26,9 @@ class MemberSpec:
 class GroupSpec:
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[bytes, int]
-    """Of each topic that a member subscribes to."""
+    """The partition counts of all subscribed topics."""
     homogeneous: bool
-    """All members subscribe to the same."""
+    """All members have the same subscription."""
 
 
 def uuid_order(topic_id: bytes) -> tuple[int, int]:
