@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.broker.handlers import offset_commit as offset_commit_handler
 from ottla.coordinator.group import offset_store
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
@@ -31,7 +30,7 @@ def commit_not_appended() -> list[Patch]:
         decision.records = []
         return decision
 
-    return [(GroupShard, "offset_commit", offset_commit), (offset_commit_handler, "quick", lambda *arguments: None)]
+    return [(GroupShard, "offset_commit", offset_commit)]
 
 
 @bug("a commit of an old generation is accepted", world="broker", seeds_max=400)
