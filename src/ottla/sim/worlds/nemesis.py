@@ -218,7 +218,7 @@ class Nemesis:
     async def _store_down(self) -> None:
         """No broker reaches the store (C10)."""
         cluster = self._cluster
-        cluster.trace.add("nobody reaches the store")
+        cluster.trace.add("no broker reaches the store")
         nodes = [node for node in cluster.nodes if not node.cut_from_store]
         for node in nodes:
             node.cut_store()

@@ -223,7 +223,7 @@ class StoryStage:
         asked = AlterConfigsResource(resource_type=resource_type, resource_name=resource, configs=[config])
         request = IncrementalAlterConfigsRequest(resources=[asked], validate_only=False)
         code = ErrorCode((await self.call(node, "incremental_alter_configs", 1, request)).responses[0].error_code)
-        self.trace.add(f"{node.host} is told that {name} of {resource or 'all brokers'} is {value}: {code.name}")
+        self.trace.add(f"{node.host} sets {name} of {resource or 'all brokers'} to {value}: {code.name}")
         require(code == ErrorCode.NONE, "error", f"{name} cannot be altered: {code.name}")
 
     def check_acknowledged(self) -> None:

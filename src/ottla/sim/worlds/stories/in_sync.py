@@ -20,7 +20,7 @@ async def too_few_in_sync(stage: StoryStage) -> None:
     with stage.cut(leader, other):
         waiting = stage.loop.create_task(stage.send(leader, b"waits", acks=-1, timeout_ms=60_000))
         await stage.until(lambda: stage.isr() == {leader.number}, "the follower has left")
-        await stage.until(lambda: replica.isr == (leader.number,), "the leader knows it")
+        await stage.until(lambda: replica.isr == (leader.number,), "the leader knows the ISR")
         before, committed = replica.log.log_end_offset, replica.log.high_watermark
         code = await waiting
         allowed = (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -47,16 +47,16 @@ async def follower_restarts(stage: StoryStage) -> None:
     await stage.until_settled()
     with stage.cut(leader, follower):
         await stage.send(leader, b"one has it", acks=1)
-        await stage.until(lambda: stage.replica(leader).isr == (leader.number,), "the leader knows it")
+        await stage.until(lambda: stage.replica(leader).isr == (leader.number,), "the leader knows the ISR")
         await stage.produce()
     held = stage.network.hold_requests(leader.host, controller.host, API_BY_NAME["alter_partition"].key)
-    await stage.until(lambda: stage.replica(leader).leadership.pending is not None, "the leader wishes to have it back")
+    await stage.until(lambda: stage.replica(leader).leadership.pending is not None, "the leader asks to add it")
     for way in ((leader.host, follower.host), (follower.host, leader.host)):
         stage.network.block(*way)
     stage.tree.lose_sessions_of(follower.host)
     follower.crash()
     await stage.start(follower)
-    stage.trace.add(f"{controller.host} gets the wish")
+    stage.trace.add(f"{controller.host} gets the AlterPartition")
     stage.network.release(held)
     await stage.pass_time(QUIET_S)
     stage.network.heal()
@@ -98,7 +98,7 @@ async def isr_answer_is_lost(stage: StoryStage) -> None:
     with stage.cut(leader, follower):
         await stage.send(leader, b"one has it", acks=1)
         await stage.until(lambda: stage.replica(leader).isr == (leader.number,), "the follower has left")
-        stage.trace.add(f"{leader.host} hears nothing of {controller.host}")
+        stage.trace.add(f"{leader.host} gets nothing from {controller.host}")
         stage.network.block(controller.host, leader.host)
         for way in ((leader.host, follower.host), (follower.host, leader.host)):
             stage.network.unblock(*way)

@@ -28,11 +28,11 @@ async def late_deletion(stage: StoryStage) -> None:
         epoch = target.broker.metadata.broker_epoch if target.broker is not None else -1
         stage.tree.lose_sessions_of(target.host)
         await stage.until(
-            lambda: target.broker is not None and target.broker.metadata.broker_epoch > epoch, "it is registered anew"
+            lambda: target.broker is not None and target.broker.metadata.broker_epoch > epoch, "it is registered again"
         )
     await stage.create(target, other)
     await stage.produce()
-    stage.trace.add(f"{target.host} gets the order to delete")
+    stage.trace.add(f"{target.host} gets the late request")
     stage.network.release(held)
 
 
@@ -51,7 +51,7 @@ async def late_isr_change(stage: StoryStage) -> None:
         await stage.produce_one(b"one has it", acks=1)
         await stage.until(lambda: stage.isr() == {leader.number}, "the follower has left again")
         await stage.produce()
-        stage.trace.add(f"{controller.host} gets the first wish")
+        stage.trace.add(f"{controller.host} gets the first AlterPartition")
         stage.network.release(held)
         await stage.pass_time(AFTERWARDS_S)
 
@@ -66,7 +66,7 @@ async def late_write(stage: StoryStage) -> None:
     controller.cut_store()
     asked = stage.loop.create_task(stage.delete(once=controller))
     await stage.pass_time(0.3)
-    stage.trace.add("somebody removes /controller")
+    stage.trace.add("an operator removes /controller")
     stage.tree.multi([Delete("/controller")], object())
     await stage.until(lambda: stage.find_controller() not in (None, controller), "another one is the controller")
     await stage.delete()
@@ -93,11 +93,11 @@ async def late_fetch(stage: StoryStage) -> None:
         deposed = await stage.depose(leader, other)
     await stage.until_settled()
     if not deposed or not await stage.depose(other, leader):
-        stage.trace.add("somebody else leads: this story cannot be told")
+        stage.trace.add("another broker leads: this story cannot be told")
         stage.network.release(held)
         return
     await stage.until_settled()
-    stage.trace.add(f"{follower.host} hears nothing of {leader.host}")
+    stage.trace.add(f"{follower.host} gets nothing from {leader.host}")
     stage.network.block(leader.host, follower.host)
     sending = stage.loop.create_task(stage.produce())
     await stage.until(lambda: stage.replica(other).log.log_end_offset >= end_offset, "the other follower has something else")
