@@ -18,7 +18,7 @@ from ottla.sim.kernel.machine import Machine
 from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import SimNetwork
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import stored_batches
+from ottla.sim.models.log_files import stored_batches
 from ottla.types import TopicPartition
 
 

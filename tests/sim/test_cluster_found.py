@@ -18,7 +18,7 @@ from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
 from ottla.sim.kernel.machine import START_MS
-from ottla.sim.models.checkers import stored_batches
+from ottla.sim.models.log_files import stored_batches
 from ottla.sim.worlds.cluster_harness import ClusterHarness
 
 

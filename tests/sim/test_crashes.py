@@ -11,7 +11,8 @@ from ottla.records.validate import Rules, check
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.sim.kernel.process import Process, ProcessDied
-from ottla.sim.models.checkers import check_indexes, checkpoint_entries, scan
+from ottla.sim.models.log_files import checkpoint_entries, scan
+from ottla.sim.models.log_model import check_indexes
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.types import TopicPartition

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from ottla.sim.bugs import BUGS, IS_COMPILED, planted
 from ottla.sim.kernel.loop import TooManySteps
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import Violation
+from ottla.sim.violation import Violation
 from ottla.sim.worlds.broker_world import BrokerWorld
 from ottla.sim.worlds.cluster_world import ClusterWorld
 from ottla.sim.worlds.late_world import LateWorld

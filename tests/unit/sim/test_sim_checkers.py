@@ -11,9 +11,11 @@ from ottla.records.record import build_batch
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import LogModel, Violation, Written, check_contents, check_indexes, guaranteed_end, scan
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel
+from ottla.sim.models.log_files import guaranteed_end, scan
+from ottla.sim.models.log_model import LogModel, Written, check_contents, check_indexes
 from ottla.sim.models.partition_model import PartitionModel
+from ottla.sim.violation import Violation
 
 
 def batch(offset, *values, timestamp=1000, epoch=0):

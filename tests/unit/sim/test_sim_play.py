@@ -14,8 +14,9 @@ from ottla.sim.actors.play import Habits, Play, SendNote
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import Violation, check_producers, check_table
+from ottla.sim.models.checkers import check_producers, check_table
 from ottla.sim.models.history import Outcome
+from ottla.sim.violation import Violation
 
 PLACE = ("t", 0)
 

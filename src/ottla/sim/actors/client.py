@@ -20,9 +20,10 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.records.record import build_batch
 from ottla.sim.actors.workload import Topic, Workload
 from ottla.sim.kernel.machine import START_MS
-from ottla.sim.models.checkers import Violation, require, scan
 from ottla.sim.models.keyed_model import KeyedModel, KeyedRecord
+from ottla.sim.models.log_files import scan
 from ottla.sim.models.partition_model import PartitionModel
+from ottla.sim.violation import Violation, require
 
 ANSWER_S_MAX: Final = 90.0
 """Longer than any timeout of a request, and than the slowest network takes for a whole log."""

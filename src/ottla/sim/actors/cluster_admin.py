@@ -36,8 +36,8 @@ from ottla.records.record import build_batch
 from ottla.sim.actors.play import Actor, NoAnswer, Play
 from ottla.sim.kernel.machine import START_MS
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import require
 from ottla.sim.models.history import Place
+from ottla.sim.violation import require
 
 GUESTS: Final = ("guest-0", "guest-1")
 PARTITIONS_MAX: Final = 3

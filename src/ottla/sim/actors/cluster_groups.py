@@ -22,9 +22,9 @@ from ottla.sim.actors.group_play import Groups
 from ottla.sim.actors.members import Member
 from ottla.sim.actors.workload import Workload
 from ottla.sim.kernel.node import Node
-from ottla.sim.models.checkers import require
 from ottla.sim.models.cluster_rules import ClusterRules
 from ottla.sim.models.group_model import GroupModel, Membership
+from ottla.sim.violation import require
 from ottla.types import TopicPartition
 
 PATIENCE_S: Final = 15.0

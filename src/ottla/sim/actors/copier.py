@@ -10,8 +10,8 @@ from ottla.sim.actors.play import Play
 from ottla.sim.actors.readers import Position, fetch_committed_offsets, poll
 from ottla.sim.actors.transactional_producer import TransactionalProducer
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import require
 from ottla.sim.models.history import Place, Seek
+from ottla.sim.violation import require
 
 
 class Copier(TransactionalProducer):

@@ -27,8 +27,8 @@ from ottla.protocol.messages.offset_delete import (
 from ottla.sim.actors.client import Client
 from ottla.sim.actors.members import PROTOCOLS, TRY_AGAIN, Member
 from ottla.sim.actors.workload import Workload
-from ottla.sim.models.checkers import Violation, require
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
+from ottla.sim.violation import Violation, require
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from ottla.records.record import build_batch
 from ottla.sim.actors.play import Actor, NoAnswer, Play, SendNote
 from ottla.sim.kernel.machine import START_MS
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import Violation
 from ottla.sim.models.history import Outcome, Place
+from ottla.sim.violation import Violation
 
 IN_FLIGHT_MAX: Final = 5
 ROUNDS_MAX: Final = 8

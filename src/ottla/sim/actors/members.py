@@ -38,8 +38,8 @@ from ottla.protocol.messages.offset_fetch import (
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.sim.actors.client import Client
 from ottla.sim.actors.workload import Workload
-from ottla.sim.models.checkers import require
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, Commit, Generation, GroupModel, Membership, Place, Value
+from ottla.sim.violation import require
 from ottla.wire.codec import encode
 
 PROTOCOLS: Final = ("range", "roundrobin", "sticky")

@@ -21,8 +21,8 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import require
 from ottla.sim.models.history import Commit, End, Event, Outcome, Place, Send
+from ottla.sim.violation import require
 
 Address = tuple[str, int]
 GROUP_KEY: Final = 0

@@ -23,8 +23,9 @@ from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from ottla.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, read_batch_header
 from ottla.records.record import read_records
 from ottla.sim.actors.play import GROUP_KEY, Actor, Address, NoAnswer
-from ottla.sim.models.checkers import FoundBatch, require, scan
 from ottla.sim.models.history import Committed, Place, Poll, Seek
+from ottla.sim.models.log_files import FoundBatch, scan
+from ottla.sim.violation import require
 
 FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 17)
 CLOSEST_VERSIONS: Final = (11, 12, 13, 17)

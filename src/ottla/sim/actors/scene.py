@@ -18,8 +18,9 @@ from ottla.sim.actors.readers import Reader, Watcher
 from ottla.sim.actors.transactional_producer import TransactionalProducer
 from ottla.sim.kernel.network import NetworkView
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import Violation, check_history, check_table, require
+from ottla.sim.models.checkers import check_history, check_table
 from ottla.sim.models.history import Exhausted, Place
+from ottla.sim.violation import Violation, require
 
 SOURCE: Final = "source"
 SINK: Final = "sink"

@@ -22,7 +22,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.sim.actors.client import GONE, Client
 from ottla.sim.actors.workload import Topic
-from ottla.sim.models.checkers import require
+from ottla.sim.violation import require
 
 SAME_NAME_S: Final = 60.0
 

@@ -21,7 +21,7 @@ from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import SimNetwork
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import Violation, require
+from ottla.sim.violation import Violation, require
 
 START_S_MAX: Final = 120.0
 STOP_S_MAX: Final = 120.0

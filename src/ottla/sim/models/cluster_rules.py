@@ -17,7 +17,8 @@ from ottla.cluster.uuids import uuid_bytes
 from ottla.sim.actors.play import Play
 from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.node import Node
-from ottla.sim.models.checkers import FoundBatch, Violation, require, stored_batches
+from ottla.sim.models.log_files import FoundBatch, stored_batches
+from ottla.sim.violation import Violation, require
 from ottla.types import ZERO_UUID
 
 Key = tuple[str, int]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from ottla.sim.models.checkers import Violation, require
+from ottla.sim.violation import Violation, require
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -15,18 +15,9 @@ from ottla.records.batch import read_batch_header
 from ottla.records.record import Record, read_records
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.inode import Inode
-from ottla.sim.models.checkers import (
-    FoundBatch,
-    Violation,
-    entries_of,
-    guaranteed_bytes,
-    guaranteed_node,
-    require,
-    scan,
-    segments,
-    stored_batches,
-)
+from ottla.sim.models.log_files import FoundBatch, entries_of, guaranteed_bytes, guaranteed_node, scan, segments, stored_batches
 from ottla.sim.models.partition_model import PartitionModel, Sent
+from ottla.sim.violation import Violation, require
 
 KeyedRecord = tuple[bytes, bytes | None, int]
 """Key, value, timestamp. The number of the record is in a header."""

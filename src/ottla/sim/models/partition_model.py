@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.sim.kernel.disk import SimDisk
-from ottla.sim.models.checkers import FoundBatch, Violation, check_order, require, scan, stored_batches
+from ottla.sim.models.log_files import FoundBatch, scan, stored_batches
+from ottla.sim.models.log_model import check_order
+from ottla.sim.violation import Violation, require
 
 _CONTENT_AT: Final = 17
 """The batch from the CRC on, which the broker does not change."""

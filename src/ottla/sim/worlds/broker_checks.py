@@ -20,9 +20,11 @@ from ottla.sim.actors.workload import Topic, Workload
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.inode import Directory
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import Violation, check_indexes, entries_of, guaranteed_end, require, segments
 from ottla.sim.models.keyed_model import KeyedModel
+from ottla.sim.models.log_files import entries_of, guaranteed_end, segments
+from ottla.sim.models.log_model import check_indexes
 from ottla.sim.models.partition_model import PartitionModel, Sent, batch_in_files
+from ottla.sim.violation import Violation, require
 from ottla.types import TopicPartition
 
 

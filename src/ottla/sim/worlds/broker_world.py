@@ -26,12 +26,8 @@ from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import (
-    Violation,
-    checkpoint_entries,
-    entries_of,
-    require,
-)
+from ottla.sim.models.log_files import checkpoint_entries, entries_of
+from ottla.sim.violation import Violation, require
 from ottla.sim.worlds.broker_checks import BrokerChecks
 from ottla.sim.worlds.harness import run_to_end
 from ottla.storage.names import CLEANED, DELETED, SWAP

@@ -24,9 +24,9 @@ from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints, Node
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import require
 from ottla.sim.models.cluster_rules import ClusterRules, PartitionState
 from ottla.sim.models.history import Place
+from ottla.sim.violation import require
 from ottla.sim.worlds.harness import run_to_end
 
 FIRST_PORT: Final = 9090

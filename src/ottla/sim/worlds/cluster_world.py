@@ -19,8 +19,10 @@ from ottla.sim.actors.play import Actor
 from ottla.sim.actors.scene import OTHER, SOURCE
 from ottla.sim.actors.workload import Topic, Workload
 from ottla.sim.kernel.process import Process
-from ottla.sim.models.checkers import Violation, check_producers, require, stored_batches
+from ottla.sim.models.checkers import check_producers
 from ottla.sim.models.history import Place
+from ottla.sim.models.log_files import stored_batches
+from ottla.sim.violation import Violation, require
 from ottla.sim.worlds.cluster_harness import ClusterHarness
 from ottla.sim.worlds.nemesis import Nemesis
 

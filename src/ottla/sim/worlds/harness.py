@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.sim.kernel.loop import SimLoop
 from ottla.sim.kernel.node import Complaints
-from ottla.sim.models.checkers import Violation
+from ottla.sim.violation import Violation
 
 
 def run_to_end(

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.sim.kernel.disk import SimDisk
-from ottla.sim.models.checkers import (
-    FoundBatch,
-    LogModel,
-    Written,
-    check_contents,
-    check_indexes,
-    check_order,
-    guaranteed_end,
-    require,
-    stored_batches,
-)
+from ottla.sim.models.log_files import FoundBatch, guaranteed_end, scan, stored_batches
+from ottla.sim.models.log_model import LogModel, Written, check_contents, check_indexes, check_order
+from ottla.sim.violation import require
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.types import ZERO_UUID, TopicPartition
 
 ROOT: Final = "/data"
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeRetention:
+    """What retention has to decide by: size and newest timestamp of each segment, by base offset."""
+
+    sizes: dict[int, int]
+    newest: dict[int, int]
+    active: int
+    log_start: int
+    high_watermark: int
 
 
 class KeptLog:
@@ -182,3 +186,46 @@ class KeptLog:
                 "recovery-point",
                 f"{model.name}: recovery point {log.recovery_point}, but only offsets below {certain} survive a crash",
             )
+
+    def before_retention(self, log: Log) -> BeforeRetention:
+        bases = log.segment_bases
+        files = {base: self._disk.contents(f"{self.directory}/{base:020d}.log") for base in bases}
+        return BeforeRetention(
+            sizes={base: len(data) for base, data in files.items()},
+            newest={
+                base: max((batch.max_timestamp for batch in scan(data, base)[0]), default=-1) for base, data in files.items()
+            },
+            active=bases[-1],
+            log_start=self.model.log_start,
+            high_watermark=log.high_watermark,
+        )
+
+    def check_retention(self, log: Log, removed: list[int], before: BeforeRetention, now_ms: int) -> None:
+        """Only segments that are due are deleted, oldest first, never above the high watermark (L10)."""
+        name, config, bases, start = self.partition, self.config, sorted(before.sizes), before.log_start
+        require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
+        left = sum(before.sizes.values())
+        for slot, base in enumerate(removed):
+            follower = bases[slot + 1] if slot + 1 < len(bases) else self.model.log_end
+            by_start = follower <= start
+            by_size = config.retention_bytes >= 0 and left - before.sizes[base] >= config.retention_bytes
+            by_time = config.retention_ms >= 0 and now_ms - before.newest[base] > config.retention_ms
+            require(
+                by_start or by_size or by_time,
+                "retention",
+                f"{name}: segment {base} was not due (log start {start}, {left} bytes, newest {before.newest[base]})",
+            )
+            require(
+                follower <= before.high_watermark,
+                "retention",
+                f"{name}: segment {base} reaches {follower}, the high watermark is {before.high_watermark}",
+            )
+            require(
+                base != before.active or by_time or by_start,
+                "retention",
+                f"{name}: the active segment {base} was deleted by size",
+            )
+            left -= before.sizes[base]
+        require(
+            log.log_start_offset >= start, "log-start", f"{name}: the log start went back from {start} to {log.log_start_offset}"
+        )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.inode import Inode
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import checkpoint_entries, entries_of, scan, segments
+from ottla.sim.models.log_files import checkpoint_entries, entries_of, scan, segments
 from ottla.sim.worlds.kept_log import ROOT, KeptLog
 
 

@@ -13,7 +13,7 @@ import errno
 import random
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
@@ -23,18 +23,10 @@ from ottla.sim.kernel.disk import Fault, SimDisk
 from ottla.sim.kernel.machine import START_MS, SeededRandom
 from ottla.sim.kernel.process import Process, ProcessDied
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import (
-    Violation,
-    Written,
-    check_batch,
-    check_contents,
-    check_indexes,
-    check_producers,
-    checkpoint_entries,
-    guaranteed_end,
-    require,
-    scan,
-)
+from ottla.sim.models.checkers import check_producers
+from ottla.sim.models.log_files import checkpoint_entries, guaranteed_end, scan
+from ottla.sim.models.log_model import Written, check_batch, check_contents, check_indexes
+from ottla.sim.violation import Violation, require
 from ottla.sim.worlds.kept_log import ROOT, KeptLog
 from ottla.sim.worlds.log_damage import LogDamage
 from ottla.storage.config import LogConfig
@@ -48,15 +40,6 @@ DAY_MS: Final = 86_400_000
 RULES: Final = Rules(timestamp_after_max_ms=1 << 62)
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
-
-
-@dataclass(frozen=True, slots=True)
-class _BeforeRetention:
-    sizes: dict[int, int]
-    newest: dict[int, int]
-    active: int
-    log_start: int
-    high_watermark: int
 
 
 class LogWorld:
@@ -422,54 +405,13 @@ class LogWorld:
     def _retention(self, kept: KeptLog, log: Log) -> None:
         model = kept.model
         self.now_ms += self.rng.choice((0, 1000, 30_000, 8 * DAY_MS))
-        bases = log.segment_bases
-        before = _BeforeRetention(
-            sizes={base: len(self.disk.contents(f"{kept.directory}/{base:020d}.log")) for base in bases},
-            newest={base: self._newest(kept, base) for base in bases},
-            active=bases[-1],
-            log_start=model.log_start,
-            high_watermark=log.high_watermark,
-        )
+        before = kept.before_retention(log)
         kept.start_attempt = model.log_end
         removed = log.apply_retention(self.now_ms)
         kept.start_attempt = None
         self.trace.add(f"{kept.partition} retention removed {removed}, start {log.log_start_offset}")
-        self._check_retention(kept, log, removed, before)
+        kept.check_retention(log, removed, before, self.now_ms)
         model.log_start = max(model.log_start, log.log_start_offset)
-
-    def _newest(self, kept: KeptLog, base: int) -> int:
-        found, _ = scan(self.disk.contents(f"{kept.directory}/{base:020d}.log"), base)
-        return max((batch.max_timestamp for batch in found), default=-1)
-
-    def _check_retention(self, kept: KeptLog, log: Log, removed: list[int], before: _BeforeRetention) -> None:
-        """Only segments that are due are deleted, oldest first, never above the high watermark (L10)."""
-        name, config, bases, start = kept.partition, kept.config, sorted(before.sizes), before.log_start
-        require(removed == bases[: len(removed)], "retention", f"{name}: removed {removed} of {bases}")
-        left = sum(before.sizes.values())
-        for slot, base in enumerate(removed):
-            follower = bases[slot + 1] if slot + 1 < len(bases) else kept.model.log_end
-            by_start = follower <= start
-            by_size = config.retention_bytes >= 0 and left - before.sizes[base] >= config.retention_bytes
-            by_time = config.retention_ms >= 0 and self.now_ms - before.newest[base] > config.retention_ms
-            require(
-                by_start or by_size or by_time,
-                "retention",
-                f"{name}: segment {base} was not due (log start {start}, {left} bytes, newest {before.newest[base]})",
-            )
-            require(
-                follower <= before.high_watermark,
-                "retention",
-                f"{name}: segment {base} reaches {follower}, the high watermark is {before.high_watermark}",
-            )
-            require(
-                base != before.active or by_time or by_start,
-                "retention",
-                f"{name}: the active segment {base} was deleted by size",
-            )
-            left -= before.sizes[base]
-        require(
-            log.log_start_offset >= start, "log-start", f"{name}: the log start went back from {start} to {log.log_start_offset}"
-        )
 
     def _delete_records(self, kept: KeptLog, log: Log) -> None:
         model = kept.model

@@ -39,8 +39,9 @@ from ottla.records.record import build_batch, read_records
 from ottla.sim.actors.play import Actor, NoAnswer
 from ottla.sim.kernel.machine import START_MS
 from ottla.sim.kernel.node import Node
-from ottla.sim.models.checkers import Violation, require, stored_batches
 from ottla.sim.models.cluster_rules import PartitionState
+from ottla.sim.models.log_files import stored_batches
+from ottla.sim.violation import Violation, require
 from ottla.sim.worlds.cluster_harness import ClusterHarness
 
 TOPIC: Final = "late"

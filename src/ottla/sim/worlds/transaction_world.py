@@ -26,7 +26,8 @@ from ottla.sim.kernel.metadata import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints, Node
 from ottla.sim.kernel.trace import Trace
-from ottla.sim.models.checkers import check_producers, require
+from ottla.sim.models.checkers import check_producers
+from ottla.sim.violation import require
 from ottla.sim.worlds.harness import run_to_end
 from ottla.storage.producer_state import Producer
 from ottla.types import TopicPartition

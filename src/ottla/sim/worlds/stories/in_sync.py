@@ -6,7 +6,7 @@ import asyncio
 
 from ottla.errors import ErrorCode
 from ottla.protocol.registry import API_BY_NAME
-from ottla.sim.models.checkers import require
+from ottla.sim.violation import require
 from ottla.sim.worlds.story_stage import QUIET_S, SOON_S, StoryStage
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.sim.kernel.disk import Fault
-from ottla.sim.models.checkers import require
+from ottla.sim.violation import require
 from ottla.sim.worlds.story_stage import QUIET_S, SOON_S, StoryStage
 
 BALANCE_S = 10.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.protocol.registry import API_BY_NAME
-from ottla.sim.models.checkers import require
+from ottla.sim.violation import require
 from ottla.sim.worlds.story_stage import QUIET_S, SOON_S, TOPIC, StoryStage
 
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4

@@ -8,7 +8,8 @@ from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
 from ottla.errors import ErrorCode
 from ottla.sim.actors.play import Actor
 from ottla.sim.actors.readers import commit_offset, fetch_committed_offsets
-from ottla.sim.models.checkers import require, scan
+from ottla.sim.models.log_files import scan
+from ottla.sim.violation import require
 from ottla.sim.worlds.story_stage import PLACE, SOON_S, StoryStage
 
 
