@@ -38,7 +38,7 @@ def test_init_writes_a_pipeline_that_loads(tmp_path: Path, monkeypatch: pytest.M
     assert [flow.name for flow in graph.plan(loading.load(tmp_path / "shop.py")).queries] == ["revenue", "big_orders"]
     assert project.read(tmp_path / "shop.py").storage == str(tmp_path / ".ottla" / "shop")
     code, _, stderr = ottla("init", "shop")
-    assert (code, stderr.splitlines()[0]) == (1, "error: shop.py is there already")
+    assert (code, stderr.splitlines()[0]) == (1, "error: shop.py already exists")
 
 
 @pytest.mark.parametrize("command", ["check", "run", "status", "reset"])
@@ -88,7 +88,7 @@ def test_flags_that_cannot_be_are_refused(tmp_path: Path) -> None:
     assert "is not a duration" in ottla("run", file, "--trigger", "soon")[2]
     assert "two copies of a task" in ottla("run", file, "--conf", "spark.speculation=true")[2]
     assert ottla("run", file, "--conf", "nonsense")[0] == 2
-    assert "there is no flow 'nothing'" in ottla("reset", file, "--yes", "--flow", "nothing")[2]
+    assert "flow 'nothing' does not exist" in ottla("reset", file, "--yes", "--flow", "nothing")[2]
     assert "nobody to ask" in ottla("reset", file)[2]
 
 

@@ -168,9 +168,7 @@ def produce(
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     partitions = ensure_topic(connection, topic, create=create)
     _check_partition(topic, partition, partitions)
-    producer = connection.producer(
-        **{"acks": acks, "compression.type": compression, "message.timeout.ms": int(timeout_s * 1000)},
-    )
+    producer = connection.producer(**{"acks": acks, "compression.type": compression, "message.timeout.ms": int(timeout_s * 1000)})
     delivery = Delivery(topic, each=verbose, as_json=json_output)
     try:
         with ExitStack() as stack:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.pipelines import reading
-from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
+from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint
+from ottla.pipelines.data_source.offsets import nested
 from ottla.pipelines.definitions import Flow, Source
 from ottla.pipelines.exactly_once import SendDeadLetters
 from ottla.pipelines.failure import PipelineError
@@ -25,20 +26,19 @@ if TYPE_CHECKING:
 
 HEADERS = ("ottla.topic", "ottla.partition", "ottla.offset", "ottla.flow", "ottla.reason")
 _OFFSET_OPTIONS = frozenset(
-    name.lower()
-    for name in (
-        "startingOffsets",
-        "startingTimestamp",
-        "startingOffsetsByTimestamp",
-        "endingOffsets",
-        "maxOffsetsPerTrigger",
-        "minOffsetsPerTrigger",
-        "maxTriggerDelay",
+    [
+        "startingoffsets",
+        "startingtimestamp",
+        "startingoffsetsbytimestamp",
+        "endingoffsets",
+        "maxoffsetspertrigger",
+        "minoffsetspertrigger",
+        "maxtriggerdelay",
         "subscribe",
-        "subscribePattern",
+        "subscribepattern",
         "assign",
-        "groupId",
-    )
+        "groupid",
+    ]
 )
 
 
@@ -70,13 +70,14 @@ def _send(
     from pyspark.sql import functions as F
 
     mine = [where for where in offsets.end if reads(source, where.topic) and offsets.start[where] < offsets.end[where]]
+    starting = nested({where: offsets.start[where] for where in mine})
     options = {name: value for name, value in source.options if name.lower() not in _OFFSET_OPTIONS}
     raw = (
         spark.read.format("ottla")
         .options(**{**kafka, **options})
-        .option("assign", _assign(mine))
-        .option("startingOffsets", _offsets({where: offsets.start[where] for where in mine}))
-        .option("endingOffsets", _offsets({where: offsets.end[where] for where in mine}))
+        .option("assign", json.dumps({topic: sorted(map(int, parts)) for topic, parts in starting.items()}))
+        .option("startingOffsets", json.dumps(starting))
+        .option("endingOffsets", json.dumps(nested({where: offsets.end[where] for where in mine})))
         .option("includeHeaders", "true")
         # Retention may have removed records since the batch read them; its good rows are written already.
         .option("failOnDataLoss", "false")
@@ -96,27 +97,10 @@ def _send(
     added = [
         F.struct(F.lit(name).alias("key"), column.cast("string").cast("binary").alias("value"))
         for name, column in zip(
-            HEADERS,
-            (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(flow.name), F.col(reading.REASON)),
-            strict=True,
+            HEADERS, (F.col("topic"), F.col("partition"), F.col("offset"), F.lit(flow.name), F.col(reading.REASON)), strict=True
         )
     ]
     none = F.array().cast("array<struct<key:string,value:binary>>")
     headers = F.concat(F.coalesce(F.col("headers"), none), F.array(*added)).alias("headers")
     count, _ = transaction.send(bad.select("key", "value", headers), source.dead_letter, "none")
     return count
-
-
-def _assign(places: Sequence[tuple[str, int]]) -> str:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(places):
-        topics.setdefault(topic, []).append(partition)
-    return json.dumps(topics)
-
-
-def _offsets(offsets: PartitionOffsets) -> str:
-
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        topics.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(topics)

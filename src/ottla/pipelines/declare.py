@@ -205,9 +205,7 @@ def _declare(flow: Flow) -> Flow:
         )
     if flow.output_mode not in _OUTPUT_MODES:
         raise PipelineError(
-            f"flow {flow.name!r}: output mode {flow.output_mode!r} is unknown",
-            flow.place,
-            hint=f"use {', '.join(_OUTPUT_MODES)}",
+            f"flow {flow.name!r}: output mode {flow.output_mode!r} is unknown", flow.place, hint=f"use {', '.join(_OUTPUT_MODES)}"
         )
     declared = _declared.get()
     if declared is not None:
@@ -246,11 +244,7 @@ def _check_pattern(pattern: str, place: Place) -> None:
 
 def _check_value(value: object, place: Place, what: str) -> None:
     if not isinstance(value, Json | Avro | String | Bytes):
-        raise PipelineError(
-            f"{what}={value!r} is not a format",
-            place,
-            hint="use p.json(…), p.avro(…), p.string() or p.bytes()",
-        )
+        raise PipelineError(f"{what}={value!r} is not a format", place, hint="use p.json(…), p.avro(…), p.string() or p.bytes()")
 
 
 def _options(options: Mapping[str, object] | None, place: Place) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.options import ClientOptions, InvalidOption, client_options
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.checkpoint import NOTE, check_owner, local_folder, note_in, offsets_of
+from ottla.pipelines.data_source.offsets import nested
 from ottla.pipelines.definitions import Flow, Sink, Source
 from ottla.pipelines.failure import PipelineError, Place
 from ottla.pipelines.graph import Plan, reads
@@ -126,9 +127,7 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
         raise _refused(f"source {source.name!r}", source.place, error, source.topics[0] if source.topics else None) from None
     except BrokerAway as error:
         raise PipelineError(f"source {source.name!r}: no broker answers: {error}", source.place) from None
-    offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(found.items()):
-        offsets.setdefault(topic, {})[str(partition)] = offset
+    offsets = nested(found)
     # "earliest" stays correct while retention removes records, and new topics of a pattern are read from their start.
     return {"option": "earliest" if starting == "earliest" or not offsets else json.dumps(offsets), "offsets": offsets}
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ottla.cli.cluster.processes import LocalCluster
 
 BROKERS_MAX = 100
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _WATCH_S = 0.2
 _JOIN_TIMEOUT_S = 120.0
 _NO_BROKERS_S = 60.0
@@ -84,8 +85,7 @@ def up(
         int, typer.Option("--zookeeper-port", min=0, max=65535, help="The port of ZooKeeper. 0: any free port.")
     ] = 2181,
     zookeeper: Annotated[
-        str | None,
-        typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of starting one."),
+        str | None, typer.Option("--zookeeper", metavar="HOST:PORT[/CHROOT]", help="Use this ZooKeeper instead of starting one.")
     ] = None,
     racks: Annotated[str | None, typer.Option("--racks", metavar="A,B,…", help="Racks, assigned to the brokers in turn.")] = None,
     set_: Annotated[
@@ -161,7 +161,7 @@ def _raise_on_signals() -> None:
     def stop(number: int, frame: FrameType | None) -> None:
         raise _StopRequested
 
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in _SIGNALS:
         signal.signal(number, stop)
 
 
@@ -171,7 +171,7 @@ def _stop(cluster: LocalCluster, controller_id: int) -> None:
         cluster.report_ended()
         cluster.stop(controller_id=_controller(cluster, controller_id))
     except (_StopRequested, KeyboardInterrupt):
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         cluster.kill()
         raise Failure("the brokers were killed; the next start recovers their logs") from None

@@ -16,12 +16,7 @@ from ottla.cli.failure import Failure
 from ottla.cli.plain_request import call
 from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
-from ottla.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
 
 R = TypeVar("R")

@@ -83,7 +83,9 @@ def check(
 
     It needs no broker. With --bootstrap-servers it also checks the topics.
     """
-    project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name)
+    project, plan = _loaded(
+        file, settings, conf, bootstrap_servers=bootstrap_servers, storage=storage, trigger=trigger, master=master, name=name
+    )
     with _explained():
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, topics
@@ -132,7 +134,17 @@ def run(
     json_output: Json = False,
 ) -> None:
     """Run a pipeline until Ctrl-C or SIGTERM, which let the running batch finish."""
-    project, plan = _loaded(file, settings, bootstrap_servers, storage, trigger, master, conf, name, metrics=metrics)
+    project, plan = _loaded(
+        file,
+        settings,
+        conf,
+        bootstrap_servers=bootstrap_servers,
+        storage=storage,
+        trigger=trigger,
+        master=master,
+        name=name,
+        metrics=metrics,
+    )
     with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
         from ottla.pipelines import topics
@@ -155,7 +167,7 @@ def status(
     json_output: Json = False,
 ) -> None:
     """Show each flow's committed offsets, lag and checkpoint."""
-    project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
+    project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     with _explained():
         from ottla.pipelines.status import status as flow_status
 
@@ -194,7 +206,7 @@ def reset(
     yes: Yes = False,
 ) -> None:
     """Remove the checkpoints of flows: the next run starts anew. Written records stay and may be written a second time."""
-    project, plan = _loaded(file, settings, bootstrap_servers, storage, None, None, None, name)
+    project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     known = [each.name for each in plan.queries]
     for each in flow or []:
         if each not in known:
@@ -212,32 +224,12 @@ def reset(
             note(line)
 
 
-def _loaded(
-    file: Path,
-    settings: Path | None,
-    bootstrap_servers: str | None,
-    storage: str | None,
-    trigger: str | None,
-    master: str | None,
-    conf: list[str] | None,
-    name: str | None,
-    metrics: str | None = None,
-) -> tuple[Project, Plan]:
+def _loaded(file: Path, settings: Path | None, conf: list[str] | None = None, **flags: str | None) -> tuple[Project, Plan]:
     from ottla.pipelines import graph, loading, project
 
     pairs = parse_pairs(conf, "--conf")
     with _explained():
-        found = project.override(
-            project.read(file, settings),
-            conf=pairs,
-            bootstrap_servers=bootstrap_servers,
-            storage=storage,
-            trigger=trigger,
-            master=master,
-            name=name,
-            metrics=metrics,
-        )
-        return found, graph.plan(loading.load(file))
+        return project.override(project.read(file, settings), conf=pairs, **flags), graph.plan(loading.load(file))
 
 
 @contextmanager

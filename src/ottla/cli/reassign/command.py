@@ -138,7 +138,7 @@ def execute(
         reassignments.throttle(assignment, throttle)
     reassignments.start(assignment)
     if wait:
-        while [move for move in reassignments.moves(behind=False) if (move.topic, move.index) in assignment]:
+        while [move for move in reassignments.moves(behind=False) if (move.topic, move.partition) in assignment]:
             time.sleep(_WAIT_S)
         if throttle is not None:
             reassignments.unthrottle({topic for topic, _ in assignment})
@@ -163,7 +163,7 @@ def status(
     """Show running reassignments; with a plan also the finished ones. Removes the throttle of a finished plan."""
     reassignments = _reassignments(bootstrap_servers, command_config)
     assignment = _read(file) if file is not None else None
-    moves = [move for move in reassignments.moves() if assignment is None or (move.topic, move.index) in assignment]
+    moves = [move for move in reassignments.moves() if assignment is None or (move.topic, move.partition) in assignment]
     if assignment is None:
         if json_output:
             print_document({"done": not moves, "moving": [move.document() for move in moves]})
@@ -173,7 +173,7 @@ def status(
             print("no reassignment is running")
         return
     reassignments.view.refresh()
-    moving = {(move.topic, move.index) for move in moves}
+    moving = {(move.topic, move.partition) for move in moves}
     partitions = reassignments.view.partitions
     done = [key for key, replicas in assignment.items() if key in partitions and partitions[key].replicas == replicas]
     other = [key for key in assignment if key not in moving and key not in done]
@@ -212,7 +212,7 @@ def cancel(
     """Cancel running reassignments: the partitions go back to the replicas they had."""
     assignment = _read(file) if file is not None else None
     reassignments = _reassignments(bootstrap_servers, command_config)
-    keys = [(move.topic, move.index) for move in reassignments.moves(behind=False)]
+    keys = [(move.topic, move.partition) for move in reassignments.moves(behind=False)]
     keys = [key for key in keys if assignment is None or key in assignment]
     if keys:
         reassignments.cancel(keys)
@@ -233,7 +233,7 @@ def _print_moves(moves: list[Move]) -> None:
         [
             (
                 move.topic,
-                move.index,
+                move.partition,
                 ",".join(map(str, move.replicas)),
                 ",".join(map(str, move.adding)) or "-",
                 ",".join(map(str, move.removing)) or "-",

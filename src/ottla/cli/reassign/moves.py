@@ -6,7 +6,7 @@ The throttle (KIP-73) is a rate on each broker, and on each topic the replicas t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.cluster.view import ClusterView, PartitionState
@@ -36,7 +36,7 @@ class Move:
     """A running reassignment of a partition."""
 
     topic: str
-    index: int
+    partition: int
     replicas: list[int]
     adding: list[int]
     removing: list[int]
@@ -44,14 +44,7 @@ class Move:
     """The number of offsets that each added replica lacks. None if unknown."""
 
     def document(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.index,
-            "replicas": self.replicas,
-            "adding": self.adding,
-            "removing": self.removing,
-            "behind": {str(broker): count for broker, count in self.behind.items()},
-        }
+        return {**asdict(self), "behind": {str(broker): count for broker, count in self.behind.items()}}
 
 
 class Reassignments:
@@ -73,7 +66,7 @@ class Reassignments:
 
     def current(self, keys: Iterable[TopicIndex]) -> Assignment:
         """The present replicas, in order, without those that a running reassignment adds."""
-        moving = {(move.topic, move.index): move for move in self.moves(behind=False)}
+        moving = {(move.topic, move.partition): move for move in self.moves(behind=False)}
         found: Assignment = {}
         for key in keys:
             adding = moving[key].adding if key in moving else []
@@ -147,11 +140,11 @@ class Reassignments:
             leaders.setdefault(topic, []).extend(f"{index}:{broker}" for broker in current[key])
             followers.setdefault(topic, []).extend(f"{index}:{broker}" for broker in adding)
         for move in self.moves(behind=False):
-            if move.adding and (move.topic, move.index) not in assignment:
+            if move.adding and (move.topic, move.partition) not in assignment:
                 brokers |= {*move.replicas}
                 sources = [broker for broker in move.replicas if broker not in move.adding]
-                leaders.setdefault(move.topic, []).extend(f"{move.index}:{broker}" for broker in sources)
-                followers.setdefault(move.topic, []).extend(f"{move.index}:{broker}" for broker in move.adding)
+                leaders.setdefault(move.topic, []).extend(f"{move.partition}:{broker}" for broker in sources)
+                followers.setdefault(move.topic, []).extend(f"{move.partition}:{broker}" for broker in move.adding)
         for topic in leaders:
             changes = {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
             alter_settings(self._connection, "topic", topic, changes, [])

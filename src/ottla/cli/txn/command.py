@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,11 +38,11 @@ def list_(
     transactions = _transactions(bootstrap_servers, command_config)
     found = transactions.listed(state or [], older_than_ms=_duration_ms(older_than, "--older-than"))
     if json_output:
-        print_document([each.document() for each in found])
+        print_document([asdict(each) for each in found])
     elif found:
         print_table(
             ["TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "STATE"],
-            [list(each.document().values()) for each in found],
+            [list(asdict(each).values()) for each in found],
             right=["COORDINATOR", "PRODUCER-ID"],
         )
     else:
@@ -147,8 +148,7 @@ def abort(
         )
     (transaction,) = found
     if not yes and not typer.confirm(
-        f"Abort the transaction of producer {transaction.producer_id} in {topic}-{index} from offset {start_offset}?",
-        err=True,
+        f"Abort the transaction of producer {transaction.producer_id} in {topic}-{index} from offset {start_offset}?", err=True
     ):
         raise Failure("nothing was aborted")
     transactions.abort(transaction)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.connection import Connection, unknown_partition
@@ -43,14 +43,6 @@ class ListedTransaction:
     producer_id: int
     state: str
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "transactional_id": self.transactional_id,
-            "coordinator_id": self.coordinator_id,
-            "producer_id": self.producer_id,
-            "state": self.state,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
@@ -65,16 +57,7 @@ class OpenTransaction:
     last_timestamp_ms: int
 
     def document(self, now_ms: int) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.producer_epoch,
-            "coordinator_epoch": self.coordinator_epoch,
-            "start_offset": self.start_offset,
-            "last_timestamp_ms": self.last_timestamp_ms,
-            "idle_ms": now_ms - self.last_timestamp_ms,
-        }
+        return {**asdict(self), "idle_ms": now_ms - self.last_timestamp_ms}
 
 
 class Transactions:
@@ -92,9 +75,7 @@ class Transactions:
     ) -> list[ListedTransaction]:
         version = 1 if older_than_ms >= 0 else 0
         request = ListTransactionsRequest(
-            state_filters=[_state(word) for word in states],
-            producer_id_filters=list(producer_ids),
-            duration_filter=older_than_ms,
+            state_filters=[_state(word) for word in states], producer_id_filters=list(producer_ids), duration_filter=older_than_ms
         )
         found: list[ListedTransaction] = []
         for broker in self._metadata.brokers.values():

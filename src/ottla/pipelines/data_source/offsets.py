@@ -24,12 +24,7 @@ class SourceOffsets:
     """Empty for clusters without topic ids."""
 
     def document(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for topic, partition in sorted(self.positions):
-            found.setdefault(topic, {})[str(partition)] = self.positions[TopicPartition(topic, partition)]
-        for topic in sorted(self.topic_ids):
-            found[_ID + topic] = self.topic_ids[topic]
-        return found
+        return {**nested(self.positions), **{_ID + topic: self.topic_ids[topic] for topic in sorted(self.topic_ids)}}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> SourceOffsets:
@@ -41,6 +36,14 @@ class SourceOffsets:
             else:
                 positions.update({TopicPartition(name, int(partition)): int(offset) for partition, offset in value.items()})
         return cls(positions, topic_ids)
+
+
+def nested(positions: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as {topic: {partition: offset}}, in order."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
 
 
 def topic_id_text(topic_id: bytes) -> str | None:
