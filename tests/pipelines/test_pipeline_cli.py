@@ -89,7 +89,7 @@ def test_flags_that_cannot_be_are_refused(tmp_path: Path) -> None:
     assert "two copies of a task" in ottla("run", file, "--conf", "spark.speculation=true")[2]
     assert ottla("run", file, "--conf", "nonsense")[0] == 2
     assert "flow 'nothing' does not exist" in ottla("reset", file, "--yes", "--flow", "nothing")[2]
-    assert "nobody to ask" in ottla("reset", file)[2]
+    assert "no terminal to ask" in ottla("reset", file)[2]
 
 
 def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker) -> None:
