@@ -114,6 +114,7 @@ def extensions() -> list[Any]:
         generated = Path("build/native")
         subprocess.run([sys.executable, "src/ottla/wire/generate.py", str(generated)], check=True)
         paths = [str(native) if (native := generated / Path(path).relative_to("src")).exists() else path for path in HOT_MODULES]
+        os.environ["MYPYPATH"] = f"src{os.pathsep}{generated}"  # so that mypy names their modules alike
         # Only the types of what they import are needed: packages that they run with may be missing while this one is built.
         checked = ["--follow-imports=silent", *paths]
         made: list[Any] = list(mypycify(checked, opt_level="3", debug_level="0", group_name="ottla"))
