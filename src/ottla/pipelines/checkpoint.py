@@ -57,8 +57,7 @@ class Checkpoint:
             raise PipelineError(f"{note} cannot be written", hint="check whether another driver starts the same flow")
 
     def own_note(self, pipeline: str, flow: str, inputs: list[str]) -> dict[str, Any] | None:
-        """The note of this flow's checkpoint, or None before its first run. PipelineError if the checkpoint is not this
-        flow's."""
+        """The note of this flow's checkpoint, or None before its first run. PipelineError if it belongs to another."""
         text = self._read(NOTE)
         if text is None:
             if self.query_id() is not None:

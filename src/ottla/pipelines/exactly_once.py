@@ -45,8 +45,7 @@ ATTEMPTS = 5
 WriteRows = Callable[["DataFrame", Marker, BatchTransaction], tuple[int, int]]
 """Writes the rows of a batch to the flow's target. Returns the number of records and of bytes."""
 SendDeadLetters = Callable[["DataFrame", BatchOffsets, BatchTransaction], int]
-"""Sends the records of a batch that did not parse and returns their number. PipelineError if a source has no dead-letter
-topic."""
+"""Sends the records of a batch that did not parse. Returns their number. PipelineError without a dead-letter topic."""
 
 
 class Closing(Exception):

@@ -19,8 +19,7 @@ from ottla.pipelines.topics import connect, resolve
 
 
 def reset(project: Project, plan: Plan, flows: list[str], to: str | None = None) -> list[str]:
-    """Remove the checkpoints of these flows. With `to` (earliest, latest) the next run starts there. Returns a line for each
-    step."""
+    """Remove the checkpoints of these flows. With `to` (earliest, latest) the next run starts there. Returns the steps."""
     chosen = [flow for flow in plan.queries if flow.name in flows]
     done = []
     starting: dict[str, dict[str, Any]] = {}

@@ -60,8 +60,7 @@ class PipelineRun:
             error.add_note(str(later))
 
     def start(self) -> None:
-        """Start all queries in the order of the data flow. PipelineError if one cannot start; those before it run until
-        `stop`."""
+        """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""
         self._options = topics.connect(self.project)
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
@@ -178,8 +177,7 @@ class PipelineRun:
         return True
 
     def stop(self) -> None:
-        """Stop all queries between two batches: the running batch finishes, no other starts. Raises the first error at the
-        end."""
+        """Stop all queries between two batches: the running batch finishes, no other starts. Raises the first error last."""
         self.stopping.set()
         for sink in self.sinks.values():
             sink.closing.set()

@@ -26,8 +26,7 @@ _JOIN_TIMEOUT_S = 120.0
 _NO_BROKERS_S = 60.0
 """How long ZooKeeper outlives the last broker, for one that is started again by hand."""
 _SESSION_MS, _SESSION_ELSEWHERE_MS = 2_000, 6_000
-"""Session timeouts with our own ZooKeeper and with another. On one machine there are no network partitions: a silent broker is
-dead."""
+"""Session timeouts with our own ZooKeeper, where a silent broker is dead, and with another, which may be remote."""
 
 
 class _StopRequested(Exception):

@@ -156,8 +156,7 @@ class Reassignments:
             alter_settings(self._connection, "broker", str(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate}, [])
 
     def unthrottle(self, topics: Collection[str]) -> list[str]:
-        """Remove the throttle of these topics and of all brokers, except what running reassignments need. Returns their
-        titles."""
+        """Remove the throttle of these topics and all brokers, unless running reassignments need it. Returns their titles."""
 
         moving = {move.topic for move in self.moves(behind=False)}
         freed: list[str] = []

@@ -69,8 +69,7 @@ def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartitio
 def limited(
     start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], count_max: int
 ) -> dict[TopicPartition, int]:
-    """End offsets for a batch of about `count_max` offsets, shared in proportion to what each partition has, at least one
-    each."""
+    """End offsets for a batch of about `count_max` offsets, in proportion to what each partition has, at least one each."""
     sizes = available(start, latest)
     total = sum(sizes.values())
     if total <= count_max:

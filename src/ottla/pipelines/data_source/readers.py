@@ -147,8 +147,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(SourceOffsets.of(end))
 
     def _commit(self, done: SourceOffsets) -> None:
-        """Commit to the group, for lag tools. The query itself reads its offsets from its checkpoint, so a failure is a
-        warning."""
+        """Commit to the group, for lag tools. A failure is a warning: the query reads its offsets from its checkpoint."""
         if self.options.group_id is None or done == self._committed:
             return
         from ottla.client.blocking import BrokerAway
