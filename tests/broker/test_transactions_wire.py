@@ -308,12 +308,12 @@ def test_t05_a_transaction_past_its_time_is_aborted(play: Any, version: int) -> 
         await stage.topic()
         client = await Client.open(stage)
         transactions = stage.broker.transactions
-        transactions._timeout_check.cancel()  # not before there is something to abort
+        transactions._timeout_check.stop()  # not before there is something to abort
         producer = await client.init(timeout_ms=1)
         if version < 12:
             await client.add(producer, 0)
         assert await client.produce(producer, b"late", version=version) == 0
-        transactions._schedule_timeout_check()
+        transactions._timeout_check.start()
         # The marker moves the last stable offset, and that wakes the fetch.
         assert await client.values(wait_ms=30_000, offset=0) == []
         assert (await client.describe()).transaction_state == "CompleteAbort"

@@ -6,13 +6,13 @@ are here and how their decisions are performed is `shard_host`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.coordinators.internal_topic import Controller, InternalTopic, replication_factor
+from ottla.broker.coordinators.periodic import Periodic
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings.group import group_value
@@ -57,12 +57,11 @@ class GroupCoordinators:
         self._group_configs: Mapping[str, Mapping[str, str]] = {}
         self._topics: Mapping[str, TopicImage] = {}
         """Of the image that was applied last."""
-        self._expiry: asyncio.TimerHandle | None = None
-        self._schedule_expiry()
+        self._expiry = Periodic(self._expiry_interval_ms, self._expire_offsets)
+        self._expiry.start()
 
     def close(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._expiry.stop()
         self.shards.close()
 
     def caller(self, context: RequestContext, member_id: str) -> Caller:
@@ -116,7 +115,7 @@ class GroupCoordinators:
     # Transactions that commit offsets
 
     def check_loaded(self, partition: int) -> None:
-        """That a marker may be written to a partition of `__consumer_offsets`: its shard is loaded. KafkaError if not."""
+        """KafkaError if a marker may not be written to a partition of `__consumer_offsets` yet, because its shard is loading."""
         hosted = self.shards.get(partition)
         if hosted is None or hosted.shard is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the groups of {OFFSETS_TOPIC}-{partition} are being loaded")
@@ -161,12 +160,10 @@ class GroupCoordinators:
         settings = self._metadata.settings
         return {group_id: own_group_config(config, overrides, settings) for group_id, overrides in self._group_configs.items()}
 
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._metadata.settings.int("offsets.retention.check.interval.ms")
-        self._expiry = asyncio.get_running_loop().call_later(interval_ms / 1000, self._expire_offsets)
+    def _expiry_interval_ms(self) -> int:
+        return self._metadata.settings.int("offsets.retention.check.interval.ms")
 
     def _expire_offsets(self) -> None:
-        self._schedule_expiry()
         wall_ms = self._clock_watch.now_ms()
         for hosted, shard in self.shards.loaded():
             self.shards.perform(hosted, shard.expire_offsets(wall_ms))

@@ -66,7 +66,11 @@ class ShardLoader(Generic[S]):
                 try:
                     shard = await self._read(hosted)
                 except (KafkaError, MalformedInput, OSError) as error:
-                    logger.error("Cannot load %s: %s", hosted.topic_partition, error)
+                    logger.error(
+                        "Cannot load %s, its groups or transactions stay unavailable until another broker leads it: %s",
+                        hosted.topic_partition,
+                        error,
+                    )
                     self._on_failed(hosted)
                     continue
                 if hosted in self._queue:

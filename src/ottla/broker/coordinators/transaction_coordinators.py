@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from ottla.broker.coordinators import internal_topic
 from ottla.broker.coordinators.internal_topic import InternalTopic, replication_factor
 from ottla.broker.coordinators.marker_delivery import MarkerDelivery
+from ottla.broker.coordinators.periodic import Periodic
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
 from ottla.cluster.requests import NewTopic
 
@@ -83,14 +84,20 @@ class TransactionCoordinators:
         topic = InternalTopic(TRANSACTIONS_TOPIC, metadata, partitions, controller, self._topic_definition)
         self.shards: ShardHost[TransactionShard] = ShardHost(self, topic, partitions, purgatory, clock)
         self._delivery = MarkerDelivery(self.shards, metadata, marker_writer, purgatory, inter_broker)
-        self._timeout_check: asyncio.TimerHandle | None = None
-        self._expiry: asyncio.TimerHandle | None = None
+        self._timeout_check = Periodic(
+            lambda: metadata.settings.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            self._abort_timed_out,
+        )
+        self._expiry = Periodic(
+            lambda: metadata.settings.int("transaction.remove.expired.transaction.cleanup.interval.ms"), self._expire_ids
+        )
         self._fetching_ids: asyncio.Task[int] | None = None
 
     def close(self) -> None:
-        for handle in (self._timeout_check, self._expiry, self._fetching_ids):
-            if handle is not None:
-                handle.cancel()
+        self._timeout_check.stop()
+        self._expiry.stop()
+        if self._fetching_ids is not None:
+            self._fetching_ids.cancel()
         self._delivery.close()
         self.shards.close()
 
@@ -133,9 +140,8 @@ class TransactionCoordinators:
         # Imported with the first transaction: a broker without transactions starts faster.
         from ottla.coordinator.txn.shard import TransactionShard
 
-        if self._timeout_check is None:
-            self._schedule_timeout_check()
-            self._schedule_expiry()
+        self._timeout_check.start()
+        self._expiry.start()
         return TransactionShard(transaction_config(self._metadata.settings), partition)
 
     def on_loaded(self, hosted: HostedShard[TransactionShard], shard: TransactionShard) -> None:
@@ -189,12 +195,7 @@ class TransactionCoordinators:
         for _, shard in self.shards.loaded():
             shard.settings_changed(config)
 
-    def _schedule_timeout_check(self) -> None:
-        interval_ms = self._metadata.settings.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-        self._timeout_check = self._loop.call_later(interval_ms / 1000, self._abort_timed_out)
-
     def _abort_timed_out(self) -> None:
-        self._schedule_timeout_check()
         wall_ms = self._clock.now_ms()
         for hosted, shard in self.shards.loaded():
             for transaction in shard.timed_out(wall_ms):
@@ -218,12 +219,7 @@ class TransactionCoordinators:
             self._fetching_ids = self._loop.create_task(self._controller().producer_ids.next())
             self._fetching_ids.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _schedule_expiry(self) -> None:
-        interval_ms = self._metadata.settings.int("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._expiry = self._loop.call_later(interval_ms / 1000, self._expire_ids)
-
     def _expire_ids(self) -> None:
-        self._schedule_expiry()
         wall_ms = self._clock_watch.now_ms()
         for hosted, shard in self.shards.loaded():
             self.shards.perform(hosted, shard.expire_ids(wall_ms))

@@ -128,12 +128,12 @@ class Change:
         source_id = member.member_id if self.replaced is None else self.replaced.member_id
         if group.assignment_epoch >= self.epoch or not may_assign(group, context):
             return group.assignment_epoch, group.target_of(source_id)
-        former = dict(group.target)
+        previous = dict(group.target)
         if self.replaced is not None:
-            former[member.member_id] = former.pop(source_id, {})
-        targets = targets_for(self._members, former, self._patterns, context)
+            previous[member.member_id] = previous.pop(source_id, {})
+        targets = targets_for(self._members, previous, self._patterns, context)
         for member_id in sorted(targets):
-            if member_id not in former or targets[member_id] != former[member_id]:
+            if member_id not in previous or targets[member_id] != previous[member_id]:
                 self.records.append(records.target(group.group_id, member_id, targets[member_id]))
         self.records.append(records.target_epoch(group.group_id, self.epoch, context.now.wall_ms))
         return self.epoch, targets[member.member_id]
@@ -168,7 +168,7 @@ def may_assign(group: ConsumerGroup, context: ChangeContext) -> bool:
 
 def targets_for(
     members: Mapping[str, ConsumerMember],
-    former: Mapping[str, Assignment],
+    previous: Mapping[str, Assignment],
     patterns: Mapping[str, ResolvedPattern],
     context: ChangeContext,
 ) -> dict[str, Assignment]:
@@ -180,7 +180,7 @@ def targets_for(
         ids = subscribed.get(names)
         if ids is None:
             ids = subscribed[names] = ids_of(names, topics)
-        specs[member_id] = MemberSpec(ids, former.get(member_id, {}), member.instance_id)
+        specs[member_id] = MemberSpec(ids, previous.get(member_id, {}), member.instance_id)
     counts = {
         topic_id: len(topics.topics[topics.topic_names[topic_id]].partitions)
         for topic_id in frozenset[bytes]().union(*subscribed.values())

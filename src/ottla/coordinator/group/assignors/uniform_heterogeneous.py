@@ -158,7 +158,7 @@ class _Levels:
         order = self._order
         if self._high_at < self._high_start:
             if self._high_end <= self._high_start and self._high_start > 0:
-                # All of the range were excluded: go on with whoever has the most of the others.
+                # All of the range were excluded: go on with the one that has the most of the others.
                 self._high_level = self._loads[order[self._high_start - 1]]
             else:
                 self._high_level -= 1
