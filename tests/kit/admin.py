@@ -18,7 +18,7 @@ from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.sim.kernel.machine import SeededRandom
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.process import Process
 from tests.kit.handlers import call_handler
 

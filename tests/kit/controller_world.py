@@ -18,7 +18,7 @@ from ottla.ports import Change
 from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.clock import SystemClock
 from ottla.sim.kernel.machine import SeededRandom
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.process import Process
 from tests.kit.wait import until_async
 

@@ -15,7 +15,7 @@ from ottla.records.record import build_batch
 from ottla.sim.kernel.disk import Fault, SimDisk
 from ottla.sim.kernel.loop import new_loop
 from ottla.sim.kernel.machine import Machine
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.network import SimNetwork
 from ottla.sim.kernel.process import Process
 from ottla.sim.models.log_files import stored_batches

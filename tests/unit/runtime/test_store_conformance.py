@@ -10,7 +10,7 @@ import pytest
 
 from ottla.ports import Change, Check, Create, Delete, MetadataStore, Node, SetData, StoreError
 from ottla.runtime.embedded_store import EmbeddedStore
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.process import Process
 from tests.kit.store_conformance import CASES, Case, Stores
 

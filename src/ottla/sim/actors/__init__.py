@@ -5,7 +5,7 @@ Of one broker (the world `broker`):
     workload                what all clients share: topics, and the model of each partition
     client                  Client: produces and consumes
     topic_admin             TopicAdmin: creates, alters and deletes topics
-    members, group_play     members of groups, and how they are started and judged
+    member, groups          Member of a group; Groups: which there are, and how they are judged
 
 Of one broker or a cluster (the worlds `transactions` and `cluster`):
 

@@ -18,8 +18,8 @@ from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
-from ottla.sim.actors.group_play import Groups
-from ottla.sim.actors.members import Member
+from ottla.sim.actors.groups import Groups
+from ottla.sim.actors.member import Member
 from ottla.sim.actors.workload import Workload
 from ottla.sim.kernel.node import Node
 from ottla.sim.models.cluster_rules import ClusterRules

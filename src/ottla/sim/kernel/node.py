@@ -17,7 +17,7 @@ from ottla.cluster.settings import BrokerSettings
 from ottla.sim.kernel.disk import SimDisk
 from ottla.sim.kernel.loop import SimLoop
 from ottla.sim.kernel.machine import Machine
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.network import SimNetwork
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.trace import Trace

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ottla.broker.replicas.partition import Partition
 from ottla.cluster.uuids import uuid_bytes
 from ottla.sim.actors.play import Play
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.node import Node
 from ottla.sim.models.log_files import FoundBatch, stored_batches
 from ottla.sim.violation import Violation, require

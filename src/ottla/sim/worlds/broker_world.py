@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from ottla.broker.app import Broker, StartupError
 from ottla.cluster.settings import BrokerSettings
-from ottla.sim.actors import group_play
 from ottla.sim.actors.client import Client
-from ottla.sim.actors.group_play import Groups
+from ottla.sim.actors.groups import Groups
+from ottla.sim.actors.groups import properties as group_properties
 from ottla.sim.actors.topic_admin import TopicAdmin
 from ottla.sim.actors.workload import Workload
 from ottla.sim.kernel.disk import Fault, SimDisk
 from ottla.sim.kernel.loop import new_loop
 from ottla.sim.kernel.machine import Machine
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints
 from ottla.sim.kernel.process import Process
@@ -66,7 +66,7 @@ class BrokerWorld:
         properties = self._properties()
         has_groups = features.random() < 0.4
         if has_groups:
-            properties.update(group_play.properties(features))
+            properties.update(group_properties(features))
         has_compaction = features.random() < 0.3
         if has_compaction or has_groups:
             properties["log.cleaner.backoff.ms"] = features.choice(("500", "3000"))

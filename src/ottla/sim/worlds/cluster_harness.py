@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from ottla.replication.closest import RACK_AWARE
 from ottla.sim.actors.cast import Cast
-from ottla.sim.actors.group_play import properties as group_properties
+from ottla.sim.actors.groups import properties as group_properties
 from ottla.sim.actors.play import Actor, Address, Habits, Play
 from ottla.sim.actors.scene import Scene
 from ottla.sim.kernel.loop import new_loop
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints, Node
 from ottla.sim.kernel.trace import Trace

@@ -22,7 +22,7 @@ from ottla.sim.actors.cast import Cast
 from ottla.sim.actors.play import Actor, Habits, NoAnswer, Play
 from ottla.sim.actors.scene import Scene
 from ottla.sim.kernel.loop import new_loop
-from ottla.sim.kernel.metadata import MetadataTree
+from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.network import NetworkSettings, SimNetwork
 from ottla.sim.kernel.node import Complaints, Node
 from ottla.sim.kernel.trace import Trace

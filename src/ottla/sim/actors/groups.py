@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.sim.actors.client import Client
-from ottla.sim.actors.members import PROTOCOLS, TRY_AGAIN, Member
+from ottla.sim.actors.member import PROTOCOLS, TRY_AGAIN, Member
 from ottla.sim.actors.workload import Workload
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
 from ottla.sim.violation import Violation, require
