@@ -38,6 +38,7 @@ class MetadataBroker:
 
     def __init__(self, properties: Mapping[str, str], tree: MetadataTree | None = None, broker_id: int = 1) -> None:
         self.metadata = LocalMetadata(BrokerSettings.parse(properties), broker_id)
+        self.metadata.endpoints = ENDPOINTS
         self.partitions: Any = SimpleNamespace(offline_paths=list)
         self.groups: Any = None
         self.transactions: Any = None
@@ -46,9 +47,7 @@ class MetadataBroker:
         self.store = self.tree.session(Process("broker"), random.Random(1))
         self.controller = StandaloneController(
             self.store,
-            self.metadata.settings,
-            broker_id,
-            ENDPOINTS,
+            self.metadata,
             FixedClock(),
             SeededRandom(random.Random(5)),
             self._apply,

@@ -7,11 +7,11 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.network.inter_broker import PeerUnavailable
-from ottla.cluster.image import BrokerImage, Endpoint, TopicImage
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Change
@@ -75,6 +75,20 @@ class World:
             await member.controller.stop()
 
 
+class Metadata:
+    """What a broker knows; its image is that of the active controller."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.broker_id = number
+        self.settings = BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"})
+        self.endpoints = (Endpoint("PLAINTEXT", f"host{number}", 9092),)
+        self._world = world
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._world.active().controller.state.image
+
+
 class Member:
     def __init__(self, world: World, number: int) -> None:
         self.number = number
@@ -83,19 +97,20 @@ class Member:
         self.refused: list[str] = []
         self.controller = ClusterController(
             self.store,
-            BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"}),
-            number,
-            [Endpoint("PLAINTEXT", f"host{number}", 9092)],
+            cast(Any, Metadata(world, number)),
+            cast(Any, self),
+            cast(Any, world),
             SystemClock(),
             SeededRandom(random.Random(number)),
-            send=world.send,
-            call=world.call,
-            local_image=lambda: world.active().controller.state.image,
-            on_topic_config=self.configs.__setitem__,
-            on_broker_configs=lambda _: None,
-            on_group_configs=lambda _: None,
-            on_refused=self.refused.append,
+            self.refused.append,
         )
+
+    def configure_topic(self, name: str, config: dict[str, str]) -> None:
+        self.configs[name] = config
+
+    def configure_brokers(self, configs: object) -> None: ...
+
+    def configure_groups(self, configs: object) -> None: ...
 
 
 def in_world(test: Callable[[World], Awaitable[None]]) -> None:

@@ -325,14 +325,7 @@ class Broker:
         """Of a broker alone."""
         world = self.world
         self.controller = controller = StandaloneController(
-            self.store,
-            self.settings,
-            self.broker_id,
-            self.endpoints,
-            world.clock,
-            world.random,
-            self._apply,
-            self._prepare,
+            self.store, self.metadata, world.clock, world.random, self._apply, self._prepare
         )
         try:
             await controller.start()

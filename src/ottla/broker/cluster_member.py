@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.controller.broker_client import BrokerClient
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.metadata_cache import MetadataCache
@@ -22,18 +22,16 @@ from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.replication_context import ReplicationContext
 from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
 from ottla.errors import ErrorCode
 from ottla.ports import SessionEvent, StoreError
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from ottla.broker.metadata.local_metadata import LocalMetadata
     from ottla.broker.replicas.checkpoints import Checkpoints
     from ottla.broker.replicas.flusher import Flusher
     from ottla.broker.replicas.partitions import Partitions
-    from ottla.cluster.image import BrokerImage, ClusterImage
+    from ottla.cluster.image import ClusterImage
     from ottla.ports import MetadataStore, World
     from ottla.storage.data_dir import DataDir
 
@@ -88,40 +86,9 @@ class ClusterMember:
         """This broker's part in the cluster's controller. `on_refused` is called if the cluster refuses its registration."""
         metadata, world, cache = self._metadata, self._world, self.metadata_cache
         metadata.image = cache.image
-        encodings = UpdateMetadataEncodings()
-
-        async def send(broker: BrokerImage, api_name: str, version: int, request: object) -> object:
-            if broker.id == metadata.broker_id:
-                return await self.control_requests.handle(version, request)
-            if isinstance(request, UpdateMetadataRequest):
-                request = partial(encodings.encoded, request)
-            return await self.inter_broker.call(
-                broker.id,
-                "control",
-                api_name,
-                request,
-                version_max=version,
-                timeout_ms=metadata.settings.int("controller.socket.timeout.ms"),
-                endpoint=broker.endpoint(self._listener),
-            )
-
-        async def call(broker_id: int, api_name: str, version: int, request: object) -> object:
-            return await self.inter_broker.call(broker_id, "requests", api_name, request, version_max=version)
-
+        client = BrokerClient(metadata, self.inter_broker, self.control_requests.handle)
         self._controller = controller = ClusterController(
-            self._store,
-            metadata.settings,
-            metadata.broker_id,
-            metadata.endpoints,
-            world.clock,
-            world.random,
-            send=send,
-            call=call,
-            local_image=lambda: metadata.image,
-            on_topic_config=cache.configure_topic,
-            on_broker_configs=cache.configure_brokers,
-            on_group_configs=cache.configure_groups,
-            on_refused=on_refused,
+            self._store, metadata, cache, client, world.clock, world.random, on_refused
         )
         metadata.registration_epoch = lambda: controller.broker_epoch
         return controller

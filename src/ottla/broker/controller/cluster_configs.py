@@ -13,6 +13,7 @@ from dataclasses import replace
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.store_errors import kafka_error
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity
 from ottla.cluster.config_changes import altered_config
@@ -30,12 +31,12 @@ class ClusterConfigs:
         store: MetadataStore,
         state: ControllerState,
         dynamic: DynamicConfigs,
-        local_image: Callable[[], ClusterImage],
+        metadata: LocalMetadata,
     ) -> None:
         self._store = store
         self._state = state
         self._dynamic = dynamic
-        self._local_image = local_image
+        self._metadata = metadata
 
     @property
     def clients(self) -> ClientConfigs:
@@ -44,7 +45,7 @@ class ClusterConfigs:
     async def alter(self, requested: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
         """For each resource, in order: None if its configs are written, or a KafkaError."""
         results: list[KafkaError | None] = []
-        image = self._local_image()
+        image = self._metadata.image
         seen: set[tuple[int, str]] = set()
         for alteration in requested:
             key = alteration.resource_type, alteration.resource_name

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from ottla.broker.controller.admin_znodes import AdminZnodes
 from ottla.broker.controller.background_tasks import BackgroundTasks
+from ottla.broker.controller.broker_client import BrokerClient
 from ottla.broker.controller.broker_registrations import BrokerRegistrations
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.controller.cluster_configs import ClusterConfigs
 from ottla.broker.controller.control_request_sender import ControlRequestSender
-from ottla.broker.controller.controller_channels import Send
-from ottla.broker.controller.controller_client import CallBroker, ControllerClient
+from ottla.broker.controller.controller_client import ControllerClient
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import Election, encode_registration
 from ottla.broker.controller.leader_balancer import LeaderBalancer
@@ -36,12 +36,13 @@ from ottla.broker.controller.tree_watcher import TreeWatcher
 from ottla.broker.metadata.acl_entities import AclEntities
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.metadata.tree import load_image, patiently
 from ottla.cluster import znodes
 from ottla.cluster.broker_changes import with_elections
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate
-from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
-from ottla.cluster.settings import BrokerSettings
+from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.cluster.tree_changes import state_changes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Clock, Create, MetadataStore, Random, StoreError
@@ -53,27 +54,19 @@ class ClusterController:
     def __init__(
         self,
         store: MetadataStore,
-        settings: BrokerSettings,
-        broker_id: int,
-        endpoints: Sequence[Endpoint],
+        metadata: LocalMetadata,
+        cache: MetadataCache,
+        client: BrokerClient,
         clock: Clock,
         random: Random,
-        *,
-        send: Send,
-        call: CallBroker,
-        local_image: Callable[[], ClusterImage],
-        on_topic_config: Callable[[str, dict[str, str]], None],
-        on_broker_configs: Callable[[dict[str, dict[str, str]]], None],
-        on_group_configs: Callable[[dict[str, dict[str, str]]], None],
         on_refused: Callable[[str], None],
     ) -> None:
-        """`send` delivers control requests, `call` sends a request to another broker. `local_image`: the image of this broker, as
-        the controller last sent it. `on_refused`: this broker cannot register and has to stop."""
+        """`cache` gets the dynamic configs. `on_refused`: this broker cannot register and has to stop."""
         self._store = store
+        self._cache = cache
         self._random = random
-        self._static_settings = settings
-        self._on_topic_config = on_topic_config
-        self._on_broker_configs = on_broker_configs
+        self._static_settings = settings = metadata.settings
+        broker_id = metadata.broker_id
         self._cluster_id = ""
         self._loops: list[asyncio.Task[None]] = []
         self._tasks = BackgroundTasks()
@@ -81,7 +74,7 @@ class ClusterController:
         self.election = Election(
             store,
             broker_id,
-            lambda: encode_registration(broker_id, state.settings, endpoints, clock.now_ms()),
+            lambda: encode_registration(broker_id, state.settings, metadata.endpoints, clock.now_ms()),
             clock,
             begin_term=self._begin_term,
             end_term=self._end_term,
@@ -89,24 +82,24 @@ class ClusterController:
             # ZooKeeper expires a session at the first tick after its timeout; a tick takes three seconds by default.
             patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
         )
-        self._sender = ControlRequestSender(state, send, self._responded)
+        self._sender = ControlRequestSender(state, client.send, self._responded)
         self._writer = MetadataWriter(
             store, state, self._sender, on_conflict=self._conflicted, on_commit=lambda: self._committed()
         )
         self.dynamic_configs = DynamicConfigs(
-            store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=on_group_configs
+            store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=cache.configure_groups
         )
         self.acl_entities = AclEntities(store)
-        client = ControllerClient(call, broker_id, self.election, local_image)
+        remote = ControllerClient(client.call, metadata, self.election)
         self._watcher = TreeWatcher(store, state, self.election.resign)
         requests = RequestZnodes(store, state, self._watcher.read_later)
         self._deletion = TopicDeletion(store, state, self._writer, requests, self._tasks)
         self._topic_znodes = TopicZnodes(store, state, self._writer, random, self._deletion, self._watcher.read_soon)
         self._offline = OfflineReplicas(store, state, self._writer, self._sender, self._tasks)
-        self.topic_requests = TopicRequests(state, self._writer, random, deletion=self._deletion, forward=client.create_topics)
+        self.topic_requests = TopicRequests(state, self._writer, random, deletion=self._deletion, forward=remote.create_topics)
         self.partition_requests = PartitionRequests(state, self._writer)
-        self.config_requests = ClusterConfigs(store, state, self.dynamic_configs, local_image)
-        self.producer_ids = ProducerIds(store, state, client.allocate_producer_ids)
+        self.config_requests = ClusterConfigs(store, state, self.dynamic_configs, metadata)
+        self.producer_ids = ProducerIds(store, state, remote.allocate_producer_ids)
         self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids, self._tasks)
         self._admin_znodes = AdminZnodes(store, state, self.partition_requests, requests)
         self._balancer = LeaderBalancer(state, self._writer)
@@ -208,7 +201,7 @@ class ClusterController:
 
     def _topics_configured(self, configs: dict[str, dict[str, str]]) -> None:
         for name, config in configs.items():
-            self._on_topic_config(name, config)
+            self._cache.configure_topic(name, config)
         if self.state.is_active:
             self._tasks.spawn(self._configure_topics(configs))
 
@@ -226,7 +219,7 @@ class ClusterController:
     def _brokers_configured(self, configs: dict[str, dict[str, str]]) -> None:
         own, default = configs.get(str(self.state.broker_id), {}), configs.get("", {})
         self.state.settings = self._static_settings.with_dynamic(own, default) if own or default else self._static_settings
-        self._on_broker_configs(configs)
+        self._cache.configure_brokers(configs)
         if self.state.is_active:
             self._tasks.spawn(self._configure_brokers(configs))
 

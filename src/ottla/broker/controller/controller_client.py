@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from ottla.broker.controller.election import Election
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.cluster.controller_term import TopicResult
-from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -28,12 +28,10 @@ _TIMEOUT_MS: Final = 30_000
 
 
 class ControllerClient:
-    def __init__(self, call: CallBroker, broker_id: int, election: Election, local_image: Callable[[], ClusterImage]) -> None:
-        """`local_image`: the image of this broker, as the controller last sent it."""
+    def __init__(self, call: CallBroker, metadata: LocalMetadata, election: Election) -> None:
         self._call = call
-        self._broker_id = broker_id
+        self._metadata = metadata
         self._election = election
-        self._local_image = local_image
 
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicResult]:
         """For each topic, in order: as this broker knows it, or a KafkaError."""
@@ -43,11 +41,11 @@ class ControllerClient:
             lost = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller is not available: {error}")
             return [lost for _ in requested]
         answers = {answer.name: answer for answer in response.topics}
-        topics = self._local_image().topics
+        topics = self._metadata.image.topics
         return [topics.get(new.name) or _error(answers.get(new.name)) for new in requested]
 
     async def allocate_producer_ids(self) -> range:
-        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._election.broker_epoch)
+        request = AllocateProducerIdsRequest(broker_id=self._metadata.broker_id, broker_epoch=self._election.broker_epoch)
         try:
             response = await self._ask("allocate_producer_ids", 0, request)
         except PeerUnavailable as error:

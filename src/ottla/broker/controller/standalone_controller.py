@@ -6,7 +6,7 @@ notification, and topics are deleted in one write.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import claim_term, encode_registration
@@ -17,11 +17,11 @@ from ottla.broker.controller.publisher import LocalPublisher
 from ottla.broker.controller.standalone_configs import StandaloneConfigs
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.tree import load_image
 from ottla.cluster import znodes
-from ottla.cluster.image import ClusterImage, Endpoint
+from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import FoundTopic
-from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Clock, Create, MetadataStore, NodeExists, Random, StoreError
 
 
@@ -32,9 +32,7 @@ class StandaloneController:
     def __init__(
         self,
         store: MetadataStore,
-        settings: BrokerSettings,
-        broker_id: int,
-        endpoints: Sequence[Endpoint],
+        metadata: LocalMetadata,
         clock: Clock,
         random: Random,
         on_image: Callable[[ClusterImage], None],
@@ -42,10 +40,10 @@ class StandaloneController:
     ) -> None:
         """`before_image` prepares what an image needs before `on_image` applies it; no other change comes in between."""
         self._store = store
-        self._endpoints = tuple(endpoints)
+        self._metadata = metadata
         self._clock = clock
         self._random = random
-        self.state = ControllerState(broker_id, settings)
+        self.state = ControllerState(metadata.broker_id, metadata.settings)
         self._writer = MetadataWriter(store, self.state, LocalPublisher(self.state, on_image, before_image))
         self.topic_requests = TopicRequests(self.state, self._writer, random)
         self.partition_requests = PartitionRequests(self.state, self._writer)
@@ -67,7 +65,7 @@ class StandaloneController:
 
     async def _register(self) -> None:
         broker_id = self.state.broker_id
-        data = encode_registration(broker_id, self.state.settings, self._endpoints, self._clock.now_ms())
+        data = encode_registration(broker_id, self.state.settings, self._metadata.endpoints, self._clock.now_ms())
         try:
             await self._store.multi([Create(znodes.broker_path(broker_id), data, ephemeral=True)])
         except NodeExists:

@@ -13,6 +13,7 @@ import pytest
 
 from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.metadata.identity import resolve_identity
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.cluster.image import ClusterImage, Endpoint, TopicImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, FoundTopic, NewPartitions, NewTopic
 from ottla.cluster.settings import BrokerSettings, SettingsError
@@ -55,11 +56,11 @@ class Life:
         self.images: list[ClusterImage] = []
         self.failing = FailingStore(self.store)
         self.on_image: Callable[[ClusterImage], None] = self.images.append
+        metadata = LocalMetadata(self.settings, 1)
+        metadata.endpoints = (Endpoint("PLAINTEXT", "h", 9092),)
         self.controller = StandaloneController(
             self.failing,
-            self.settings,
-            1,
-            [Endpoint("PLAINTEXT", "h", 9092)],
+            metadata,
             FixedClock(),
             SeededRandom(random.Random(5)),
             lambda image: self.on_image(image),
