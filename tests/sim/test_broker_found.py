@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from ottla.types import TopicPartition
 class Host:
     """One machine; `start` begins the next life of its broker."""
 
-    def __init__(self, log_dirs="/d0", **settings):
+    def __init__(self, log_dirs: Any = "/d0", **settings: Any) -> None:
         rng = random.Random(1)
         self.disk = SimDisk(rng)
         self.tree = MetadataTree()
@@ -35,19 +36,19 @@ class Host:
         )
         self.rng = rng
 
-    async def start(self):
+    async def start(self) -> Any:
         self.process = Process("broker")
         store = self.tree.session(self.process, self.rng, delay_s_max=0.01)
         self.broker = Broker(self.settings, self.machine.world(self.process), store=store)
         await self.broker.start()
         return self.broker
 
-    async def kill(self):
+    async def kill(self) -> None:
         self.process.die()
         self.disk.kill(self.process)
 
 
-def play(main):
+def play(main: Any) -> None:
     loop = new_loop()
     try:
         loop.run_until_complete(main())
@@ -57,10 +58,10 @@ def play(main):
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.002, 0.005, 0.008, 0.011, 0.014, 0.02])
-def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s):
+def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s: Any) -> None:
     """Seed 7188: the store had the new partition, the image did not."""
 
-    async def main():
+    async def main() -> None:
         host = Host()
         broker = await host.start()
         await broker.controller.topic_requests.create([NewTopic("t", 1, 1)])
@@ -76,10 +77,10 @@ def test_a_client_that_goes_away_does_not_stop_a_change_half_way(wait_s):
     play(main)
 
 
-def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
+def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made() -> None:
     """Seed 213: an empty log in a directory where its creation had failed hid the log in the other."""
 
-    async def main():
+    async def main() -> None:
         host = Host("/d0,/d1,/d2")
         broker = await host.start()
         for directory in ("/d0", "/d1"):
@@ -96,10 +97,10 @@ def test_a_partition_begun_in_a_failing_directory_is_found_where_it_was_made():
     play(main)
 
 
-def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_online():
+def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_online() -> None:
     """Seed 238: writing the epochs of a deleted log counted as a failing disk."""
 
-    async def main():
+    async def main() -> None:
         host = Host("/d0,/d1", **{"log.flush.offset.checkpoint.interval.ms": "10", "log.initial.task.delay.ms": "1"})
         broker = await host.start()
         for number in range(60):
@@ -113,10 +114,10 @@ def test_a_topic_deleted_during_a_round_of_checkpoints_leaves_its_directory_onli
     play(main)
 
 
-def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew():
+def test_a_copy_of_a_compacted_log_with_a_hole_in_it_begins_anew() -> None:
     """Seed 237: a crash took a segment in the middle of a copy; the move went on and took over without its records."""
 
-    async def main():
+    async def main() -> None:
         host = Host("/d0,/d1", **{"log.cleaner.enable": "false"})
         broker = await host.start()
         config = {"cleanup.policy": "compact", "segment.bytes": "200"}

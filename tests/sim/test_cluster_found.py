@@ -25,26 +25,26 @@ from ottla.sim.worlds.cluster_harness import ClusterHarness
 class Stage:
     """Three brokers, and a script that decides what happens to them."""
 
-    def __init__(self, script):
+    def __init__(self, script: Any) -> None:
         seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterHarness(seed)))
         self.cluster = cluster = ClusterHarness(seed)
         self.nodes, self.tree, self.network, self.loop = cluster.nodes, cluster.tree, cluster.network, cluster.loop
         self.until, self.settled = cluster.until, cluster.until_settled
         self._script = script
 
-    def run(self):
+    def run(self) -> None:
         self.cluster.run(self._main)
 
-    async def _main(self):
+    async def _main(self) -> None:
         await self.cluster.start_all()
         await self._script(self)
         self.cluster.rules.check()
         self.cluster.complaints.check()
 
-    async def ask(self, api, version, request, code_of, done):
+    async def ask(self, api: Any, version: Any, request: Any, code_of: Any, done: Any) -> None:
         """Ask any broker until it is done. `done` is the error that says that an earlier try was successful."""
 
-        async def act(actor):
+        async def act(actor: Any) -> None:
             while True:
                 code = code_of(await actor.any_broker(api, version, request))
                 if code in (ErrorCode.NONE, done):
@@ -54,7 +54,7 @@ class Stage:
 
         await self.cluster.alone("admin", act)
 
-    async def create(self, name, replicas):
+    async def create(self, name: Any, replicas: Any) -> None:
         topic = CreatableTopic(
             name=name,
             num_partitions=-1,
@@ -65,38 +65,38 @@ class Stage:
         exists = ErrorCode.TOPIC_ALREADY_EXISTS
         await self.ask("create_topics", 7, request, lambda found: found.topics[0].error_code, exists)
 
-    async def delete(self, name):
+    async def delete(self, name: Any) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=3000)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await self.ask("delete_topics", 6, request, lambda found: found.responses[0].error_code, unknown)
 
-    async def reassign(self, name, replicas):
+    async def reassign(self, name: Any, replicas: Any) -> None:
         partition = ReassignablePartition(partition_index=0, replicas=replicas)
         topic = ReassignableTopic(name=name, partitions=[partition])
         request = AlterPartitionReassignmentsRequest(timeout_ms=3000, topics=[topic])
 
-        def code_of(found):
+        def code_of(found: Any) -> Any:
             return found.error_code or found.responses[0].partitions[0].error_code
 
         await self.ask("alter_partition_reassignments", 0, request, code_of, ErrorCode.NONE)
 
-    async def produce(self, node, name, value, acks):
+    async def produce(self, node: Any, name: Any, value: Any, acks: Any) -> None:
         topic_id = next(each.topic_id for each in node.broker.partitions if each.topic_partition.topic == name)
         data = PartitionProduceData(index=0, records=build_batch([(None, value, (), START_MS)]))
         topic = TopicProduceData(name=name, topic_id=topic_id, partition_data=[data])
         request = ProduceRequest(acks=acks, timeout_ms=3000, topic_data=[topic])
 
-        async def act(actor):
+        async def act(actor: Any) -> None:
             found = await actor.call(("127.0.0.1", node.port), "produce", 13, request)
             assert found.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
         await self.cluster.alone("producer", act)
 
-    def has(self, node, name):
+    def has(self, node: Any, name: Any) -> Any:
         return any(each.topic_partition.topic == name for each in node.broker.partitions)
 
 
-def _is_plain(cluster):
+def _is_plain(cluster: Any) -> Any:
     cluster.loop.close()
     common, network = cluster.common, cluster.network.settings
     return (
@@ -110,10 +110,10 @@ def _is_plain(cluster):
     )
 
 
-def test_a_disconnected_broker_drops_a_topic_that_was_deleted_meanwhile():
+def test_a_disconnected_broker_drops_a_topic_that_was_deleted_meanwhile() -> None:
     """Its session expired while its process ran on: the topic was deleted and created again on others (seed 2)."""
 
-    async def script(stage):
+    async def script(stage: Any) -> None:
         last = stage.nodes[2]
         await stage.until(lambda: stage.tree.get("/controller") is not None, "a controller")
         await stage.create("t", [1, 3])
@@ -131,10 +131,10 @@ def test_a_disconnected_broker_drops_a_topic_that_was_deleted_meanwhile():
     Stage(script).run()
 
 
-def test_a_recreated_topic_replaces_the_old_one_on_a_broker_that_missed_both_requests():
+def test_a_recreated_topic_replaces_the_old_one_on_a_broker_that_missed_both_requests() -> None:
     """StopReplica and LeaderAndIsr did not reach it before its session expired; then it learns of the new topic only."""
 
-    async def script(stage):
+    async def script(stage: Any) -> None:
         controller = await _controller(stage)
         first, last = (node for node in stage.nodes if node is not controller)
         await stage.create("t", [first.number, last.number])
@@ -155,10 +155,10 @@ def test_a_recreated_topic_replaces_the_old_one_on_a_broker_that_missed_both_req
 
 
 @pytest.mark.parametrize("then", ["moved", "deleted"])
-def test_a_late_request_does_not_bring_a_deleted_replica_back(then):
+def test_a_late_request_does_not_bring_a_deleted_replica_back(then: Any) -> None:
     """The request was sent again and obeyed, then the replica was deleted; the first request arrives after that (seed 24)."""
 
-    async def script(stage):
+    async def script(stage: Any) -> None:
         controller = await _controller(stage)
         first, second = (node for node in stage.nodes if node is not controller)
         await stage.create("t", [first.number, second.number])
@@ -166,7 +166,7 @@ def test_a_late_request_does_not_bring_a_deleted_replica_back(then):
         orders, late = second.broker.cluster.control_requests, []
         obey = orders.handle
 
-        def listen(version, request, connection):
+        def listen(version: Any, request: Any, connection: Any) -> Any:
             late.append((version, request, connection))
             return obey(version, request, connection)
 
@@ -188,14 +188,14 @@ def test_a_late_request_does_not_bring_a_deleted_replica_back(then):
     Stage(script).run()
 
 
-async def _obeyed(obey, version, request, connection):
+async def _obeyed(obey: Any, version: Any, request: Any, connection: Any) -> None:
     await obey(version, request, connection)
 
 
-def test_a_follower_that_truncated_learns_the_high_watermark_again():
+def test_a_follower_that_truncated_learns_the_high_watermark_again() -> None:
     """The response with the diverging epoch carries the high watermark, and a fetch session does not repeat it (seed 45)."""
 
-    async def script(stage):
+    async def script(stage: Any) -> None:
         controller = await _controller(stage)
         first, second = (node for node in stage.nodes if node is not controller)
         await stage.create("t", [first.number, second.number])
@@ -215,14 +215,14 @@ def test_a_follower_that_truncated_learns_the_high_watermark_again():
     Stage(script).run()
 
 
-def _replica(node, name):
+def _replica(node: Any, name: Any) -> Any:
     return next(each for each in node.broker.partitions if each.topic_partition.topic == name)
 
 
-async def _controller(stage):
+async def _controller(stage: Any) -> Any:
     found: list[Any] = []
 
-    def known():
+    def known() -> Any:
         found[:] = [node for node in stage.nodes if node.broker.controller.state.is_active]
         return found
 
@@ -231,10 +231,10 @@ async def _controller(stage):
 
 
 @pytest.mark.parametrize("what", ["moved", "deleted"])
-def test_a_new_controller_sends_what_the_old_one_wrote_and_did_not_send(what):
+def test_a_new_controller_sends_what_the_old_one_wrote_and_did_not_send(what: Any) -> None:
     """It died before the request arrived, and the tree does not say that it is missing (seeds 1005, 1107)."""
 
-    async def script(stage):
+    async def script(stage: Any) -> None:
         controller = await _controller(stage)
         first, last = (node for node in stage.nodes if node is not controller)
         await stage.create("t", [first.number, last.number])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -29,45 +30,45 @@ SMALL = LogConfig(segment_bytes=200, index_interval_bytes=0)
 class Computer:
     """A disk, and one process after the other that opens the same data directory on it."""
 
-    def __init__(self, config=WHOLE, seed=1):
+    def __init__(self, config: Any = WHOLE, seed: Any = 1) -> None:
         self.disk = SimDisk(random.Random(seed), page_bytes=64)
         self.config = config
         self.start()
 
-    def start(self):
+    def start(self) -> Any:
         self.process = Process("broker")
         self.data_dir = DataDir.open(self.disk.view(self.process), "/data", 1, "cluster", SeededRandom(random.Random(2)))
         logs = self.data_dir.load(lambda topic: self.config, NOW_MS)
         self.log = logs[0] if logs else self.data_dir.create_log(TP, b"i" * 16, self.config, NOW_MS)
         return self.log
 
-    def kill(self):
+    def kill(self) -> None:
         self.process.die()
         self.disk.kill(self.process)
 
-    def crash(self):
+    def crash(self) -> None:
         self.process.die()
         self.disk.crash()
 
-    def append(self, *values, epoch=0):
+    def append(self, *values: Any, epoch: Any = 0) -> None:
         for value in values:
             batch = bytearray(build_batch([(None, value, (), NOW_MS)]))
             self.log.append(check(batch, RULES, NOW_MS), epoch, NOW_MS)
         self.log.high_watermark = self.log.log_end_offset
 
-    def checkpoint(self):
+    def checkpoint(self) -> None:
         self.data_dir.write_checkpoints()
 
-    def path(self, base, suffix=".log"):
+    def path(self, base: Any, suffix: Any = ".log") -> Any:
         return f"{DIR}/{base:020d}{suffix}"
 
-    def set_bytes(self, path, data):
+    def set_bytes(self, path: Any, data: Any) -> None:
         """Change the bytes on the disk, durably."""
         self.disk.node(path).data[:] = data
         self.disk.settle()
 
 
-def test_l01_a_last_batch_cut_at_every_byte():
+def test_l01_a_last_batch_cut_at_every_byte() -> None:
     computer = Computer()
     computer.append(b"one", b"two", epoch=0)
     computer.append(b"three" * 5, epoch=7)
@@ -85,7 +86,7 @@ def test_l01_a_last_batch_cut_at_every_byte():
         computer.kill()
 
 
-def test_l01_zeros_behind_the_last_batch_are_truncated():
+def test_l01_zeros_behind_the_last_batch_are_truncated() -> None:
     computer = Computer()
     computer.append(b"one", b"two")
     computer.kill()
@@ -97,7 +98,7 @@ def test_l01_zeros_behind_the_last_batch_are_truncated():
         computer.kill()
 
 
-def test_l02_a_flipped_bit_ends_the_log_and_later_segments_go():
+def test_l02_a_flipped_bit_ends_the_log_and_later_segments_go() -> None:
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
     assert len(computer.log.segments) > 3
@@ -111,7 +112,7 @@ def test_l02_a_flipped_bit_ends_the_log_and_later_segments_go():
     assert computer.log.log_end_offset == second + 1
 
 
-def test_l11_a_death_at_every_step_leaves_the_old_checkpoint_or_the_new():
+def test_l11_a_death_at_every_step_leaves_the_old_checkpoint_or_the_new() -> None:
     seen = set()
     for step in range(1, 60):
         for seed in range(3):
@@ -134,7 +135,7 @@ def test_l11_a_death_at_every_step_leaves_the_old_checkpoint_or_the_new():
     pytest.fail("a checkpoint of one log takes fewer steps than that")
 
 
-def test_a_new_log_directory_is_there_after_a_crash():
+def test_a_new_log_directory_is_there_after_a_crash() -> None:
     """Log world, seed 31: its name was not durable, and everything flushed in it was lost."""
     for seed in range(20):
         computer = Computer(seed=seed)
@@ -144,7 +145,7 @@ def test_a_new_log_directory_is_there_after_a_crash():
         assert computer.start().log_end_offset == 1
 
 
-def test_a_recreated_log_does_not_inherit_the_recovery_point():
+def test_a_recreated_log_does_not_inherit_the_recovery_point() -> None:
     """Log world, seed 72: unflushed segments of the new log were not checked, because the old one had been flushed that far."""
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
@@ -160,7 +161,7 @@ def test_a_recreated_log_does_not_inherit_the_recovery_point():
     assert log.log_end_offset == len(scan(first)[0]) - 1
 
 
-def test_a_lost_segment_is_the_end_of_the_log():
+def test_a_lost_segment_is_the_end_of_the_log() -> None:
     """Log world, seed 39: an unflushed segment had lost its records, the next one had not: readers met a gap."""
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
@@ -170,7 +171,7 @@ def test_a_lost_segment_is_the_end_of_the_log():
     assert computer.start().log_end_offset == second
 
 
-def test_what_recovery_truncated_does_not_come_back():
+def test_what_recovery_truncated_does_not_come_back() -> None:
     """Log world, seeds 57 and 27: the next crash brought a truncated tail and removed segments back."""
     for seed in range(30):
         computer = Computer(SMALL, seed)
@@ -189,7 +190,7 @@ def test_what_recovery_truncated_does_not_come_back():
         assert not any(b"%060d" % second in batch.data for batch in batches), "the damaged batch is back"
 
 
-def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
+def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with() -> None:
     """Log world, seed 55: records below the new log start, never flushed, came back and were not checked."""
     for step in range(1, 40):
         computer = Computer(SMALL, seed=step)
@@ -212,7 +213,7 @@ def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with():
                 assert scan(data)[1] == len(data)
 
 
-def test_a_clean_stop_flushes_everything():
+def test_a_clean_stop_flushes_everything() -> None:
     """Broker world, seed 547, and log world, seed 12: indexes, and names of a flush plan that was never run, were not durable."""
     for seed in range(30):
         computer = Computer(SMALL, seed)
@@ -227,7 +228,7 @@ def test_a_clean_stop_flushes_everything():
         check_indexes(computer.disk, DIR)
 
 
-def test_an_interrupted_truncation_leaves_no_gap():
+def test_an_interrupted_truncation_leaves_no_gap() -> None:
     """Log world, seed 394: recovery does not look for gaps below the recovery point, so there must be none."""
     for step in range(1, 60):
         computer = Computer(SMALL, seed=step)
@@ -252,7 +253,7 @@ def test_an_interrupted_truncation_leaves_no_gap():
     pytest.fail("a truncation takes fewer steps than that")
 
 
-def test_an_index_of_aborted_transactions_that_recovery_finds_right_is_flushed():
+def test_an_index_of_aborted_transactions_that_recovery_finds_right_is_flushed() -> None:
     """Cluster world, seed 58: a kill left it unflushed; recovery had nothing to write, and moved the recovery point past it."""
     for seed in range(12):
         computer = Computer(SMALL, seed)

@@ -3,6 +3,8 @@ where the product is compiled it is skipped."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ottla.sim.bugs import BUGS, IS_COMPILED
@@ -67,18 +69,18 @@ SHOWN = {
 """The seed that last caught a bug, for bugs that need more than two (`make bugs`). It is tried first, then all seeds are."""
 
 
-def _seeds(name):
+def _seeds(name: Any) -> Any:
     return [SHOWN[name], *BUGS[name].seeds] if name in SHOWN else BUGS[name].seeds
 
 
-def _parameters():
+def _parameters() -> Any:
     """Bugs that need many seeds of a cluster are slow."""
     for name, bug in BUGS.items():
         yield pytest.param(name, marks=[pytest.mark.slow] if bug.world == "cluster" and len(bug.seeds) > 40 else [])
 
 
 @pytest.mark.parametrize("name", list(_parameters()))
-def test_a_planted_bug_is_caught(name):
+def test_a_planted_bug_is_caught(name: Any) -> None:
     bug = BUGS[name]
     outcome = find_bug(name, _seeds(name))
     assert outcome is not None, f"{bug.summary}: not caught in {len(bug.seeds)} seeds"
@@ -86,12 +88,12 @@ def test_a_planted_bug_is_caught(name):
     assert outcome.last_events
 
 
-def test_a_planted_bug_is_gone_afterwards():
+def test_a_planted_bug_is_gone_afterwards() -> None:
     assert find_bug("roll-off-by-one", [1]) is not None
     assert not run_seed(1).failed
 
 
-def test_a_failing_seed_says_how_to_replay_it(capsys):
+def test_a_failing_seed_says_how_to_replay_it(capsys: Any) -> None:
     assert main(["--bug", "roll-off-by-one", "--seeds", "1-1", "--world", "log"]) == 1
     said = capsys.readouterr().out
     assert "replay: python -m ottla.sim --seed 1 --world log --bug roll-off-by-one" in said

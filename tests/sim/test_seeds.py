@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ SEEDS_AT_ONCE = 10
 
 
 @pytest.mark.parametrize("first", range(1, 41, SEEDS_AT_ONCE))
-def test_every_rule_holds(first):
+def test_every_rule_holds(first: Any) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
         outcome = run_seed(seed)
         assert not outcome.failed, f"{outcome.rule}: {outcome.detail}; replay: make sim SEED={seed}"
@@ -28,7 +29,7 @@ def test_every_rule_holds(first):
         ("cluster", 5200), ("cluster", 61104), ("broker", 8112), ("broker", 64101), ("transactions", 64604),
     ],
 )  # fmt: skip
-def test_what_failed_once_holds(world, seed):
+def test_what_failed_once_holds(world: Any, seed: Any) -> None:
     """late 61319: configs were read while their topic was deleted, and the next topic of that name had none.
     cluster 5200: a config changed between LeaderAndIsr and UpdateMetadata for a new replica, which kept the old value.
     broker 8112: a crash took the end of a segment of a compacted topic that was never compacted, and the gap was served.
@@ -44,7 +45,7 @@ def test_what_failed_once_holds(world, seed):
 
 
 @pytest.mark.parametrize("first", range(1, 65, SEEDS_AT_ONCE * 2))
-def test_every_story_ends_well(first):
+def test_every_story_ends_well(first: Any) -> None:
     """Each story twice; the seeds above reach a few of them only."""
     for seed in range(first, first + SEEDS_AT_ONCE * 2, 2):
         outcome = run_seed(seed, ("stories",))
@@ -52,12 +53,12 @@ def test_every_story_ends_well(first):
 
 
 @pytest.mark.parametrize("seed", [3, 16])
-def test_the_same_seed_gives_the_same_trace(seed):
+def test_the_same_seed_gives_the_same_trace(seed: Any) -> None:
     assert run_seed(seed) == run_seed(seed)
     assert run_seed(seed).digest != run_seed(seed + 1).digest
 
 
-def test_the_trace_does_not_depend_on_the_process():
+def test_the_trace_does_not_depend_on_the_process() -> None:
     """Everything follows from the seed, nothing from the order of sets, from addresses or from the clock."""
     said = []
     for hash_seed in ("1", "2"):

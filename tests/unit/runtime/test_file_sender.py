@@ -26,23 +26,23 @@ CONTENT = random.Random(5).randbytes(3_000_000)
 class Transport(asyncio.Transport):
     """All that a sender asks of one."""
 
-    def __init__(self, sock):
+    def __init__(self, sock: Any) -> None:
         super().__init__()
         self.sock = sock
 
-    def get_extra_info(self, name, default=None):
+    def get_extra_info(self, name: Any, default: Any = None) -> Any:
         assert name == "socket"
         return self.sock
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Any) -> Any:
     (tmp_path / "f").write_bytes(CONTENT)
     return OsDisk().open(str(tmp_path / "f"))
 
 
 @pytest.fixture
-def ends():
+def ends() -> Any:
     """A connection whose sending side takes little at once."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
@@ -54,12 +54,12 @@ def ends():
         yield server, client
 
 
-def play(main):
+def play(main: Any) -> None:
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(asyncio.wait_for(main(), DEADLINE_S))
 
 
-async def receive(client, count):
+async def receive(client: Any, count: Any) -> Any:
     loop = asyncio.get_running_loop()
     data = b""
     while len(data) < count:
@@ -69,10 +69,10 @@ async def receive(client, count):
     return data
 
 
-def test_what_fits_is_sent_at_once(file, ends):
+def test_what_fits_is_sent_at_once(file: Any, ends: Any) -> None:
     server, client = ends
 
-    async def main():
+    async def main() -> None:
         sender = SocketFileSender(asyncio.get_running_loop(), Transport(server), Counters())
         assert sender.send(b"head", FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
         sender.close()
@@ -81,14 +81,14 @@ def test_what_fits_is_sent_at_once(file, ends):
     play(main)
 
 
-def test_the_bytes_before_a_range_are_no_packet_of_their_own(file, ends):
+def test_the_bytes_before_a_range_are_no_packet_of_their_own(file: Any, ends: Any) -> None:
     """They would wake the peer up for nothing."""
     server, client = ends
 
-    def packets():
+    def packets() -> Any:
         return struct.unpack_from("=I", server.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), DATA_SEGS_OUT_AT)[0]
 
-    async def main():
+    async def main() -> None:
         sender = SocketFileSender(asyncio.get_running_loop(), Transport(server), Counters())
         for _ in range(10):
             assert sender.send(b"head", FileRange(file, 7, 100), lambda error: pytest.fail("it was sent already"))
@@ -101,7 +101,7 @@ def test_the_bytes_before_a_range_are_no_packet_of_their_own(file, ends):
     assert packets() - before == 10
 
 
-def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
+def test_a_range_that_is_begun_when_the_last_one_ends(file: Any, ends: Any) -> None:
     """As connections do: the reply's next part is begun by the call that says that the one before is sent."""
     server, client = ends
     parts = [
@@ -110,21 +110,21 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
         (bytearray(b"more than the socket takes. " * 10_000), FileRange(file, 9, 2_000_000)),
     ]
 
-    async def main():
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         counters = Counters()
         sender = SocketFileSender(loop, Transport(server), counters)
         all_sent = loop.create_future()
         left = list(parts)
 
-        def go_on(error):
+        def go_on(error: Any) -> None:
             assert error is None
             while left:
                 if not sender.send(*left.pop(0), go_on):  # type: ignore[arg-type]
                     return
             all_sent.set_result(None)
 
-        def complain(_, context):
+        def complain(_: Any, context: Any) -> None:
             all_sent.set_exception(context.get("exception") or RuntimeError(context["message"]))
 
         loop.set_exception_handler(complain)
@@ -140,10 +140,10 @@ def test_a_range_that_is_begun_when_the_last_one_ends(file, ends):
     play(main)
 
 
-def test_a_connection_that_closes_in_the_middle(file, ends):
+def test_a_connection_that_closes_in_the_middle(file: Any, ends: Any) -> None:
     server, _ = ends
 
-    async def main():
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         sender = SocketFileSender(loop, Transport(server), Counters())
         told: list[Any] = []
@@ -157,10 +157,10 @@ def test_a_connection_that_closes_in_the_middle(file, ends):
     play(main)
 
 
-def test_a_file_that_is_shorter_than_promised(file, ends):
+def test_a_file_that_is_shorter_than_promised(file: Any, ends: Any) -> None:
     server, client = ends
 
-    async def main():
+    async def main() -> None:
         loop = asyncio.get_running_loop()
         sender = SocketFileSender(loop, Transport(server), Counters())
         told = loop.create_future()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 
@@ -18,12 +19,12 @@ from ottla.sim.models.partition_model import PartitionModel
 from ottla.sim.violation import Violation
 
 
-def batch(offset, *values, timestamp=1000, epoch=0):
+def batch(offset: Any, *values: Any, timestamp: Any = 1000, epoch: Any = 0) -> Any:
     built = build_batch([(None, value, (), timestamp + n) for n, value in enumerate(values)], base_offset=offset)
     return built[:12] + struct.pack(">i", epoch) + built[16:]
 
 
-def new_log(*batches):
+def new_log(*batches: Any) -> Any:
     disk = SimDisk(random.Random(1))
     view = disk.view(Process("p"))
     view.make_dirs("/d/t-0")
@@ -32,7 +33,7 @@ def new_log(*batches):
     return disk, view, file
 
 
-def model_of(*batches):
+def model_of(*batches: Any) -> Any:
     model = LogModel("t-0")
     for data in batches:
         for found in scan(data)[0]:
@@ -40,13 +41,13 @@ def model_of(*batches):
     return model
 
 
-def broken(check):
+def broken(check: Any) -> Any:
     with pytest.raises(Violation) as violation:
         check()
     return violation.value.rule
 
 
-def test_contents():
+def test_contents() -> None:
     one, two = batch(0, b"a", b"b"), batch(2, b"c")
     disk, _, _ = new_log(one, two)
     check_contents(disk, "/d/t-0", model_of(one, two))
@@ -68,7 +69,7 @@ def test_contents():
         ([], [(999, 1)], False),
     ],
 )
-def test_indexes(index, time_index, holds):
+def test_indexes(index: Any, time_index: Any, holds: Any) -> None:
     one, two = batch(0, b"a", b"b"), batch(2, b"c")
     disk, view, _ = new_log(one, two)
     entries = [struct.pack(">ii", offset, len(one) if position is None else position) for offset, position in index]
@@ -81,7 +82,7 @@ def test_indexes(index, time_index, holds):
         assert broken(lambda: check_indexes(disk, "/d/t-0")) == "index-is-scan"
 
 
-def test_what_is_guaranteed_needs_bytes_and_names():
+def test_what_is_guaranteed_needs_bytes_and_names() -> None:
     one, two = batch(0, b"a", b"b"), batch(2, b"c")
     disk, view, file = new_log(one)
     assert guaranteed_end(disk, "/d/t-0", 0) == 0
@@ -97,7 +98,7 @@ def test_what_is_guaranteed_needs_bytes_and_names():
     assert guaranteed_end(disk, "/d/t-0", 0) == 2
 
 
-def test_a_batch_is_stored_once_where_it_was_acknowledged():
+def test_a_batch_is_stored_once_where_it_was_acknowledged() -> None:
     model = PartitionModel("t-0", bytes(16))
     first, second = batch(0, b"a"), batch(0, b"b")
     sent = model.send(first, (1000,))
@@ -111,7 +112,7 @@ def test_a_batch_is_stored_once_where_it_was_acknowledged():
     assert broken(lambda: model.observe(scan(batch(5, b"a"))[0][0])) == "came-back"
 
 
-def test_a_trace_keeps_the_last_lines_and_a_hash_of_all():
+def test_a_trace_keeps_the_last_lines_and_a_hash_of_all() -> None:
     one, two = Trace(lambda: 1.0, keep=2), Trace(lambda: 1.0, keep=2)
     for trace in (one, two):
         for event in "abc":
@@ -130,7 +131,7 @@ def test_a_trace_keeps_the_last_lines_and_a_hash_of_all():
         ("classic", CONSUMER_SESSION_S + 1, True),
     ],
 )
-def test_offsets_older_than_their_retention_need_one_moment_without_members(kind, pause_s, binding):
+def test_offsets_older_than_their_retention_need_one_moment_without_members(kind: Any, pause_s: Any, binding: Any) -> None:
     """Seed 33: offsets expire counted from the commit, in a classic group from when it became empty, as in Kafka."""
     clock = [0.0]
     model = GroupModel("g", kind, ("t",), 60.0, lambda: clock[0])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
@@ -10,14 +11,14 @@ from ottla.sim.kernel.disk import Fault, SimDisk
 from ottla.sim.kernel.process import Process, ProcessDied
 
 
-def new_disk(seed=1, **options):
+def new_disk(seed: Any = 1, **options: Any) -> Any:
     disk = SimDisk(random.Random(seed), **options)
     process = Process("broker")
     return disk, process, disk.view(process)
 
 
 @pytest.fixture(params=["real", "virtual"])
-def any_disk(request, tmp_path):
+def any_disk(request: Any, tmp_path: Any) -> Any:
     """The simulated and the real disk: what the product relies on is the same on both."""
     if request.param == "real":
         return OsDisk(), str(tmp_path)
@@ -26,7 +27,7 @@ def any_disk(request, tmp_path):
     return view, "/v"
 
 
-def test_files_read_and_write_at_positions(any_disk):
+def test_files_read_and_write_at_positions(any_disk: Any) -> None:
     disk, root = any_disk
     with pytest.raises(FileNotFoundError):
         disk.open(f"{root}/a")
@@ -49,7 +50,7 @@ def test_files_read_and_write_at_positions(any_disk):
         file.read(0, 1)
 
 
-def test_names_rename_remove_and_list(any_disk):
+def test_names_rename_remove_and_list(any_disk: Any) -> None:
     disk, root = any_disk
     disk.make_dirs(f"{root}/d/e")
     disk.make_dirs(f"{root}/d/e")
@@ -73,7 +74,7 @@ def test_names_rename_remove_and_list(any_disk):
     assert disk.list(root) == []
 
 
-def test_a_lock_is_held_until_closed(any_disk):
+def test_a_lock_is_held_until_closed(any_disk: Any) -> None:
     disk, root = any_disk
     held = disk.lock(f"{root}/.lock")
     with pytest.raises(BlockingIOError):
@@ -82,7 +83,7 @@ def test_a_lock_is_held_until_closed(any_disk):
     disk.lock(f"{root}/.lock").close()
 
 
-def test_flushed_bytes_and_names_survive_every_crash():
+def test_flushed_bytes_and_names_survive_every_crash() -> None:
     for seed in range(200):
         disk, process, view = new_disk(seed)
         view.make_dirs("/d")
@@ -98,7 +99,7 @@ def test_flushed_bytes_and_names_survive_every_crash():
         assert disk.contents("/d/f")[:7] == b"durable"
 
 
-def test_a_crash_shows_every_fate_of_unflushed_bytes():
+def test_a_crash_shows_every_fate_of_unflushed_bytes() -> None:
     fates = set()
     for seed in range(300):
         disk, process, view = new_disk(seed, page_bytes=16)
@@ -121,7 +122,7 @@ def test_a_crash_shows_every_fate_of_unflushed_bytes():
     assert fates == {"holes", "whole", "nothing", "torn", "first part"}
 
 
-def test_a_crash_may_undo_a_truncation_but_gives_old_bytes_back():
+def test_a_crash_may_undo_a_truncation_but_gives_old_bytes_back() -> None:
     sizes = set()
     for seed in range(100):
         disk, process, view = new_disk(seed)
@@ -137,7 +138,7 @@ def test_a_crash_may_undo_a_truncation_but_gives_old_bytes_back():
     assert sizes == {4, 10}
 
 
-def test_names_are_lost_from_the_end_only_and_a_rename_is_never_half():
+def test_names_are_lost_from_the_end_only_and_a_rename_is_never_half() -> None:
     found = set()
     for seed in range(300):
         disk, process, view = new_disk(seed)
@@ -160,7 +161,7 @@ def test_names_are_lost_from_the_end_only_and_a_rename_is_never_half():
     }
 
 
-def test_a_kill_loses_nothing_and_frees_the_lock():
+def test_a_kill_loses_nothing_and_frees_the_lock() -> None:
     disk, process, view = new_disk()
     view.make_dirs("/d")
     view.lock("/d/.lock")
@@ -172,7 +173,7 @@ def test_a_kill_loses_nothing_and_frees_the_lock():
     again.lock("/d/.lock").close()
 
 
-def test_the_dead_cannot_touch_the_disk():
+def test_the_dead_cannot_touch_the_disk() -> None:
     _, process, view = new_disk()
     view.make_dirs("/d")
     file = view.open("/d/f", create=True)
@@ -189,7 +190,7 @@ def test_the_dead_cannot_touch_the_disk():
             act()
 
 
-def test_a_full_volume_takes_what_fits_and_then_says_so():
+def test_a_full_volume_takes_what_fits_and_then_says_so() -> None:
     disk, _, view = new_disk()
     view.make_dirs("/d")
     file = view.open("/d/f", create=True)
@@ -205,7 +206,7 @@ def test_a_full_volume_takes_what_fits_and_then_says_so():
     assert view.usage("/d") == (10, 10)
 
 
-def test_reserved_room_is_taken_from_others_until_it_is_given_back():
+def test_reserved_room_is_taken_from_others_until_it_is_given_back() -> None:
     disk, _, view = new_disk()
     view.make_dirs("/d")
     disk.capacity_bytes = 100
@@ -231,7 +232,7 @@ def test_reserved_room_is_taken_from_others_until_it_is_given_back():
     assert view.usage("/d") == (100, 100)
 
 
-def test_reserved_room_outlives_a_kill_and_perhaps_a_crash():
+def test_reserved_room_outlives_a_kill_and_perhaps_a_crash() -> None:
     fates = set()
     for seed in range(20):
         disk, process, view = new_disk(seed)
@@ -255,7 +256,7 @@ def test_reserved_room_outlives_a_kill_and_perhaps_a_crash():
     assert fates == {40, 90}
 
 
-def test_faults_come_when_and_where_they_were_ordered():
+def test_faults_come_when_and_where_they_were_ordered() -> None:
     disk, _, view = new_disk()
     view.make_dirs("/a")
     view.make_dirs("/b")
@@ -269,7 +270,7 @@ def test_faults_come_when_and_where_they_were_ordered():
     good.write(0, [b"x"])
 
 
-def test_after_a_failed_flush_the_next_one_lies():
+def test_after_a_failed_flush_the_next_one_lies() -> None:
     disk, process, view = new_disk()
     view.make_dirs("/d")
     file = view.open("/d/f", create=True)
@@ -285,7 +286,7 @@ def test_after_a_failed_flush_the_next_one_lies():
     assert disk.contents("/d/f") == bytes(4)
 
 
-def test_a_crash_point_stops_inside_an_operation():
+def test_a_crash_point_stops_inside_an_operation() -> None:
     outcomes = set()
     for seed in range(60):
         disk, process, view = new_disk(seed)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -15,44 +16,44 @@ from ottla.sim.kernel.process import Process
 class Collector(asyncio.BufferedProtocol):
     """Keeps what arrives, in a buffer of a given size."""
 
-    def __init__(self, buffer_bytes=64):
+    def __init__(self, buffer_bytes: Any = 64) -> None:
         self.buffer = bytearray(buffer_bytes)
         self.received = bytearray()
-        self.events = []
-        self.transport = None
+        self.events: list[Any] = []
+        self.transport: Any = None
 
-    def connection_made(self, transport):
+    def connection_made(self, transport: Any) -> None:
         self.transport = transport
         self.events.append("made")
 
-    def get_buffer(self, sizehint):
+    def get_buffer(self, sizehint: Any) -> Any:
         return self.buffer
 
-    def buffer_updated(self, nbytes):
+    def buffer_updated(self, nbytes: Any) -> None:
         self.received += self.buffer[:nbytes]
 
-    def eof_received(self):
+    def eof_received(self) -> None:
         self.events.append("eof")
 
-    def connection_lost(self, exc):
+    def connection_lost(self, exc: Any) -> None:
         self.events.append("lost" if exc is None else f"lost {type(exc).__name__}")
 
-    def pause_writing(self):
+    def pause_writing(self) -> None:
         self.events.append("pause")
 
-    def resume_writing(self):
+    def resume_writing(self) -> None:
         self.events.append("resume")
 
 
 class Plain(asyncio.Protocol):
-    def __init__(self):
+    def __init__(self) -> None:
         self.received = bytearray()
 
-    def data_received(self, data):
+    def data_received(self, data: Any) -> None:
         self.received += data
 
 
-def play(main, seed=1, **settings):
+def play(main: Any, seed: Any = 1, **settings: Any) -> Any:
     loop = SimLoop()  # type: ignore[abstract]
     try:
         result = loop.run_until_complete(main(SimNetwork(random.Random(seed), NetworkSettings(**settings))))
@@ -62,7 +63,7 @@ def play(main, seed=1, **settings):
     return result
 
 
-async def pair(network, server_protocol, client_protocol):
+async def pair(network: Any, server_protocol: Any, client_protocol: Any) -> Any:
     server, client = Process("server"), Process("client")
     listener = await network.view(server).listen(lambda: server_protocol, "", 0)
     transport = await network.view(client).connect(lambda: client_protocol, "localhost", listener.port)
@@ -71,10 +72,10 @@ async def pair(network, server_protocol, client_protocol):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_bytes_arrive_once_in_order_whatever_the_pieces(seed):
+def test_bytes_arrive_once_in_order_whatever_the_pieces(seed: Any) -> None:
     payload = random.Random(seed).randbytes(5_000)
 
-    async def main(network):
+    async def main(network: Any) -> None:
         server, client = Collector(), Plain()
         _, _, transport = await pair(network, server, client)
         for start in range(0, len(payload), 700):
@@ -88,8 +89,8 @@ def test_bytes_arrive_once_in_order_whatever_the_pieces(seed):
     play(main, seed, crumbs_chance=0.7, window_bytes=1000)
 
 
-def test_a_reader_that_pauses_stops_its_writer_at_the_marks():
-    async def main(network):
+def test_a_reader_that_pauses_stops_its_writer_at_the_marks() -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(4096), Collector()
         _, _, transport = await pair(network, server, client)
         server.transport.pause_reading()
@@ -108,8 +109,8 @@ def test_a_reader_that_pauses_stops_its_writer_at_the_marks():
     play(main, window_bytes=1000, crumbs_chance=0.0)
 
 
-def test_close_delivers_what_was_written_then_the_end():
-    async def main(network):
+def test_close_delivers_what_was_written_then_the_end() -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(), Collector()
         _, _, transport = await pair(network, server, client)
         transport.write(b"x" * 500)
@@ -123,8 +124,8 @@ def test_close_delivers_what_was_written_then_the_end():
     play(main, window_bytes=100)
 
 
-def test_abort_and_cut_reset_the_other_side():
-    async def main(network):
+def test_abort_and_cut_reset_the_other_side() -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(), Collector()
         _, _, transport = await pair(network, server, client)
         transport.abort()
@@ -140,8 +141,8 @@ def test_abort_and_cut_reset_the_other_side():
     play(main)
 
 
-def test_a_dead_server_resets_its_clients_and_refuses_new_ones():
-    async def main(network):
+def test_a_dead_server_resets_its_clients_and_refuses_new_ones() -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(), Collector()
         server_process, client_process, transport = await pair(network, server, client)
         server.transport.write(b"in the kernel already")
@@ -156,8 +157,8 @@ def test_a_dead_server_resets_its_clients_and_refuses_new_ones():
     play(main)
 
 
-def test_a_port_is_bound_once_and_free_after_close():
-    async def main(network):
+def test_a_port_is_bound_once_and_free_after_close() -> None:
+    async def main(network: Any) -> None:
         view = network.view(Process("server"))
         listener = await view.listen(Plain, "", 9092)
         with pytest.raises(OSError):
@@ -170,8 +171,8 @@ def test_a_port_is_bound_once_and_free_after_close():
 
 @pytest.mark.parametrize("size", [0, 10, 999, 1000, 1001, 5000])
 @pytest.mark.parametrize("head", [b"", b"between", b"long" * 700])
-def test_file_ranges_go_as_the_window_takes_them(size, head):
-    async def main(network):
+def test_file_ranges_go_as_the_window_takes_them(size: Any, head: Any) -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(), Plain()
         server_process, _, _ = await pair(network, server, client)
         disk = SimDisk(random.Random(1)).view(server_process)
@@ -193,8 +194,8 @@ def test_file_ranges_go_as_the_window_takes_them(size, head):
     play(main, window_bytes=1000)
 
 
-def test_a_file_on_its_way_fails_with_its_connection():
-    async def main(network):
+def test_a_file_on_its_way_fails_with_its_connection() -> None:
+    async def main(network: Any) -> None:
         server, client = Collector(), Collector()
         server_process, _, transport = await pair(network, server, client)
         disk = SimDisk(random.Random(1)).view(server_process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from ottla.sim.violation import Violation
 PLACE = ("t", 0)
 
 
-def log_of(*batches, producers=(), aborted=()):
+def log_of(*batches: Any, producers: Any = (), aborted: Any = ()) -> Any:
     disk = SimDisk(random.Random(1))
     view = disk.view(Process("p"))
     view.make_dirs("/d/t-0")
@@ -34,7 +35,7 @@ def log_of(*batches, producers=(), aborted=()):
     return disk, SimpleNamespace(dir="/d/t-0", log_start_offset=0, producers=found, aborted=lambda start, end: entries)
 
 
-def batch(offset, count=1, *, epoch=0, sequence=0, transactional=True):
+def batch(offset: Any, count: Any = 1, *, epoch: Any = 0, sequence: Any = 0, transactional: Any = True) -> Any:
     records = [(None, b"%d" % number, (), 1000) for number in range(count)]
     return build_batch(
         records,
@@ -46,7 +47,7 @@ def batch(offset, count=1, *, epoch=0, sequence=0, transactional=True):
     )
 
 
-def marker(offset, kind, epoch=0):
+def marker(offset: Any, kind: Any, epoch: Any = 0) -> Any:
     record = (*marker_fields(kind == COMMIT, 0), (), 1000)
     return build_batch([record], base_offset=offset, producer_id=7, producer_epoch=epoch, transactional=True, control=True)
 
@@ -62,7 +63,7 @@ def marker(offset, kind, epoch=0):
         ([batch(0, 2, transactional=False)], (7, 0, 1, -1), []),
     ],
 )
-def test_producers_are_what_the_log_says(batches, producer, aborted):
+def test_producers_are_what_the_log_says(batches: Any, producer: Any, aborted: Any) -> None:
     check_producers(*log_of(*batches, producers=[producer], aborted=aborted))
     number, epoch, sequence, first = producer
     for wrong in (
@@ -78,11 +79,11 @@ def test_producers_are_what_the_log_says(batches, producer, aborted):
         check_producers(*log_of(*batches, producers=[producer], aborted=[*aborted, (9, 0, 1)]))
 
 
-def sent(value, offset, transaction=None, outcome=Outcome.OK):
+def sent(value: Any, offset: Any, transaction: Any = None, outcome: Any = Outcome.OK) -> Any:
     return SendNote("p", PLACE, value, 0, b"k", 1, outcome, offset, transaction)
 
 
-def test_a_table_has_the_last_that_was_committed():
+def test_a_table_has_the_last_that_was_committed() -> None:
     sends = [sent(b"a", 0), sent(b"b", 1, "t1"), sent(b"c", 3, "t2")]
     ends = {"t1": Outcome.OK}
     check_table(PLACE, sends, ends, [(1, b"b")])
@@ -94,7 +95,7 @@ def test_a_table_has_the_last_that_was_committed():
         check_table(PLACE, sends, ends, [(1, b"b"), (5, b"x")])
 
 
-def test_copies_are_what_was_copied():
+def test_copies_are_what_was_copied() -> None:
     read = {("s", 0): [(0, b"1"), (1, b"2")], ("t", 0): [(0, b"1@7"), (1, b"2@8")]}
     check_copies([("s", 0)], "t", read)
     for wrong in ([(0, b"1@7")], [(0, b"1@7"), (1, b"1@9"), (2, b"2@8")], [(0, b"2@8"), (1, b"1@7")]):
@@ -102,11 +103,11 @@ def test_copies_are_what_was_copied():
             check_copies([("s", 0)], "t", {**read, ("t", 0): wrong})
 
 
-def new_play():
+def new_play() -> Any:
     return Play(random.Random(1), Trace(lambda: 0.0), lambda: 0.0, [("h", 1)], Habits())
 
 
-def test_an_epoch_belongs_to_one_instance():
+def test_an_epoch_belongs_to_one_instance() -> None:
     play = new_play()
     play.was_given("id", 5, 0, "id.0")
     play.was_given("id", 5, 1, "id.1")
