@@ -1,7 +1,8 @@
-"""Compiles the hot modules with mypyc. Everything else about the package is in pyproject.toml.
+"""Compile the hot modules with mypyc. Everything else about the package is in pyproject.toml.
 
-Where they cannot be compiled the same sources are installed as they are: slower, otherwise the same.
-OTTLA_COMPILE=0 asks for that; OTTLA_COMPILE=1 makes a failed compilation an error; unset, it is a warning.
+Modules of hot messages are compiled from source that `ottla.wire.generate` writes to build/native.
+If compilation fails, the sources run interpreted: slower, with the same results. OTTLA_COMPILE=0 skips compilation; with
+OTTLA_COMPILE=1 a failure is an error, otherwise a warning.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ HOT_MODULES = [
     "src/ottla/broker/network/connection.py",
     "src/ottla/broker/network/context.py",
     "src/ottla/broker/network/dispatch.py",
-    "src/ottla/broker/replicas/fetch_read.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/produce.py",
     "src/ottla/broker/network/log_limit.py",
+    "src/ottla/broker/replicas/commit_wait.py",
+    "src/ottla/broker/replicas/fetch_read.py",
     "src/ottla/broker/replicas/following.py",
     "src/ottla/broker/replicas/leading.py",
     "src/ottla/broker/replicas/partition.py",
@@ -77,10 +79,10 @@ HOT_MODULES = [
 ]
 
 DIRECT_CALLS = ["-fvisibility=hidden", "-fno-plt"]
-"""Nobody but Python looks for anything in what is compiled, and that for one name. So calls inside need no table of a linker
-between them, and may be inlined; those to Python's own library go through one jump less."""
+"""Python looks up one symbol only. Other symbols are hidden, so that calls between them need no linker table and may be inlined,
+and calls to libpython take one jump less."""
 
-WISH = os.environ.get("OTTLA_COMPILE", "")
+COMPILE = os.environ.get("OTTLA_COMPILE", "")
 
 
 def warn(reason: object) -> None:
@@ -88,13 +90,13 @@ def warn(reason: object) -> None:
 
 
 class BuildAllOrNone(build_ext):
-    """One module that failed would leave the others importing it in vain, so what was built before goes too."""
+    """Removes what was built if one module fails: the others could not import it."""
 
     def run(self) -> None:
         try:
             super().run()
         except BaseException as error:
-            if WISH == "1" or isinstance(error, KeyboardInterrupt):
+            if COMPILE == "1" or isinstance(error, KeyboardInterrupt):
                 raise
             warn(error)
             for extension in self.extensions:  # type: ignore[has-type]
@@ -104,8 +106,8 @@ class BuildAllOrNone(build_ext):
 
 def extensions() -> list[Any]:
     if not {"egg_info", "dist_info", "sdist"}.isdisjoint(sys.argv):
-        return []  # only asked what the package is
-    if WISH == "0":
+        return []  # only metadata is wanted
+    if COMPILE == "0":
         warn("OTTLA_COMPILE=0")
         return []
     try:
@@ -123,7 +125,7 @@ def extensions() -> list[Any]:
                 extension.extra_compile_args = [*extension.extra_compile_args, *DIRECT_CALLS]
         return made
     except BaseException as error:
-        if WISH == "1" or isinstance(error, KeyboardInterrupt):
+        if COMPILE == "1" or isinstance(error, KeyboardInterrupt):
             raise
         warn(error)
         return []

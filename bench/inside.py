@@ -1,10 +1,10 @@
-"""What one request costs inside the broker, without the kernel's sockets and the event loop: a look while working on the path.
+"""CPU of one request inside the broker, without the kernel's sockets and the event loop.
 
-    python -m bench.inside            # µs of CPU for one request, by kind; the lowest of several looks
-    python -m bench.inside fetch      # only those
-    python -m bench.inside profile    # the same under cProfile: who spends it (functions compiled by mypyc do not show)
+    python -m bench.inside            # µs of CPU per request, by kind; the lowest of several runs
+    python -m bench.inside fetch      # only kinds with "fetch" in their name
+    python -m bench.inside profile    # the same under cProfile (functions compiled by mypyc do not show)
 
-The broker is real, its log is written; the connection is real too, its transport takes what it is given and drops it.
+Broker, log and connections are real; the transport drops what is written to it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PRODUCE, _FETCH = 0, 1
 
 
 class Sink:
-    """The transport of nobody."""
+    """A transport that drops what it is given."""
 
     def __init__(self) -> None:
         self.last = b""

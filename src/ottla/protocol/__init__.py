@@ -1,5 +1,5 @@
-"""What Kafka says on the wire.
+"""Kafka's messages.
 
-`messages` holds one module per API, `registry` finds them by key or name, `headers` puts a message into a frame and takes it out.
-A message here is a plain value: this room decides nothing.
+`messages` has one module per API, `registry` finds them by key or name, `headers` puts a message into a frame and reads it from
+one. `internal` has the records of Kafka's internal topics. A message is a plain value; nothing is decided here.
 """

@@ -1,8 +1,7 @@
 """All APIs by key and by name.
 
-Owns: the table of keys, names and versions that the messages of this project define: those of Kafka 3.9 and of 4.3 together. What
-a broker serves and advertises is the broker's own table. Message modules are imported when first asked for, so that knowing the
-table costs nothing.
+Owns the table of keys, names and versions that the message modules define: those of Kafka 3.9 and 4.3 together. The APIs that a
+broker serves and advertises are in `broker.handlers`. A message module is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. `flexible_from` is the first version with compact lengths and tagged fields, None where there is no such."""
+    """One API. `flexible_from` is the first version with compact lengths and tagged fields, None if there is none."""
 
     key: int
     name: str

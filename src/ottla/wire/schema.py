@@ -1,10 +1,10 @@
-"""The words in which a message is written down.
+"""How a message is declared.
 
-Owns: `message`, `wire`, `list_of`, and what they attach to a class (`Definition`). Decorators only build definitions: no code is
-generated here, that is `codec`'s work at first use.
+Owns `message`, `wire`, `list_of`, and the `Definition` they attach to a class. Decorators only build definitions; `codec` and
+`generate` make code from them.
 
-One class stands for all versions of a message. A field says the versions it exists in; read from an older or newer one it has its
-default. Every field has a default, so a message is built by keyword with only what matters.
+One class stands for all versions of a message. A field names the versions it exists in; in other versions it has its default.
+Every field has a default, so a message is built by keyword from the fields that matter.
 
     @message(versions="0-13", flexible="9+")
     class ProduceRequest:
@@ -13,10 +13,10 @@ default. Every field has a default, so a message is built by keyword with only w
         topic_data: list[TopicProduceData] = wire(list_of(TopicProduceData))
 
 Invariants:
-1. Parts of a message (the classes of its fields) take version and flexibility from the message they stand in.
-2. A tagged struct that is not there is None; a part equal to its default is not sent, so None and the default mean the same.
-   One that may be null is always sent, null or not.
-3. A value that a version cannot carry is an error at encoding, unless the field is `ignorable`.
+1. Parts of a message (the classes of its fields) take version and flexibility from the message that contains them.
+2. A missing tagged struct is None. A part equal to its default is not sent, so None and the default mean the same. A nullable
+   tagged struct is always sent, null or not.
+3. Encoding a value that the version cannot carry is an error, unless the field is `ignorable`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCALARS: Final = frozenset(
 
 
 class Versions(NamedTuple):
-    """An inclusive range of versions; empty where last < first."""
+    """An inclusive range of versions; empty if last < first."""
 
     first: int
     last: int
@@ -69,7 +69,7 @@ Type = str | type | ListOf
 
 
 class Field(NamedTuple):
-    """What one attribute is on the wire."""
+    """One attribute on the wire."""
 
     name: str
     type: Type
@@ -87,7 +87,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a class is on the wire. `versions` is None for a part, which lives in the versions of its message."""
+    """A class on the wire. `versions` is None for a part, which has the versions of its message."""
 
     name: str
     versions: Versions | None
@@ -96,7 +96,7 @@ class Definition:
 
 
 class _Unset:
-    """No default was given: the type's own is meant."""
+    """No default was given: the default of the type is used."""
 
 
 _UNSET: Final = _Unset()
@@ -170,8 +170,8 @@ def message(*, versions: str | None = None, flexible: str = "none") -> Callable[
     flexible_in = versions_of(flexible)
 
     def decorate(cls: type[T]) -> type[T]:
-        # What `dataclass` would do, without its price: it compiles three functions for each class, and a broker imports hundreds
-        # of these classes while it starts, most of which are only ever made by decoders. `__init__` is compiled at first use.
+        # Like `dataclass`, which would compile three functions per class: a broker imports hundreds of these classes at startup,
+        # and decoders make most instances without `__init__`. So `__init__` is compiled at first use.
         body = dict(cls.__dict__)
         fields = tuple(body.pop(name)._replace(name=name) for name in cls.__annotations__)
         for name in ("__dict__", "__weakref__"):
@@ -190,12 +190,12 @@ def message(*, versions: str | None = None, flexible: str = "none") -> Callable[
 def definition_of(cls: type) -> Definition:
     found = cls.__dict__.get("__wire__")
     if not isinstance(found, Definition):
-        raise TypeError(f"{cls.__name__} is no message")
+        raise TypeError(f"{cls.__name__} is not a message")
     return found
 
 
 def is_fresh(default: Any) -> bool:
-    """Whether a field's default is a new, empty part (and not a value that can be shared)."""
+    """Whether a field's default is a new, empty part, not a value that can be shared."""
     return isinstance(default, Fresh)
 
 

@@ -2,16 +2,16 @@
 
 Owns the bytes of one connection between the socket and `dispatch`. Never looks inside a request.
 
-1. One request at a time: the next frame is not looked at before the reply of this one is there and on its way (W01). So a
-   connection holds at most one request, one reply (or a few short ones), and one read's worth of what was sent ahead.
-2. A length is checked against `socket.request.max.bytes` before anything is done with it, and memory is taken as bytes arrive.
-3. A reply goes out as its parts lie: buffers through the transport, file ranges by the network's file sender, which is used only
-   when the transport has nothing left to write. A short range is read instead: sending it apart would cost more. Short replies
-   to requests that came in one read go out in one write.
-4. Whatever a peer sends ends at worst in its own connection being closed.
+1. One request at a time: the next frame is not read before the reply to this one is on its way (W01). So a connection holds at
+   most one request, one reply (or a few short ones), and the bytes of one read that arrived early.
+2. A length is checked against `socket.request.max.bytes` before it is used, and memory is taken as bytes arrive.
+3. Buffers of a reply are written to the transport. File ranges are sent by the network's file sender, once the transport's
+   buffer is empty. A short range is read and written with the buffers, which costs less. Short replies to requests that came in
+   one read are written together.
+4. A peer that sends malformed bytes has its own connection closed, and nothing else happens.
 
-Reading is paused only if bytes arrive while a request is being answered: a quiet long poll costs no system calls, and its end is
-noticed when the peer goes away.
+Reading is paused only if bytes arrive while a request is being answered. A waiting fetch therefore costs no system calls, and the
+connection sees when the peer closes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
     from ottla.broker.network.socket_server import ListenerUse, SocketServer
 
 COPY_BYTES_MAX = 32 << 10
-"""Of file ranges in a reply: up to here reading them costs less than the system calls that would save it. (A batch of 16 KB, the
-size at which Java's producer stops, measured a sixth less CPU; at 32 and 64 KB both are the same, at 128 KB a copy is dearer.)"""
+"""File ranges of a reply up to this size are read rather than sent by `sendfile`, which takes more system calls. (At 16 KB, the
+batch size of Java's producer, reading took a sixth less CPU; at 32 and 64 KB the same, at 128 KB more.)"""
 
 GATHERED_MAX = 16
-"""Replies that wait for those to the requests behind theirs: of more the peer had to wait too long for the first."""
+"""Replies that are written together. With more the peer would wait too long for the first."""
 GATHER_BYTES_MAX = 4 << 10
-"""Larger ones are written at once."""
+"""Larger replies are written at once."""
 
 _read_size = Struct(">i").unpack_from
 
 
 class Connection:
-    """A buffered protocol in all but its base class: a class that is compiled can have none that is not."""
+    """An asyncio.BufferedProtocol without the base class: a compiled class cannot inherit from an interpreted one."""
 
     __slots__ = (
         "_ahead",
@@ -87,30 +87,30 @@ class Connection:
         self.listener_name = listener.name
         self.client_host = ""
         self.number = 0
-        """Which of all it was to come, from 1 on."""
+        """Counts the connections of this broker from 1 on."""
         self.last_used = 0.0
         self.header_cache: HeaderCache | None = None
-        """Kept for `dispatch`."""
+        """Used by `dispatch`."""
         self.transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None
         self._head = b""
-        """The first bytes of a length prefix that is not here whole."""
+        """The first bytes of an incomplete length prefix."""
         self._frame: memoryview | None = None
-        """A frame that did not arrive whole: its own buffer, `_filled` of `_frame_size` bytes in it."""
+        """The buffer of an incomplete frame: `_filled` of `_frame_size` bytes are in it."""
         self._frame_size = 0
         self._filled = 0
         self._large = False
-        """The last frame was a large one: so is perhaps the next."""
+        """The last frame was large, so the next one probably is."""
         self._ahead: bytearray | None = None
-        """What the peer sent beyond the request that is being answered."""
+        """Bytes received behind the request that is being answered."""
         self._answering = False
-        """A request is being handled, or its reply is not yet with the socket."""
+        """A request is being handled, or its reply is not yet written to the socket."""
         self._pending: PendingReply | None = None
-        """The reply, while its handler is waited for."""
+        """The reply, while its handler waits."""
         self._gathered: list[Buffer] = []
-        """Replies to requests of the read that is being handled; they go out together at its end."""
+        """Replies to requests of the current read, written together at its end."""
         self._more = False
-        """More of that read is behind the request that is being handled."""
+        """More bytes of the current read follow the request that is being handled."""
         self._outgoing: deque[Part] = deque()
         self._sending_file = False
         self._writable = True
@@ -118,7 +118,7 @@ class Connection:
         self._waits_for_memory = False
         self._closed = False
 
-    # The transport's calls
+    # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio.Transport in all but name.
@@ -152,7 +152,7 @@ class Connection:
         frame = self._frame
         if frame is None or self._answering:
             return self._memory.shared_peek if self._large else self._memory.shared_tail
-        # With the beginning of what follows, where the buffer has room for it: that spares it a read of its own.
+        # With the start of the next frame, if the buffer has room: that saves a read.
         return frame[self._filled : self._frame_size + PEEK_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -199,7 +199,7 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Nothing is owed to this peer by a handler."""
+        """Whether no handler is working on a request of this peer."""
         return self._pending is None
 
     @property
@@ -207,7 +207,7 @@ class Connection:
         return self._frame is not None
 
     def hold(self) -> None:
-        """Answer nothing until `begin`: as if a request were being answered, what comes is kept."""
+        """Handle no request until `begin`. Bytes that arrive are kept."""
         self._answering = True
 
     def begin(self) -> None:
@@ -215,7 +215,7 @@ class Connection:
         self._go_on()
 
     def close(self) -> None:
-        """Close now; what was not sent yet is not sent. (Gathered replies are, as they would have been one by one.)"""
+        """Close now, without sending what is queued. Gathered replies are written first, as if each had been written at once."""
         if not self._closed:
             if self._gathered:
                 self._write_gathered()
@@ -232,7 +232,7 @@ class Connection:
         while end - position >= 4:
             size = _read_size(view, position)[0]
             if not 0 < size <= request_bytes_max:
-                self._malformed(f"a request of {size} bytes, allowed are 1 to {request_bytes_max}")
+                self._malformed(f"a request of {size} bytes; 1 to {request_bytes_max} are allowed (socket.request.max.bytes)")
                 return
             after = position + 4 + size
             if after > end:
@@ -320,7 +320,7 @@ class Connection:
     # Requests and replies
 
     def _request(self, frame: memoryview) -> None:
-        """Have one request answered. Afterwards `_answering` says whether that is still going on."""
+        """Dispatch one request. Afterwards `_answering` says whether it is still being answered."""
         try:
             reply = self._dispatch(frame, self)
         except MalformedInput as error:
@@ -392,14 +392,14 @@ class Connection:
             self._answering = True
 
     def _reply_with_copies(self, transport: asyncio.Transport, parts: list[Part]) -> None:
-        """A short range is read and sent along: one system call and a small copy instead of four."""
+        """Read short ranges and write all parts together: one system call and a small copy instead of four calls."""
         buffers: list[Buffer] = []
         for part in parts:
             if isinstance(part, FileRange):
                 try:
                     data = part.file.read(part.position, part.size)
                     if len(data) < part.size:
-                        raise OSError(f"file ends {part.size - len(data)} bytes before the range that was promised")
+                        raise OSError(f"{part.file.path} ends {part.size - len(data)} bytes before the range of the response")
                 except OSError as error:
                     self._broken_reply(error)
                     return
@@ -410,7 +410,7 @@ class Connection:
         self._answering = not self._writable
 
     def _send(self) -> None:
-        """The socket takes more: go on with the reply, then with what came meanwhile."""
+        """The socket is writable again: continue the reply, then the bytes that arrived meanwhile."""
         self._send_parts()
         self._go_on()
 
@@ -455,13 +455,13 @@ class Connection:
         self._send()
 
     def _broken_reply(self, error: BaseException) -> None:
-        """A reply that has begun cannot be taken back: only closing tells the peer that it is not whole."""
+        """Close the connection: the peer cannot be told otherwise that a reply in progress is incomplete."""
         if not isinstance(error, ConnectionError):
             self._server.failed(self, error)
         self.close()
 
     def _go_on(self) -> None:
-        """If the reply is with the socket, turn to what the peer sent ahead."""
+        """Once the reply is written, handle the bytes that arrived early."""
         if self._answering or self._closed:
             return
         ahead, self._ahead = self._ahead, None

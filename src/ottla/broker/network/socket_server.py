@@ -309,7 +309,7 @@ class SocketServer:
 
     def malformed(self, connection: Connection, reason: str) -> None:
         self._counters.add("connections_closed_malformed")
-        self._lines.warn("Closed connection", f"{connection.client_host} on {connection.listener_name} sent {reason}")
+        self._lines.warn("Closed connection", f"{connection.client_host} on {connection.listener_name}: {reason}")
 
     def failed(self, connection: Connection, error: BaseException) -> None:
         self._counters.add("connections_closed_failed")

@@ -1,9 +1,8 @@
-"""What unpacks to megabytes is unpacked in a worker, one after the other: a few kilobytes may unpack to a thousand times as much,
-and nobody else shall wait for them (F23).
+"""Batches that decompress to megabytes are decompressed in a worker, so that no other request waits for them (F23).
 
-Owns two turns, one for batches that producers send, one for those that a search by time finds in the log, so that neither makes
-the other wait; and the count of bytes that wait for the first. So however many such batches there are, they take two threads, the
-memory of two, and a bounded amount of what was sent.
+Owns two queues of one worker each: one for batches of producers, one for batches that a lookup by timestamp finds in the log.
+However many large batches there are, they take two threads and the memory of two decompressed batches. The bytes of batches that
+wait for the first queue are limited.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ottla.storage.time_lookup import Look
 from ottla.types import Buffer
 
 WAITING_BYTES_MAX: Final = 64 << 20
-"""As they were sent. What comes then is to be sent again."""
+"""Compressed bytes that may wait. A producer that sends more gets a retriable error."""
 
 
 class LargeBatches:
@@ -28,10 +27,10 @@ class LargeBatches:
         self.waiting_bytes = 0
         self._world = world
         self._turn = asyncio.Lock()
-        self._turn_to_look = asyncio.Lock()
+        self._lookup_turn = asyncio.Lock()
 
     def admit(self, size: int) -> bool:
-        """Whether so many bytes may wait as well. The first may in any case. They are to be given back by `release`."""
+        """Whether a batch of this size may wait too; a single batch always may. The caller calls `release` afterwards."""
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
             return False
         self.waiting_bytes += size
@@ -41,14 +40,14 @@ class LargeBatches:
         self.waiting_bytes -= size
 
     async def check(self, records: Buffer, rules: Rules) -> Checked:
-        """What `records.validate.check` finds. The records must not be anybody else's memory meanwhile."""
+        """Run `records.validate.check` in a worker. Nothing may change the records meanwhile."""
         workers = self._world.workers
         async with self._turn:
             now_ms = self._world.clock.now_ms()
             return await run_to_end(workers, partial(check, records, rules, now_ms, let_others_run=workers.let_others_run))
 
     async def look(self, look: Look) -> OffsetByTime | None:
-        """What a search by time left to be done (`storage.time_lookup.Unfinished`)."""
+        """Finish a lookup by timestamp (`storage.time_lookup.Unfinished`) in a worker."""
         workers = self._world.workers
-        async with self._turn_to_look:
+        async with self._lookup_turn:
             return await run_to_end(workers, partial(look, workers.let_others_run))

@@ -1,7 +1,8 @@
 """Fetch: read record batches, as a consumer or as a follower.
 
-A reply waits up to `max_wait_ms` for `min_bytes`. With a session (KIP-227) a request names only the partitions that changed and
-a response only those with news. A follower says its replica id, and its fetch offset tells the leader how far it has come.
+A response waits up to `max_wait_ms` for `min_bytes`. In a session (KIP-227) a request names only the partitions that changed, and
+a response only those with something new. A follower sends its replica id; its fetch offset tells the leader how far it has
+replicated.
 
 Versions
     1       throttle time
@@ -9,7 +10,7 @@ Versions
     4       isolation level, last stable offset, aborted transactions
     5       log start offset, of the follower in the request and of the leader in the response
     7       fetch sessions, forgotten topics
-    9       the leader epoch the reader believes in (KIP-320)
+    9       the leader epoch that the reader knows (KIP-320)
     10      zstd may be used
     11      rack of the reader, preferred replica in the response (KIP-392)
     12      flexible; last fetched epoch and diverging epoch instead of a separate look-up

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group says that it lives, and hears whether a rebalance has begun.
+"""Heartbeat: a member of a classic group renews its session, and hears whether a rebalance has begun.
 
 Versions
     1       throttle time

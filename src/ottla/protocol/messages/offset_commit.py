@@ -1,4 +1,4 @@
-"""OffsetCommit: a group keeps how far it has read.
+"""OffsetCommit: a group stores the offsets up to which it has consumed.
 
 Versions
     0       into ZooKeeper; no member, no generation

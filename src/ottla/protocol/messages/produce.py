@@ -1,13 +1,13 @@
 """Produce: append record batches to partitions this broker leads.
 
-`acks` 0 gets no reply at all, 1 one after the leader's append, -1 one once all in-sync replicas have the records.
+With `acks` 0 there is no response, with 1 it comes after the leader's append, with -1 once all in-sync replicas have the records.
 
 Versions
-    1, 2    the response tells the throttle time, then the append time of topics stamped by the broker
+    1, 2    the response has the throttle time, then the append time of topics with LogAppendTime
     3       record batches of format 2 only, the transactional id
-    5       the response tells the log start offset
+    5       the response has the log start offset
     7       zstd may be used
-    8       the response says which records of a refused batch were at fault (KIP-467)
+    8       the response names the invalid records of a refused batch (KIP-467)
     9       flexible
     10      the response may name the new leader and where it listens (KIP-951)
     11, 12  TRANSACTION_ABORTABLE; partitions join a transaction by being written to (KIP-890)
