@@ -83,9 +83,7 @@ class ClusterController:
             patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
         )
         self._sender = ControlRequestSender(state, client.send, self._responded)
-        self._writer = MetadataWriter(
-            store, state, self._sender, on_conflict=self._conflicted, on_commit=lambda: self._committed()
-        )
+        self._writer = MetadataWriter(store, state, self._sender, on_conflict=self._conflicted, on_commit=self._committed)
         self.dynamic_configs = DynamicConfigs(
             store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=cache.configure_groups
         )
