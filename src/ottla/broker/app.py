@@ -27,7 +27,7 @@ from ottla.broker.handlers import served
 from ottla.broker.metadata.identity import resolve_identity
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.open_store import open_embedded, open_zookeeper
-from ottla.broker.metadata.tree import patiently, stored_configs
+from ottla.broker.metadata.tree import retry_unavailable, stored_configs
 from ottla.broker.network.dispatch import Dispatcher
 from ottla.broker.network.listeners import bind_listeners, connection_limits
 from ottla.broker.network.purgatory import Purgatory
@@ -201,7 +201,7 @@ class Broker:
 
     async def _from_store(self, work: Callable[[], Awaitable[T]]) -> T:
         """In a cluster the session with the store may expire while the broker starts: try again."""
-        return await (patiently(work) if self.is_in_cluster else work())
+        return await (retry_unavailable(work) if self.is_in_cluster else work())
 
     async def _find_identity(self) -> None:
         """The broker id and the cluster id, on which settings, metadata store and data directories must agree."""

@@ -15,7 +15,7 @@ from ottla.broker.controller.broker_client import BrokerClient
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.metadata_cache import MetadataCache
-from ottla.broker.metadata.tree import load_brokers, patiently
+from ottla.broker.metadata.tree import load_brokers, retry_unavailable
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.broker.replicas.isr_changes import IsrChanges
@@ -100,12 +100,12 @@ class ClusterMember:
         """
         controller, metadata = self._controller, self._metadata
         if check_advertised:
-            patience_s = controller.election.patience_s
-            await patiently(
-                lambda: check_addresses(self._store, metadata.broker_id, metadata.endpoints, self._world.clock, patience_s)
+            expiry_s = controller.election.expiry_s
+            await retry_unavailable(
+                lambda: check_addresses(self._store, metadata.broker_id, metadata.endpoints, self._world.clock, expiry_s)
             )
         await controller.start()
-        self.metadata_cache.begin(await patiently(lambda: load_brokers(self._store)), controller.controller_id)
+        self.metadata_cache.begin(await retry_unavailable(lambda: load_brokers(self._store)), controller.controller_id)
 
     def start(self) -> None:
         self._store.on_session(self._session_changed)

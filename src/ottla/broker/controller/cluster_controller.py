@@ -38,7 +38,7 @@ from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
-from ottla.broker.metadata.tree import load_image, patiently
+from ottla.broker.metadata.tree import load_image, retry_unavailable
 from ottla.cluster import znodes
 from ottla.cluster.broker_changes import with_elections
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate
@@ -80,7 +80,7 @@ class ClusterController:
             end_term=self._end_term,
             refused=on_refused,
             # ZooKeeper expires a session at the first tick after its timeout; a tick takes three seconds by default.
-            patience_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
+            expiry_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
         )
         self._sender = ControlRequestSender(state, client.send, self._responded)
         self._writer = MetadataWriter(store, state, self._sender, on_conflict=self._conflicted, on_commit=self._committed)
@@ -119,8 +119,8 @@ class ClusterController:
 
     async def start(self) -> None:
         """Register, and stand for election. StoreError if the broker cannot register."""
-        await patiently(lambda: ensure_base_paths(self._store))
-        self._cluster_id = await patiently(lambda: find_cluster_id(self._store, self._random, None))
+        await retry_unavailable(lambda: ensure_base_paths(self._store))
+        self._cluster_id = await retry_unavailable(lambda: find_cluster_id(self._store, self._random, None))
         await self.dynamic_configs.start()
         await self.acl_entities.start()
         self._brokers_configured(self.dynamic_configs.brokers)

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ottla.broker.metadata.identity import ensure_base_paths
-from ottla.broker.metadata.tree import patiently
+from ottla.broker.metadata.tree import retry_unavailable
 from ottla.cluster import znodes
 from ottla.cluster.controller_term import ControllerTerm
 from ottla.cluster.image import BrokerImage, Endpoint
@@ -63,10 +63,10 @@ class Election:
         begin_term: Callable[[ControllerTerm], Awaitable[None]],
         end_term: Callable[[], None],
         refused: Callable[[str], None],
-        patience_s: float,
+        expiry_s: float,
     ) -> None:
         """`begin_term` is awaited after a term was claimed, `end_term` called when it is lost. `refused` is called if the broker
-        cannot register again. `patience_s`: how long the node of the previous registration may take to expire."""
+        cannot register again. `expiry_s`: how long the node of the previous registration may take to expire."""
         self.broker_epoch = -1
         self.controller_id = NO_CONTROLLER
         self.connected = True
@@ -78,7 +78,7 @@ class Election:
         self._begin_term = begin_term
         self._end_term = end_term
         self._refused = refused
-        self.patience_s = patience_s
+        self.expiry_s = expiry_s
         self._is_controller = False
         self._sessions = 0
         self._changed = asyncio.Event()
@@ -88,7 +88,7 @@ class Election:
         """Register (StoreError if the broker id is taken), then claim a term whenever there is no controller."""
         self._store.on_session(self._session_changed)
         self._store.watch(znodes.CONTROLLER, lambda _: self._changed.set())
-        await patiently(self._read)
+        await retry_unavailable(self._read)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
@@ -143,7 +143,7 @@ class Election:
 
     async def _register(self) -> None:
         path = znodes.broker_path(self._broker_id)
-        deadline = self._clock.monotonic() + self.patience_s
+        deadline = self._clock.monotonic() + self.expiry_s
         warned = False
         while True:
             session = self._sessions
@@ -164,7 +164,7 @@ class Election:
                 logger.warning(
                     "Broker id %d is still registered. A registration of a previous run of this broker expires within %.0f s",
                     self._broker_id,
-                    self.patience_s,
+                    self.expiry_s,
                 )
             await asyncio.sleep(_POLL_S)
         self.broker_epoch = node.czxid

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from ottla.broker.metadata.tree import patiently
+from ottla.broker.metadata.tree import retry_unavailable
 from ottla.ports import MetadataStore, SessionEvent, StoreError
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class NotificationReader:
         for path in self._paths:
             self._store.watch(path, lambda _: self._changed.set())
         self._store.on_session(self._session_changed)
-        await patiently(load)
+        await retry_unavailable(load)
         self._changed.set()
         self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -78,12 +78,12 @@ async def resolve_identity(
 
 
 async def check_addresses(
-    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], clock: Clock, patience_s: float
+    store: MetadataStore, broker_id: int, endpoints: Sequence[Endpoint], clock: Clock, expiry_s: float
 ) -> None:
     """StoreError if another broker advertises an address of this one: it would get the control requests of this broker.
-    `patience_s`: how long the registration of a broker that is gone may take to expire."""
+    `expiry_s`: how long the registration of a broker that is gone may take to expire."""
     own = {(endpoint.host, endpoint.port) for endpoint in endpoints}
-    deadline = clock.monotonic() + patience_s
+    deadline = clock.monotonic() + expiry_s
     warned = False
     while True:
         taken = [
@@ -98,7 +98,7 @@ async def check_addresses(
             raise StoreError(taken[0])
         if not warned:
             warned = True
-            logger.warning("%s; if that broker is gone, its registration expires within %.0f s", taken[0], patience_s)
+            logger.warning("%s; if that broker is gone, its registration expires within %.0f s", taken[0], expiry_s)
         await asyncio.sleep(_POLL_S)
 
 

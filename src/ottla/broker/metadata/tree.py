@@ -59,7 +59,7 @@ async def each(items: Iterable[A], read: Callable[[A], Awaitable[T]], at_once: i
     return found
 
 
-async def patiently(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_unavailable(work: Callable[[], Awaitable[T]]) -> T:
     """Retry work of a start while the store is unavailable, as when its session expires. The work must be repeatable."""
     for attempt in range(1, _ATTEMPTS_MAX):
         try:

@@ -86,7 +86,7 @@ def test_a_broker_id_that_is_registered_is_refused() -> None:
     async def test(world: World) -> None:
         await world.add(1)
         rival = Member(world, 1)
-        rival.controller.election.patience_s = 0.05
+        rival.controller.election.expiry_s = 0.05
         with pytest.raises(Exception, match=r"another broker with broker\.id=1 is running"):
             await rival.controller.start()
         await rival.controller.stop()
