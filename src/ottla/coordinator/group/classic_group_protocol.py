@@ -336,10 +336,8 @@ class ClassicGroupProtocol:
 
     # SyncGroup
 
-    def sync_group(self, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
-        """The group is classic and not empty."""
-        group = self._groups.by_id[request.group_id]
-        assert isinstance(group, ClassicGroup)
+    def sync_group(self, group: ClassicGroup, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
+        """The group is not empty."""
         decision = Decision()
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
@@ -397,10 +395,7 @@ class ClassicGroupProtocol:
 
     # Heartbeat
 
-    def heartbeat(self, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
-        """The group is classic."""
-        group = self._groups.by_id[request.group_id]
-        assert isinstance(group, ClassicGroup)
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
         error: int = ErrorCode.NONE
         try:
             member = group.check_member(request.member_id, request.group_instance_id)
@@ -416,10 +411,7 @@ class ClassicGroupProtocol:
 
     # LeaveGroup
 
-    def leave_group(self, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
-        """The group is classic."""
-        group = self._groups.by_id[request.group_id]
-        assert isinstance(group, ClassicGroup)
+    def leave_group(self, group: ClassicGroup, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
         decision = Decision()
         answers: list[MemberResponse] = []
         left: list[str] = []

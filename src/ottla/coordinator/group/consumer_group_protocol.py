@@ -49,10 +49,6 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ResponseTopicPartitions,
 )
-from ottla.protocol.messages.heartbeat import HeartbeatRequest
-from ottla.protocol.messages.join_group import JoinGroupRequest
-from ottla.protocol.messages.leave_group import LeaveGroupRequest
-from ottla.protocol.messages.sync_group import SyncGroupRequest
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +65,7 @@ class ConsumerGroupProtocol:
         self._topics: Topics = groups.topics
         self._topics_version = 0
         """Counts the changes of the set of topics: regular expressions are resolved again for each."""
-        self._classic_members = ClassicMembers(self)
+        self.classic_members = ClassicMembers(self)
 
     @property
     def groups(self) -> Groups:
@@ -373,20 +369,6 @@ class ConsumerGroupProtocol:
             self._topics_version += 1
         return Decision()
 
-    # Requests of classic members
-
-    def join_group(self, group: Group, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
-        return self._classic_members.join_group(_as_consumer_group(group), request, caller, token, now)
-
-    def sync_group(self, group: Group, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.sync_group(_as_consumer_group(group), request, token, now)
-
-    def classic_heartbeat(self, group: Group, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.heartbeat(_as_consumer_group(group), request, token, now)
-
-    def leave_group(self, group: Group, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
-        return self._classic_members.leave_group(_as_consumer_group(group), request, token, now)
-
     # ConsumerGroupDescribe
 
     def describe(self, group_id: str) -> DescribedGroup:
@@ -421,11 +403,6 @@ def _not_found(group_id: str, found: Group | None) -> KafkaError:
 
 def _or(said: str | None, before: str | None) -> str | None:
     return before if said is None else said
-
-
-def _as_consumer_group(group: Group) -> ConsumerGroup:
-    assert isinstance(group, ConsumerGroup)
-    return group
 
 
 def _as_heartbeat_assignment(assigned: Owned) -> HeartbeatAssignment:

@@ -18,6 +18,7 @@ from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
 from ottla.coordinator.group.classic_responses import described_group
 from ottla.coordinator.group.committed_offset import Commits
+from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_group_protocol import ConsumerGroupProtocol
 from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
 from ottla.coordinator.group.offset_store import OffsetStore
@@ -112,45 +113,39 @@ class GroupShard:
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
-        if group is not None and group.type == "consumer" and not group.is_empty:
-            return self.consumer.join_group(group, request, caller, token, now)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self.consumer.classic_members.join_group(group, request, caller, token, now)
         return self.classic.join_group(request, caller, token, now)
 
     def sync_group(self, request: SyncGroupRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
-        if group is None or group.is_empty:
-            return replied(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        if group.type == "consumer":
-            return self.consumer.sync_group(group, request, token, now)
-        return self.classic.sync_group(request, token, now)
+        if isinstance(group, ClassicGroup) and not group.is_empty:
+            return self.classic.sync_group(group, request, token, now)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self.consumer.classic_members.sync_group(group, request, token, now)
+        return replied(token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def heartbeat(self, request: HeartbeatRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
-        if group is None:
-            return replied(token, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
-        if group.type == "consumer":
-            return self.consumer.classic_heartbeat(group, request, token, now)
-        return self.classic.heartbeat(request, token, now)
+        if isinstance(group, ClassicGroup):
+            return self.classic.heartbeat(group, request, token, now)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic_members.heartbeat(group, request, token, now)
+        return replied(token, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def leave_group(self, request: LeaveGroupRequest, token: Token, now: Now) -> Decision:
         group = self.groups.by_id.get(request.group_id)
-        if group is None:
-            return replied(
-                token,
-                LeaveGroupResponse(
-                    members=[
-                        MemberResponse(
-                            member_id=member.member_id,
-                            group_instance_id=member.group_instance_id,
-                            error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-                        )
-                        for member in request.members
-                    ]
-                ),
+        if isinstance(group, ClassicGroup):
+            return self.classic.leave_group(group, request, token, now)
+        if isinstance(group, ConsumerGroup):
+            return self.consumer.classic_members.leave_group(group, request, token, now)
+        unknown = [
+            MemberResponse(
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=ErrorCode.UNKNOWN_MEMBER_ID
             )
-        if group.type == "consumer":
-            return self.consumer.leave_group(group, request, token, now)
-        return self.classic.leave_group(request, token, now)
+            for member in request.members
+        ]
+        return replied(token, LeaveGroupResponse(members=unknown))
 
     # Membership, consumer protocol
 

@@ -283,17 +283,6 @@ def encode_value(value: object, version: int) -> bytes:
     return _prefix.pack(version) + encode(value, version)
 
 
-def decode_key(key: Buffer) -> Any:
-    """The key message, or None for an unknown type."""
-    known = TYPES.get(_number(key))
-    return None if known is None else decode(known[0], 0, memoryview(key)[2:])
-
-
-def decode_value(record_type: int, value: Buffer) -> Any:
-    """The value message of a record of a known type."""
-    return _decode_value(TYPES[record_type][1], value)
-
-
 def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | None:
     """(type, key, value or None for a tombstone), or None for an unknown type. MalformedInput if it cannot be decoded."""
     record_type = _number(key)
