@@ -5,7 +5,7 @@
 - Ottla as processes: `cluster`, `ottla_command`
 - the broker under test, Ottla or Apache Kafka: `subject`, `dialogues`, `ratchet`
 - requests in the bare protocol: `raw`, `router`, `txn_speaker`
-- parts of a broker, without a socket: `controller_world`, `admin`, `client`
+- parts of a broker, without a socket: `controller_world`, `coordinated`, `handlers`, `admin`, `client`
 - logs, batches, messages, stores: `storage`, `compaction`, `producer`, `record_batches`, `random_messages`, `store_conformance`
 """
 

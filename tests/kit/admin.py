@@ -34,7 +34,7 @@ class FixedClock:
 
 
 class MetadataBroker:
-    """What the handlers of this folder know of a broker."""
+    """The collaborators of handlers that use metadata only."""
 
     def __init__(self, properties: Mapping[str, str], tree: MetadataTree | None = None, broker_id: int = 1) -> None:
         self.metadata = LocalMetadata(BrokerSettings.parse(properties), broker_id)
@@ -74,7 +74,7 @@ class MetadataBroker:
         return [outcome for outcome in outcomes if isinstance(outcome, TopicImage)]
 
     async def ask(self, api_name: str, version: int, request: object, listener: str = "PLAINTEXT") -> Any:
-        """What a client reads as the reply to its request, both through the codec of the version."""
+        """Send a request and return the response, both encoded and decoded in this version."""
         self.metadata.settings = self.controller.state.settings
         parts = {name: getattr(self, name) for name in ("groups", "metadata", "partitions", "served", "transactions")}
         for name in ("config_requests", "partition_requests", "producer_ids", "topic_requests"):

@@ -12,7 +12,7 @@ from tests.kit.zookeeper import KAFKA_3, kafka_jars, popen
 
 class ApacheBroker:
     def __init__(self, cluster: Cluster, number: int, **settings: Any) -> None:
-        """Settings are Kafka's, by their own names."""
+        """`settings` have Kafka's names."""
         self.number = number
         self._settings = settings
         self.port = free_port()

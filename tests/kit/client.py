@@ -17,12 +17,12 @@ from ottla.testing import Broker
 
 @contextmanager
 def broker_address() -> Iterator[str]:
-    """Ottla's, unless CLIENT_TEST_BOOTSTRAP_SERVERS names another Kafka."""
+    """The bootstrap servers of an Ottla broker, or CLIENT_TEST_BOOTSTRAP_SERVERS."""
     other = os.environ.get("CLIENT_TEST_BOOTSTRAP_SERVERS")
     if other:
         yield other
         return
-    # Nobody looks for old records: those of 2023 must not be gone between being written and being read.
+    # No retention check: records with timestamps of 2023 must stay until they are read.
     keeping = {"log.initial.task.delay.ms": 86_400_000, "log.retention.check.interval.ms": 86_400_000}
     with Broker({"group.initial.rebalance.delay.ms": 0, **keeping}) as broker:
         yield broker.bootstrap_servers

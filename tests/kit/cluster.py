@@ -38,7 +38,7 @@ until = partial(wait.until, every_s=0.05, ignoring=Exception)
 
 
 def ask_at(address: str, api_name: str, version: int, request: object) -> Any:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     pipeline = Pipeline("test")
     _, parts = pipeline.request(API_BY_NAME[api_name], version, request)
     host, _, port = address.rpartition(":")
@@ -71,7 +71,7 @@ class BrokerProcess:
 
     @property
     def answers(self) -> bool:
-        """It was started, and nobody ended or paused it since."""
+        """Whether it runs and is not paused."""
         return self.process is not None and not self._is_paused
 
     @property
@@ -85,7 +85,7 @@ class BrokerProcess:
             "listeners": f"PLAINTEXT://{self.address}",
             "log.dirs": str(self.data),
             "zookeeper.connect": self.cluster.connect,
-            # A process may be without a core for seconds while all tests run: a session that ends by that is no case of any test.
+            # A process may get no CPU for seconds while all tests run. Sessions must not expire from that.
             "zookeeper.session.timeout.ms": "6000",
             "offsets.topic.num.partitions": "5",
             "transaction.state.log.num.partitions": "5",
@@ -97,7 +97,7 @@ class BrokerProcess:
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         network = self.cluster.network
         with self.log_path.open("ab") as output, network.inside(self.number) if network else contextlib.nullcontext():
-            # A network of its own belongs to the thread that has entered it.
+            # A thread that has entered a namespace starts its processes there.
             self.process = popen(
                 [sys.executable, "-m", "ottla", "serve", "--config", str(path)],
                 here=network is not None,
@@ -187,7 +187,7 @@ class Cluster:
         return broker
 
     def rival(self, number: int) -> BrokerProcess:
-        """Another broker that says it is this one."""
+        """A second broker with the same broker id."""
         broker = BrokerProcess(self, number, f"rival-{number}")
         self._rivals.append(broker)
         broker.start(wait=False)
@@ -224,18 +224,18 @@ class Cluster:
 
     def create_topic(self, name: str, partitions: int = 1, replicas: int = 3, **config: Any) -> None:
         new = NewTopic(name, partitions, replicas, config={key.replace("_", "."): value for key, value in config.items()})
-        admin = self.admin()  # held: it takes its requests with it when it goes
+        admin = self.admin()  # keep a reference: requests are cancelled when the client is collected
         admin.create_topics([new])[name].result(WAIT_S)
         self.until_known(name, partitions)
 
     def create_topic_at(self, name: str, replicas: list[list[int]]) -> None:
-        """With the brokers of each partition chosen."""
+        """Create a topic with this assignment."""
         admin = self.admin()
         admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas)])[name].result(WAIT_S)
         self.until_known(name, len(replicas))
 
     def until_known(self, topic: str, partitions: int) -> None:
-        """To every broker that can be asked: the controller answers first, and tells them next."""
+        """Wait until every broker that runs knows the topic: the controller sends UpdateMetadata after it answers."""
 
         def known(broker: BrokerProcess) -> bool:
             told = broker.ask("metadata", 9, _asking_about(topic))
@@ -246,7 +246,7 @@ class Cluster:
             until(lambda broker=broker: not broker.answers or known(broker), f"broker {broker.number} knows {topic}")
 
     def until_agreed(self) -> None:
-        """Every broker that can be asked knows all of them, and the controller that the tree names."""
+        """Wait until every broker that runs knows all brokers and the controller that ZooKeeper names."""
 
         def agrees(broker: BrokerProcess) -> bool:
             told = broker.ask("metadata", 9, MetadataRequest(topics=[]))
@@ -260,7 +260,7 @@ class Cluster:
         return Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "message.timeout.ms": 60_000, **settings})
 
     def produce(self, topic: str, values: list[bytes], **settings: Any) -> list[tuple[int, int]]:
-        """All of them acknowledged: (partition, offset) of each, in order."""
+        """Produce values and return (partition, offset) of each, in order, once all are acknowledged."""
         found: list[tuple[int, int]] = []
         failures: list[object] = []
 
@@ -288,7 +288,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = None) -> Iterator[Callable[..., Cluster]]:
-    """With a network, each broker lives on the host that is called as its number."""
+    """Make clusters. With a network, broker N runs on the host named N."""
     made: list[Cluster] = []
 
     def make(count: int, **properties: Any) -> Cluster:
@@ -313,7 +313,7 @@ def clusters(zookeeper: ZooKeeper, directory: Path, network: Network | None = No
 
 @contextlib.contextmanager
 def on_hosts(directory: Path, **properties: Any) -> Iterator[Cluster]:
-    """Three brokers and a ZooKeeper, each on a host of its own; the caller is on another one, that reaches all of them."""
+    """Three brokers and a ZooKeeper, each in its own namespace. The caller is in another one that reaches all of them."""
     with contextlib.ExitStack() as stack:
         network = Network("zookeeper", 1, 2, 3, "client")
         stack.callback(network.close)

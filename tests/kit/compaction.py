@@ -29,20 +29,20 @@ def put(log: Log, *pairs: KeyValue, codec: int = 0, timestamp_ms: int = NOW_MS, 
     """Append one batch of keys and values; returns its first offset. The high watermark follows."""
     fields = [(key, value, [("h", b"v")], timestamp_ms + index) for index, (key, value) in enumerate(pairs)]
     batch = bytearray(build_batch(fields, codec=codec, **options))
-    info = log.append(check(batch, RULES, NOW_MS), 0, NOW_MS, from_client=False)  # sequences are not the point here
+    info = log.append(check(batch, RULES, NOW_MS), 0, NOW_MS, from_client=False)  # without sequences
     log.high_watermark = log.log_end_offset
     return info.first_offset
 
 
 def dirt_of(log: Log, now_ms: int = NOW_MS, *, flush: bool = True) -> LogToClean:
-    """What is dirty, once what was written is on the disk."""
+    """Flush the log, and return its dirty range."""
     if flush:
         log.flush(now_ms)
     return find_log_to_clean(log, log.high_watermark, now_ms)
 
 
 def compact(disk: object, log: Log, now_ms: int = NOW_MS, slice_bytes: int = 1 << 20, **limits: Any) -> Account:
-    """One pass from beginning to end, in this thread."""
+    """Run one pass of compaction in this thread."""
     compaction = Compaction(disk, dirt_of(log, now_ms), Limits(**limits), now_ms)  # type: ignore[arg-type]
     while True:
         progress = compaction.advance(slice_bytes)
@@ -71,7 +71,7 @@ class ModelBatch:
 
 @dataclass
 class Model:
-    """What a compacted log holds, by the definition and not by the way it is done."""
+    """The records of a compacted log, from the definition of compaction."""
 
     delete_retention_ms: int
     batches: list[ModelBatch] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Model:
         self.batches.append(ModelBatch(batch, batch[0].offset, batch[-1].offset))
 
     def compact(self, first_dirty_offset: int, cleaned_offset: int, now_ms: int) -> None:
-        """Indexed were the records in [first dirty, cleaned); all before the end of that are judged."""
+        """Compact as the cleaner does: keys of [first dirty, cleaned) decide about all records below `cleaned`."""
         newest = {
             record.key: record.offset
             for batch in self.batches

@@ -62,7 +62,7 @@ class World:
         return found
 
     def write(self, *changes: Change) -> None:
-        """By somebody who is no broker."""
+        """Write to the tree as a client that is not a broker."""
         self.tree.multi(changes, object())
 
     def epoch(self) -> int:

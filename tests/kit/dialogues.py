@@ -16,7 +16,7 @@ Converse = Callable[[str, int, Iterable[int]], Coroutine[Any, Any, dict[str, lis
 
 
 def both(converse: Converse, seeds: Iterable[int], brokers: int = 1, **settings: Any) -> Transcripts:
-    """As many brokers of ours, and one of Apache Kafka."""
+    """Hold the dialogues with `brokers` of Ottla and with one broker of Apache Kafka."""
     found = {}
     for name in ("ottla", REFERENCE):
         with running(name, brokers=brokers if name == "ottla" else 1, **settings) as subject:

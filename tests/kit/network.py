@@ -1,7 +1,7 @@
 """A network namespace per broker, joined by a router that can drop packets from one to another.
 
-The namespaces have no names: open files hold them, and processes that run in them. When the test and what it started are gone so
-are they, whatever went wrong. No interface of the machine itself leads into them.
+The namespaces have no names: open files and processes keep them. They vanish with the test and its processes, however it ends.
+No interface of the machine leads into them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _enter(namespace: int) -> None:
-    """This thread, and what it starts from now on: threads, processes, sockets."""
+    """Move this thread into a namespace. Threads, processes and sockets that it makes belong to it."""
     if libc.setns(namespace, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns: root is needed to enter a network namespace")
 
@@ -27,7 +27,7 @@ def _current() -> int:
 
 
 def _made() -> int:
-    """A new namespace; the thread stays where it is."""
+    """Make a namespace. The thread stays where it is."""
     home = _current()
     try:
         if libc.unshare(CLONE_NEWNET):
@@ -88,7 +88,7 @@ class Network:
 
     @contextmanager
     def inside(self, name: str | int) -> Iterator[None]:
-        """What this thread starts meanwhile lives on that host."""
+        """Inside the block, this thread starts processes on that host."""
         with self._in(self._spaces[name]):
             yield
 
@@ -96,7 +96,7 @@ class Network:
         return self._addresses[name]
 
     def cut(self, sources: str | int | list[str | int], targets: str | int | list[str | int], *, both: bool = True) -> None:
-        """What those send to these vanishes without a word; with `both`, what these send to those too."""
+        """Drop all packets from those hosts to these; with `both`, in both directions."""
         for source in sources if isinstance(sources, list) else [sources]:
             for target in targets if isinstance(targets, list) else [targets]:
                 self._drop(source, target)
@@ -113,7 +113,7 @@ class Network:
             self._ip(f"rule {verb} from {self._addresses[source]} to {self._addresses[target]} blackhole")
 
     def isolate(self, name: str | int) -> None:
-        """From all others."""
+        """Cut a host from all others."""
         self.cut(name, list(self._addresses))
 
     def heal(self) -> None:

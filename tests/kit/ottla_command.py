@@ -20,7 +20,7 @@ def environment(**more: Any) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ottla:
-    """The command `ottla`, pointed at a cluster."""
+    """The command `ottla` with the bootstrap servers of a cluster."""
 
     bootstrap_servers: str
 
@@ -33,7 +33,7 @@ class Ottla:
         return [sys.executable, "-P", "-m", "ottla", *words]
 
     def run(self, *words: str, stdin: bytes | str = b"") -> subprocess.CompletedProcess[str]:
-        """In this process, where starting Python two hundred times is not what is tested."""
+        """Run the command in this process, which saves the start of Python."""
         from ottla.cli.app import app
 
         data = stdin.encode() if isinstance(stdin, str) else stdin
@@ -43,7 +43,7 @@ class Ottla:
         return subprocess.CompletedProcess(words, result.exit_code, result.stdout_bytes.decode("utf-8", "replace"), result.stderr)
 
     def spawn(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """As a process of its own."""
+        """Run the command as a process."""
         return subprocess.run(
             self.command(*words), input=stdin, capture_output=True, env=self.environment, timeout=TIMEOUT_S, check=False
         )

@@ -1,11 +1,11 @@
 """Other implementations that tests and benchmarks run: Apache Kafka's jars and brokers, ZooKeeper, kcat.
 
 Owns: where they are kept (`~/.cache/ottla`, or `OTTLA_CACHE`), how they are fetched once, how they are started and stopped.
-Never does: skip. A counterpart that cannot be had raises `MissingCounterpart`, which says what to install.
+Never skips a test: what is missing raises `MissingCounterpart`, which says what to install.
 
 1. A folder of jars in the cache is complete: it is filled under another name and renamed.
 2. What is in the cache needs no network.
-3. Every process started here ends with its context manager, also when the test fails; and with this process, however that ends.
+3. Every process started here ends with its context manager, also when the test fails, and with this process, even when killed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from typing import Any, Self
 from ottla.runtime.free_ports import free_port
 
 KAFKA_4 = "4.3.0"
-KAFKA_3 = "3.9.2"  # the last with ZooKeeper, whose jars stand in the same folder
+KAFKA_3 = "3.9.2"  # the last with ZooKeeper; its jars are in the same folder
 
 QUICK_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# What Kafka's own start script passes: the fair choice where speed is compared.
+# The options of Kafka's own start script, for benchmarks.
 START_SCRIPT_JVM = (
     "-Xmx1G",
     "-Xms1G",
@@ -81,7 +81,7 @@ def cache_dir() -> Path:
 
 @contextmanager
 def fetching(name: str) -> Iterator[Path]:
-    """The place of `name` in the cache, held against parallel fetches of the same name (pytest-xdist, two checkouts)."""
+    """The path of `name` in the cache, locked against parallel fetches (pytest-xdist, two checkouts)."""
     path = cache_dir() / name
     with open(path.with_name(f".{name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -104,7 +104,7 @@ def kafka_jars(version: str = KAFKA_4) -> Path:
 
 
 def streams_jars() -> list[Path]:
-    """Kafka Streams and the store it needs; what else it needs is among Apache Kafka's own jars."""
+    """The jars of Kafka Streams and RocksDB. Their other dependencies are among Apache Kafka's jars."""
 
     def complete(jars: Path) -> bool:
         return (jars / f"kafka-streams-{KAFKA_4}.jar").exists() and any(jars.glob("rocksdbjni-*.jar"))
@@ -113,8 +113,8 @@ def streams_jars() -> list[Path]:
     return sorted(_maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
 
 
-# The newest set that can be had whole is mixed, and works with pyspark 4.3. Spark's parent pom names a repository that cannot
-# always be reached, so each jar is taken by itself.
+# The newest complete set, of mixed versions; it works with pyspark 4.3. Each jar is fetched by itself: Spark's parent pom names a
+# repository that is not always reachable.
 SPARK_CONNECTOR = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
@@ -129,7 +129,7 @@ def spark_connector_jars() -> list[Path]:
 
 
 def single_jars(folder: str, artifacts: Sequence[str]) -> list[Path]:
-    """These jars (`group:name:version`), each by itself and without what it depends on; fetched once."""
+    """These jars (`group:name:version`) without their dependencies; fetched once."""
     names = ["{1}-{2}.jar".format(*artifact.split(":")) for artifact in artifacts]
     with fetching(folder) as jars:
         for name, artifact in zip(names, artifacts, strict=True):
@@ -166,7 +166,7 @@ def _maven_jars(name: str, pom: str, complete: Callable[[Path], bool], *options:
                     f"{name} could not be fetched with Maven into {jars} (no network?):\n" + (done.stdout + done.stderr)[-2000:]
                 )
             if jars.exists():
-                shutil.rmtree(jars)  # half a folder left by hand; never one of ours
+                shutil.rmtree(jars)  # an incomplete folder that somebody made by hand
             new.rename(jars)
         return jars
 
@@ -189,7 +189,7 @@ def java_command(
     log_level: str = "warn",
     jars: Iterable[Path] = (),
 ) -> list[str]:
-    """`main_class`, or a source file, run with Kafka's jars and these on the path, by a JVM with these options or a quick one."""
+    """The command that runs `main_class`, or a source file, with Kafka's jars and `jars`. Default `jvm`: for a short run."""
     java = program("java", "install a Java 17 runtime (Debian: `apt-get install openjdk-17-jre-headless`)")
     if jvm is None:
         jvm = (*QUICK_JVM, "-Xshare:auto", "-Xlog:cds*=off", f"-XX:SharedArchiveFile={_class_archive(version)}")
@@ -205,9 +205,9 @@ def run_tool(
     timeout: float = 180,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Kafka's tools to its end. A short name is looked up among the packages the tools live in (TOOLS)."""
+    """Run one of Kafka's tools. A short name is looked up in the packages of TOOLS."""
     if main_class.endswith(".ConsumerGroupCommand") and "--timeout" not in args:
-        # Its own patience is five seconds, which a busy machine may need to start it.
+        # The tool's own timeout is five seconds, too short on a busy machine.
         args += ("--timeout", "60000")
     command = java_command(version, tool_class(version, main_class), *args)
     done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=timeout)
@@ -218,8 +218,7 @@ def run_tool(
 
 @cache
 def _class_archive(version: str) -> Path:
-    """Classes that Kafka's tools load, in the JVM's own shared archive: with it they start in half the time. Where none could be
-    made, or the JVM does not like it, they start as ever."""
+    """A class data sharing archive for Kafka's tools: they start in half the time. The JVM ignores an archive it cannot use."""
     java = Path(program("java", "install a Java 17 runtime")).resolve()
     key = f"{java}:{java.stat().st_mtime_ns}:{class_path(version)}"
     with fetching(f"kafka-{version}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.jsa") as archive:
@@ -229,7 +228,7 @@ def _class_archive(version: str) -> Path:
 
 
 def _archive_classes(version: str, archive: Path) -> None:
-    """What some tools load while they do their work: those that only failed would load little."""
+    """Archive the classes that some tools load while they work."""
     from ottla.testing import Broker
 
     tools: list[tuple[str, tuple[str, ...], str]] = [
@@ -252,7 +251,7 @@ def _archive_classes(version: str, archive: Path) -> None:
             subprocess.run(command, input=given, capture_output=True, text=True, timeout=180)
             for line in loaded.read_text().splitlines():
                 if not line.startswith("#") and " source: " not in line:
-                    names[line.partition(" id: ")[0]] = None  # numbered anew in each list
+                    names[line.partition(" id: ")[0]] = None  # without the id, which differs in each list
         loaded.write_text("\n".join(names))
         jvm = (*QUICK_JVM, "-Xshare:dump", f"-XX:SharedClassListFile={loaded}", f"-XX:SharedArchiveFile={made}")
         subprocess.run(java_command(version, "-version", jvm=jvm), capture_output=True, timeout=300)
@@ -298,7 +297,7 @@ def _has_class(version: str, name: str) -> bool:
 
 @cache
 def kcat() -> str:
-    """The path of kcat; installed from Debian's package when that is possible."""
+    """The path of kcat, installed from Debian's package if possible."""
     found = shutil.which("kcat")
     if found:
         return found
@@ -317,8 +316,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _ends_with_us(command: Sequence[str]) -> list[str]:
-    """The same command, in the same process, which the kernel kills when the thread that starts it is gone: a test run that is
-    killed leaves nothing behind."""
+    """The command with PR_SET_PDEATHSIG: the kernel kills it when the thread that started it ends, also by a kill."""
     setpriv = program("setpriv", "it is part of util-linux (Debian: `apt-get install util-linux`)")
     return [setpriv, "--pdeathsig", "KILL", *command]
 
@@ -327,20 +325,20 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="starts processe
 
 
 def halt(process: subprocess.Popen[bytes]) -> None:
-    """SIGSTOP, waited for: on a busy machine a process runs on, and answers, for a while after it was sent."""
+    """Send SIGSTOP and wait until the process has stopped: on a busy machine it runs on for a while."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
 def popen(command: Sequence[str], *, here: bool = False, **options: Any) -> subprocess.Popen[bytes]:
-    """A process that ends with us, whichever thread asks for it: one that lives as long as we do starts them all; `here`: this
-    thread does, and it ends with it."""
+    """Start a process that ends with this one. A thread that lives as long as this process starts it; with `here` the calling
+    thread does, and the process ends with that thread."""
     start: Callable[[], subprocess.Popen[bytes]] = partial(subprocess.Popen, _ends_with_us(command), **options)  # type: ignore[assignment]
     return start() if here else _starter.submit(start).result()
 
 
 class Running:
-    """Something that is started by `with`, and closed at its end, also when its start fails."""
+    """A context manager that starts on entry and closes on exit, also if the start fails."""
 
     def start(self) -> None:
         raise NotImplementedError
@@ -361,7 +359,7 @@ class Running:
 
 
 class Service(Running):
-    """A server process with a directory of its own; the log of its output is `dir/output.log`."""
+    """A server process with its own directory; its output goes to `dir/output.log`."""
 
     name = "service"
     ready_timeout_s = 180.0
@@ -393,7 +391,7 @@ class Service(Running):
 
     def launch(self) -> None:
         with open(self.dir / "output.log", "ab") as log:
-            # A session of its own, so that an interrupt at the terminal reaches pytest alone and stop() stays in order.
+            # Its own session: Ctrl-C reaches pytest only, and stop() ends the processes in order.
             self.process = popen(self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def await_ready(self) -> None:
@@ -409,7 +407,7 @@ class Service(Running):
             time.sleep(0.05)
 
     def stop(self, timeout: float = 30) -> int:
-        """A clean stop (SIGTERM); kills what does not end in time. The return code."""
+        """Stop with SIGTERM, or kill after the timeout. Return the exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -435,7 +433,7 @@ class Service(Running):
 
 
 class ZooKeeper(Service):
-    """ZooKeeper 3.8.4 from the folder of Kafka 3.9.2; up in about a second."""
+    """ZooKeeper 3.8.4, from the jars of Kafka 3.9.2."""
 
     name = "zookeeper"
 
@@ -448,7 +446,7 @@ class ZooKeeper(Service):
         config = self.dir / "zoo.cfg"
         config.write_text(
             f"dataDir={self.dir}/data\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
-            "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"  # as `ottla cluster up` has it
+            "tickTime=250\nminSessionTimeout=1000\nmaxSessionTimeout=60000\n"  # as `ottla cluster up` sets it
             "admin.enableServer=false\n4lw.commands.whitelist=ruok,srvr\nmaxClientCnxns=0\n"
         )
         return java_command(KAFKA_3, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config))
@@ -493,7 +491,7 @@ class ApacheKafka(Service):
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.zookeeper: ZooKeeper | None = None
         self.zookeeper_connect = zookeeper
-        self.voters: str | None = None  # of a quorum of several controllers, which then all get the same cluster id
+        self.voters: str | None = None  # controllers of one quorum share a cluster id
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "a")
 
     @property
@@ -624,12 +622,12 @@ class OttlaCluster(Service):
         kafka_jars(KAFKA_3)  # where `up` finds a ZooKeeper
         self.count = count
         self.source = source
-        # Under many tests at once a process may be without a core for longer than the sessions of `up` last.
+        # With many tests at once a process may get no CPU for longer than a session of `up`.
         self.settings = {"zookeeper.session.timeout.ms": "6000"}
         self.settings |= {name.replace("_", "."): str(value) for name, value in settings.items()}
 
     def command(self) -> list[str]:
-        # What chooses the broker under test is no setting of it.
+        # Variables that choose the broker under test are not settings.
         path = ["env", "-u", "OTTLA_COMPAT_BROKERS", "-u", "OTTLA_COMPAT_BROKER"]
         path += [f"PYTHONPATH={self.source}"] if self.source else []
         words = [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
@@ -650,7 +648,7 @@ class OttlaCluster(Service):
 
     @property
     def told(self) -> dict[str, Any] | None:
-        """What `up` printed when all brokers were in."""
+        """The output of `up` when all brokers are registered."""
         text = self.output
         begin, end = text.find("{\n"), text.find("\n}\n")
         if begin < 0 or end < 0:
@@ -672,7 +670,7 @@ class OttlaCluster(Service):
 
 
 def serves(port: int) -> bool:
-    """Whether a broker on 127.0.0.1 answers Metadata and knows itself: clients may come."""
+    """Whether a broker on 127.0.0.1 answers Metadata and lists itself."""
     body = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", 0)  # Metadata v1, no topics: brokers only
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:

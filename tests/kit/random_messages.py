@@ -1,6 +1,6 @@
 """Hypothesis strategies that generate any message class in any version.
 
-Values stay inside what the other side can say too: an error code is one that Kafka knows, a time is one that a calendar knows.
+Values stay within what kio accepts: error codes that Kafka defines, timestamps that `datetime` can hold.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _INTEGERS = {
     "int64": (-(1 << 63), (1 << 63) - 1),
 }
 
-# Long enough to need a length of two bytes in the flexible versions, now and then.
+# Some are long enough for a two-byte length in flexible versions.
 _TEXTS = st.one_of(st.text(max_size=6), st.sampled_from(["", "x" * 127, "x" * 128, "ž" * 200]))
 _BYTES = st.one_of(st.binary(max_size=6), st.sampled_from([b"", b"y" * 126, b"y" * 127, b"y" * 5000]))
 _UUIDS = st.one_of(st.just(bytes(16)), st.binary(min_size=16, max_size=16))
 
 
 def every_message() -> list[tuple[Api, str, int]]:
-    """(API, "request" or "response", version) for all that the registry knows."""
+    """(API, "request" or "response", version) of the whole registry."""
     return [
         (api, kind, version)
         for api in API_BY_KEY.values()

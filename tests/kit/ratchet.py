@@ -16,8 +16,8 @@ def allowed(path: Path) -> list[str]:
 
 
 def missed(outcomes: Mapping[str, str], allow: Path, *, only: str | None = None) -> list[str]:
-    """What must pass and did not. A runner tries that once more, with nothing beside it: these suites have deadlines of a second
-    or a few, made for a machine with nothing else to do. A fault of the broker fails again."""
+    """The tests that must pass and did not. A runner runs them once more, alone: these suites have deadlines of a few seconds,
+    too short on a busy machine. A fault of the broker fails again."""
     return [name for name in allowed(allow) if (only is None or only in name) and outcomes.get(name) != "passed"]
 
 

@@ -1,7 +1,7 @@
 """A minimal Kafka client on a blocking socket: prepared Produce and Fetch frames, for fault tests and load.
 
-Owns its bytes: nothing of Ottla is used, so it can judge Ottla, and it costs next to nothing, so the broker is the limit.
-Never does: versions to negotiate, metadata, retries, compression. Produce 7 and Fetch 11 are the newest without tagged fields;
+It uses nothing of Ottla, so it can judge Ottla, and needs little CPU, so the broker is the bottleneck.
+It does not negotiate versions, ask for metadata, retry or compress. Produce 7 and Fetch 11 are the newest without tagged fields;
 every broker from 2.3 to 4.3 speaks them.
 """
 
@@ -161,7 +161,7 @@ def read_records(records: memoryview) -> Iterator[tuple[int, bytes]]:
 
 
 class RawConnection:
-    """Frames in, frames out. Closed by the broker or by a fault: ConnectionError."""
+    """A blocking connection. Raises ConnectionError when the broker closes it."""
 
     def __init__(self, bootstrap: str, timeout_s: float = 90) -> None:
         host, port = bootstrap.rsplit(":", 1)

@@ -19,7 +19,7 @@ SAMPLE: list[Fields] = [
 
 
 def with_header(batch: bytes, **changes: Any) -> bytearray:
-    """The batch with some header fields changed and the CRC made right again."""
+    """The batch with changed header fields and a correct CRC."""
     changed = bytearray(batch)
     info = read_batch_header(changed, 0)
     for name, value in changes.items():
@@ -33,7 +33,7 @@ def with_header(batch: bytes, **changes: Any) -> bytearray:
 
 
 def with_section(section: bytes, count: int, codec: int = 0, **changes: Any) -> bytearray:
-    """A batch with a sound header around any bytes as its records."""
+    """A batch with a valid header around any bytes as its records."""
     packed = section if codec == 0 else compress(codec, section)
     info: BatchInfo = read_batch_header(build_batch([(None, None, [], NOW_MS)]), 0)
     batch = bytearray(RECORDS_AT) + packed

@@ -1,7 +1,7 @@
 """A connection to several brokers that sends each request to the leader or coordinator it belongs to.
 
-Speaks as `ClientConnection` does. Where a request concerns several brokers it is taken apart, and the answers are put together.
-Nothing is remembered: who leads and who coordinates is asked before each request.
+It has the interface of `ClientConnection`. A request for several brokers is split, and the responses are merged. It caches
+nothing: leaders and coordinators are looked up before each request.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Router:
 
 
 def replace(message: Any, **fields: Any) -> Any:
-    """The same message but for these fields."""
+    """A copy of the message with these fields changed."""
     other = copy(message)
     for name, value in fields.items():
         setattr(other, name, value)

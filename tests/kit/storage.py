@@ -23,7 +23,7 @@ RULES = Rules(timestamp_before_max_ms=1 << 62, timestamp_after_max_ms=1 << 62)
 
 
 class PowerLoss(BaseException):
-    """The machine stops here."""
+    """The machine loses power."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class MemoryFile:
 
 
 class MemoryDisk:
-    """Files in memory. What was not flushed is gone after `lose_power`; `fail(n, error)` breaks the n-th change from now."""
+    """Files in memory. `lose_power` drops what was not flushed; `fail(n, error)` makes the n-th change from now fail."""
 
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
@@ -132,7 +132,7 @@ class MemoryDisk:
             inode.data = bytearray(inode.durable)
 
     def die(self) -> None:
-        """The process is gone, the machine is not: what was written stays."""
+        """The process dies. Written data stays, also if it was not flushed."""
         self._fail_in = None
         self.locked.clear()
 
@@ -257,7 +257,7 @@ def new_log(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log
 
 
 def reopen(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log]:
-    """As a broker that starts again."""
+    """Open the log as a broker does at start."""
     data_dir = open_dir(disk)
     config = config if config is not None else LogConfig()
     data_dir.load(lambda topic: config, NOW_MS)

@@ -255,6 +255,6 @@ async def two_writers_with_the_same_version_do_not_both_win(stores: Stores) -> N
 
 
 async def _let_run() -> None:
-    """Time for a call that must not come."""
+    """Give a call that must not happen time to happen."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -34,11 +34,11 @@ retention, every five minutes, fell there. Tests of retention have brokers of th
 class Subject:
     name: str
     bootstrap_servers: str
-    log: Callable[[], str] = str  # what the broker said so far
+    log: Callable[[], str] = str  # the broker's log so far
     replicas: int = 1
 
     def complaints(self) -> str:
-        """Its log from the first error on: what a failing suite should show."""
+        """The broker's log from the first error on."""
         lines = self.log().splitlines()
         first = next((at for at, line in enumerate(lines) if " ERROR " in line or " CRITICAL " in line), len(lines))
         return "\n".join(lines[first : first + 40])
@@ -64,7 +64,7 @@ def broker_count() -> int:
 def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None = None, **settings: Any) -> Iterator[Subject]:
     """The chosen broker, or a cluster of them, with these settings (Kafka's names, `_` for `.`), stopped at the end.
 
-    Who names its directories wants to look into them, and gets one."""
+    A test that names data directories looks into them, and gets one broker."""
     name = name or chosen()
     settings = {**KEEPING} | {key.replace("_", "."): value for key, value in settings.items()}
     brokers = brokers or (1 if "log.dirs" in settings else broker_count())
@@ -78,7 +78,7 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
         from ottla.testing import Broker
 
         properties = {key: str(value) for key, value in settings.items()}
-        base = {"broker.id": str(broker_id), "group.initial.rebalance.delay.ms": "0"}  # as peers.ApacheKafka has it
+        base = {"broker.id": str(broker_id), "group.initial.rebalance.delay.ms": "0"}  # as peers.ApacheKafka sets it
         with Broker(base | properties) as broker:
             yield Subject(name, broker.bootstrap_servers, lambda: broker.log)
     elif name.startswith("kafka-"):
@@ -89,8 +89,8 @@ def running(name: str | None = None, *, broker_id: int = 1, brokers: int | None 
 
 
 def soon(condition: Callable[[], bool], within_s: float = 10) -> bool:
-    """Whether it comes true. One Ottla answers an admin call when all of it is done; of several brokers, and with KRaft, one may
-    learn of it a moment later."""
+    """Whether the condition holds soon. A single Ottla broker answers an admin request when it is done: no waiting. Brokers of a
+    cluster, and of KRaft, apply it a moment after the response."""
     at_once = chosen() == "ottla" and broker_count() == 1
     try:
         until(condition, timeout_s=0 if at_once else within_s, every_s=0.05)

@@ -1,7 +1,7 @@
 """A minimal transactional producer: it speaks the bare protocol and records the responses.
 
-Two brokers that are told the same can be compared by what was written down. CONCURRENT_TRANSACTIONS means "ask again" and is
-asked again: how long the markers take is each broker's own affair. Numbers of producer ids are each broker's own too.
+The records of two brokers can be compared. CONCURRENT_TRANSACTIONS is retried and not recorded: brokers differ in how long they
+take to write markers. Producer ids are recorded by order of appearance.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PATIENCE_S = 60.0
 
 
 class Speaker:
-    """`name` is the transactional id; the topic and the group are called so too, unless told otherwise."""
+    """`name` is the transactional id, and by default the name of the topic and the group."""
 
     def __init__(self, connection: ClientConnection | Router, name: str, said: list[str] | None = None) -> None:
         self.connection = connection
@@ -71,7 +71,7 @@ class Speaker:
         self.said.append(" ".join([f"{self.name} {what}: {heard.name}", *(str(each) for each in more)]))
 
     def id_of(self, producer_id: int) -> str:
-        """Numbers differ from broker to broker; which are the same does not."""
+        """The name of a producer id: brokers choose different numbers."""
         return self.ids.setdefault(producer_id, f"id{len(self.ids)}")
 
     async def init(self, producer: Producer = (-1, -1), *, version: int = 5, timeout_ms: int = 60_000) -> Producer:
@@ -116,7 +116,7 @@ class Speaker:
         version: int = 9,
         transactional: bool = True,
     ) -> ErrorCode:
-        now_ms = int(time.time() * 1000)  # or retention would take it away
+        now_ms = int(time.time() * 1000)  # or retention deletes it
         batch = build_batch(
             [(b"k", b"v%d" % number, (), now_ms) for number in range(count)],
             producer_id=producer[0],
@@ -133,7 +133,7 @@ class Speaker:
 
         def code(answer: Any) -> int:
             found: int = answer.responses[0].partition_responses[0].error_code
-            # Of the first generation this stands for CONCURRENT_TRANSACTIONS.
+            # Before KIP-890 this is sent instead of CONCURRENT_TRANSACTIONS.
             return ErrorCode.CONCURRENT_TRANSACTIONS if found == ErrorCode.NOT_ENOUGH_REPLICAS else found
 
         answer = await self.call("produce", version, request, code)
@@ -236,7 +236,7 @@ class Speaker:
             answer = await self.connection.call("fetch", 12, request)
             data = answer.responses[0].partitions[0]
             batches, _ = scan_batches(data.records or b"")
-            # Kafka may name some that lie behind what it returns.
+            # Kafka may list aborted transactions beyond the returned records.
             end = max((each.last_offset for each in batches), default=-1)
             self.tell(
                 f"read {partition} isolation {isolation}",
@@ -252,7 +252,7 @@ class Speaker:
             )
 
     async def producers(self, partition: int = 0) -> None:
-        """What the partition knows of its producers."""
+        """Record the active producers of the partition."""
         await self.settled()
         asked = TopicRequest(name=self.topic, partition_indexes=[partition])
         answer = await self.connection.call("describe_producers", 0, DescribeProducersRequest(topics=[asked]))
@@ -270,11 +270,11 @@ class Speaker:
 
 
 async def ready(connection: ClientConnection | Router, topic: str, ids: Collection[str], group: str, partitions: int = 2) -> None:
-    """A new topic that can be written to, and coordinators that answer."""
+    """Create a topic, and wait until it can be written to and the coordinators answer."""
     until = partial(until_async, what=f"{topic} and its coordinators are ready", every_s=0.1)
 
     async def is_known() -> bool:
-        # Kafka's controller answers before its broker has heard of the topic.
+        # Kafka's controller answers before its broker knows the topic.
         asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
         answer = await connection.call("list_offsets", 7, request)

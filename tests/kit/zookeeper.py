@@ -48,7 +48,7 @@ class ZooKeeper:
                 "-Xmx128m",
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
-                # Its process is killed here, never the machine; on a busy disk a flush may take longer than a session lasts.
+                # Tests kill the process, never the machine. On a busy disk a flush may take longer than a session.
                 "-Dzookeeper.forceSync=no",
                 f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
                 "-cp",
@@ -95,7 +95,7 @@ class ZooKeeper:
 
 
 def served() -> Iterator[ZooKeeper]:
-    """A server, as long as a fixture wants it."""
+    """A server for the lifetime of a fixture."""
     server = ZooKeeper()
     try:
         server.start()
