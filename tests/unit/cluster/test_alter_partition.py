@@ -20,7 +20,7 @@ def proposal(
     return IsrProposal(leader, leader_epoch, [(broker, 100 + broker) for broker in isr], partition_epoch, recovering)
 
 
-def test_what_is_wished_is_granted_under_the_same_leader_epoch() -> None:
+def test_an_accepted_proposal_keeps_the_leader_epoch() -> None:
     after = alter_partition(IMAGE, PARTITION, proposal(1, 2, 3))
     assert after == replace(PARTITION, isr=(1, 2, 3), partition_epoch=8)
     assert alter_partition(IMAGE, PARTITION, proposal(1)) == replace(PARTITION, isr=(1,), partition_epoch=8)
@@ -32,14 +32,14 @@ def test_what_is_wished_is_granted_under_the_same_leader_epoch() -> None:
         pytest.param(proposal(1, 2, 3, partition_epoch=6), ErrorCode.INVALID_UPDATE_VERSION, id="C05-stale-partition-epoch"),
         pytest.param(proposal(1, 2, 3, partition_epoch=8), ErrorCode.NOT_CONTROLLER, id="newer-than-we-know"),
         pytest.param(proposal(1, 2, 3, leader_epoch=6), ErrorCode.NOT_CONTROLLER, id="leader-newer-than-we-know"),
-        pytest.param(proposal(1, 2, 3, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, id="former-leader"),
+        pytest.param(proposal(1, 2, 3, leader_epoch=4), ErrorCode.FENCED_LEADER_EPOCH, id="previous-leader"),
         pytest.param(proposal(2, 1, leader=2), ErrorCode.INVALID_REQUEST, id="not-the-leader"),
         pytest.param(proposal(1, 2, 4), ErrorCode.INELIGIBLE_REPLICA, id="C06-dead"),
         pytest.param(proposal(1, 2, 9), ErrorCode.INVALID_REQUEST, id="no-replica"),
         pytest.param(proposal(2, 3), ErrorCode.INVALID_REQUEST, id="without-the-leader"),
         pytest.param(proposal(1, 3, 3), ErrorCode.INVALID_REQUEST, id="twice"),
         pytest.param(proposal(1, recovering=True), ErrorCode.INVALID_REQUEST, id="recovered-does-not-recover-again"),
-        pytest.param(IsrProposal(1, 5, [(1, 101), (3, 99)], 7), ErrorCode.INELIGIBLE_REPLICA, id="C06-a-former-life"),
+        pytest.param(IsrProposal(1, 5, [(1, 101), (3, 99)], 7), ErrorCode.INELIGIBLE_REPLICA, id="C06-previous-broker-epoch"),
     ],
 )
 def test_what_is_refused(asked: IsrProposal, code: ErrorCode) -> None:

@@ -30,24 +30,24 @@ IMAGE = ClusterImage("c", 1, {number: broker(number) for number in (1, 2, 3)}).w
 
 def between(before: ClusterImage, after: ClusterImage, created: set[tuple[str, int]] | None = None) -> dict[int, ControlRequests]:
     found = control_requests_between(before, after, controller_epoch=9, listener="INSIDE", created=created or set())
-    return {orders.broker.id: orders for orders in found}
+    return {requests.broker.id: requests for requests in found}
 
 
-def led(orders: ControlRequests) -> dict[tuple[str, int], tuple[int, int, bool]]:
-    if orders.leader_and_isr is None:
+def led(requests: ControlRequests) -> dict[tuple[str, int], tuple[int, int, bool]]:
+    if requests.leader_and_isr is None:
         return {}
     return {
         (topic.topic_name, state.partition_index): (state.leader, state.leader_epoch, state.is_new)
-        for topic in orders.leader_and_isr.topic_states
+        for topic in requests.leader_and_isr.topic_states
         for state in topic.partition_states
     }
 
 
-def told(orders: ControlRequests) -> set[tuple[str, int, int]]:
-    assert orders.update_metadata is not None
+def updated(requests: ControlRequests) -> set[tuple[str, int, int]]:
+    assert requests.update_metadata is not None
     return {
         (topic.topic_name, state.partition_index, state.leader)
-        for topic in orders.update_metadata.topic_states
+        for topic in requests.update_metadata.topic_states
         for state in topic.partition_states
     }
 
@@ -57,9 +57,9 @@ def test_a_new_controller_tells_everybody_everything() -> None:
     assert set(found) == {1, 2, 3}
     assert led(found[1]) == {("t", 0): (1, 0, False)}
     assert led(found[2]) == {("t", 0): (1, 0, False), ("t", 1): (2, 3, True)}
-    for number, orders in found.items():
-        assert told(orders) == {("t", 0, 1), ("t", 1, 2)}
-        update = orders.update_metadata
+    for number, requests in found.items():
+        assert updated(requests) == {("t", 0, 1), ("t", 1, 2)}
+        update = requests.update_metadata
         assert update is not None
         assert (update.controller_id, update.controller_epoch, update.broker_epoch) == (1, 9, 100 + number)
         assert {live.id for live in update.live_brokers} == {1, 2, 3}
@@ -76,9 +76,9 @@ def test_a_new_controller_tells_everybody_everything() -> None:
     assert leaders.topic_states[0].topic_id == b"t" * 16
 
 
-def test_the_orders_can_be_sent_in_kafkas_versions() -> None:
-    for orders in between(BLANK, IMAGE).values():
-        for name, request in orders.requests():
+def test_the_requests_can_be_encoded_in_kafkas_versions() -> None:
+    for requests in between(BLANK, IMAGE).values():
+        for name, request in requests.requests():
             assert decode(type(request), VERSIONS[name], encode(request, VERSIONS[name])) == request
 
 
@@ -87,14 +87,14 @@ def test_a_new_topic_is_told_to_its_replicas_as_new_and_to_all_as_news() -> None
     found = between(IMAGE, IMAGE.with_topics([added]))
     assert led(found[3]) == {("n", 0): (3, 0, True)}
     assert found[1].leader_and_isr is None
-    assert all(told(orders) == {("n", 0, 3)} for orders in found.values())
+    assert all(updated(requests) == {("n", 0, 3)} for requests in found.values())
 
 
 def test_other_in_sync_replicas_under_the_same_leader_are_only_news() -> None:
     grown = replace(T, partitions=(T.partitions[0], replace(T.partitions[1], isr=(2,), partition_epoch=6)))
     found = between(IMAGE, IMAGE.with_topics([grown]))
-    assert all(orders.leader_and_isr is None for orders in found.values())
-    assert all(told(orders) == {("t", 1, 2)} for orders in found.values())
+    assert all(requests.leader_and_isr is None for requests in found.values())
+    assert all(updated(requests) == {("t", 1, 2)} for requests in found.values())
 
 
 def test_another_leader_is_an_order_to_the_replicas_that_live() -> None:
@@ -112,10 +112,10 @@ def test_a_broker_in_a_new_life_is_told_everything_under_its_new_epoch() -> None
     """C03, KIP-380."""
     found = between(IMAGE, replace(IMAGE, brokers={**IMAGE.brokers, 2: broker(2, 555)}))
     assert led(found[2]).keys() == {("t", 0), ("t", 1)}
-    assert told(found[2]) == {("t", 0, 1), ("t", 1, 2)}
+    assert updated(found[2]) == {("t", 0, 1), ("t", 1, 2)}
     assert found[2].leader_and_isr is not None
     assert found[2].leader_and_isr.broker_epoch == 555
-    assert told(found[1]) == set()
+    assert updated(found[1]) == set()
 
 
 def test_who_is_no_replica_any_more_is_told_to_delete_it() -> None:
@@ -129,7 +129,7 @@ def test_who_is_no_replica_any_more_is_told_to_delete_it() -> None:
 
 def test_a_deleted_topic_goes_from_its_replicas_and_from_all_pictures() -> None:
     found = between(IMAGE, IMAGE.with_topics((), ["t"]))
-    assert told(found[1]) == {("t", 0, -2), ("t", 1, -2)}
+    assert updated(found[1]) == {("t", 0, -2), ("t", 1, -2)}
     stop = found[3].stop_replica
     assert stop is not None
     (state,) = stop.topic_states[0].partition_states
@@ -146,8 +146,8 @@ def test_what_all_are_told_is_encoded_once_and_reads_as_if_for_each() -> None:
     for before in (BLANK, replace(IMAGE, topics={}, topic_names={})):
         encodings = UpdateMetadataEncodings()
         for version in (8, 7, 6, 5):
-            for orders in between(before, IMAGE).values():
-                request = orders.update_metadata
+            for requests in between(before, IMAGE).values():
+                request = requests.update_metadata
                 assert request is not None
                 assert (request.type == FULL_UPDATE) == (before is BLANK)
                 found = encodings.encoded(request, version).body
@@ -161,6 +161,6 @@ def test_another_content_is_another_encoding() -> None:
     after = IMAGE.with_topics([replace(T, partitions=(replace(P, leader=2, leader_epoch=1, partition_epoch=1), T.partitions[1]))])
     for _ in range(2):
         for found in (between(BLANK, IMAGE), between(IMAGE, after), between(BLANK, after)):
-            for orders in found.values():
-                assert orders.update_metadata is not None
-                assert encodings.encoded(orders.update_metadata, 8).body == encode(orders.update_metadata, 8)
+            for requests in found.values():
+                assert requests.update_metadata is not None
+                assert encodings.encoded(requests.update_metadata, 8).body == encode(requests.update_metadata, 8)

@@ -58,7 +58,7 @@ def test_a_controller_that_was_replaced_writes_nothing() -> None:
 
 
 def test_a_broker_whose_session_expired_registers_with_a_new_epoch() -> None:
-    """C04, C03: orders carry the epoch of the life they are meant for."""
+    """C04, C03: control requests carry the broker epoch they are meant for."""
 
     async def test(world: World) -> None:
         await world.add(1, 2, 3)
@@ -131,7 +131,7 @@ def test_isr_changes_are_written_and_answered() -> None:
 
 
 def test_every_broker_knows_a_topic_when_its_creation_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F61: the answer waits for the orders of that request, also to who leads nothing, and whatever else is ordered meanwhile."""
+    """F61: the answer waits for the control requests of that change, also to brokers without a replica, and for no later ones."""
 
     def names(request: Any) -> set[str]:
         return {topic.topic_name for topic in getattr(request, "topic_states", ())}

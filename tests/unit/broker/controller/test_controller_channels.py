@@ -100,7 +100,7 @@ def test_requests_for_a_previous_registration_are_dropped(monkeypatch: pytest.Mo
 
 
 def test_nobody_waits_for_a_broker_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its orders wait, and reach it when it is back; who asked goes on."""
+    """Its requests stay queued and are sent when it returns; the acknowledgement does not wait."""
 
     async def test(brokers: Brokers) -> None:
         brokers.deaf.add(2)
