@@ -8,6 +8,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 # Modules compiled by mypyc, from setup.py: a change of one compiles all again.
 HOT := $(shell sed -n 's/^    "\(src.*\.py\)",/\1/p' setup.py)
+GENERATE := src/ottla/wire/generate.py
 # A copy of the sources without compiled modules, and the tests that run on it: those of hot modules, and those that patch functions.
 PURE := rm -rf build/pure && mkdir -p build/pure && tar -C src --exclude='*.so' --exclude='__pycache__' -cf - ottla | tar -C build/pure -xf -
 INTERPRETED := tests/unit/records tests/unit/wire tests/unit/storage tests/unit/replication \
@@ -35,7 +36,7 @@ setup: .venv/.compiled ## make a .venv with ottla, compiled, and its dependencie
 	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,spark]'
 	@touch $@
 
-.venv/.compiled: .venv/.installed setup.py $(HOT)
+.venv/.compiled: .venv/.installed setup.py $(HOT) $(GENERATE) src/ottla/wire/schema.py src/ottla/wire/source.py
 	@echo "setup: compiling the hot modules with mypyc"
 	$(PY) setup.py -q build_ext --inplace
 	# Bytecode beside the sources, even where PYTHONDONTWRITEBYTECODE is set: a broker starts in half the time.
@@ -55,6 +56,9 @@ check: .venv/.installed ## ruff, mypy --strict (tests, bench and examples too), 
 	$(PY) -m mypy
 	# The hot modules once more, without site-packages, as `pip install` sees them when it builds.
 	$(PY) -m mypy --no-site-packages --follow-imports=silent --cache-dir=.mypy_cache/bare $(HOT)
+	# And what mypyc compiles in place of the hot messages.
+	$(PY) $(GENERATE) build/native
+	MYPYPATH=src:build/native $(PY) -m mypy --no-site-packages --follow-imports=silent --cache-dir=.mypy_cache/native build/native
 	.venv/bin/lint-imports
 
 .PHONY: test

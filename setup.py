@@ -8,6 +8,7 @@ OTTLA_COMPILE=1 a failure is an error, otherwise a warning.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,6 +115,7 @@ def extensions() -> list[Any]:
         from mypyc.build import mypycify
 
         generated = Path("build/native")
+        shutil.rmtree(generated, ignore_errors=True)
         subprocess.run([sys.executable, "src/ottla/wire/generate.py", str(generated)], check=True)
         paths = [str(native) if (native := generated / Path(path).relative_to("src")).exists() else path for path in HOT_MODULES]
         os.environ["MYPYPATH"] = f"src{os.pathsep}{generated}"  # so that mypy names their modules alike
