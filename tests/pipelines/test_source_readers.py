@@ -38,11 +38,15 @@ Document = dict[str, Any]
 
 
 class Kafka(Broker):
-    """Apache Kafka with the few methods of ours that are used here."""
+    """Apache Kafka behind the methods of `ottla.testing.Broker`. Another context manager starts and stops it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
+
+    @property
+    def running(self) -> bool:
+        return True
 
 
 @pytest.fixture(scope="module", params=EITHER)
