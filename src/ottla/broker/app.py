@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
-from ottla.broker.controller.controller import Controller
 from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.marker_writer import MarkerWriter
@@ -59,6 +58,7 @@ from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.broker.cluster_member import ClusterMember
+    from ottla.broker.controller.cluster_controller import ClusterController
 
 __all__ = ["Broker", "StartupError", "serve"]
 
@@ -70,7 +70,7 @@ IDLE_TICK_MS = 5000
 
 
 class Broker:
-    controller: Controller
+    controller: StandaloneController | ClusterController
     cluster: ClusterMember
     """Only in a cluster."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.controller.controller import ConfigRequests
+from ottla.broker.controller.config_requests import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
