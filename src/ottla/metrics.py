@@ -6,8 +6,6 @@ from __future__ import annotations
 class Counters:
     """Monotonic counts by name: `counters.add("bytes_out", n)`."""
 
-    __slots__ = ("_values",)
-
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
 

@@ -25,8 +25,6 @@ NO_DELTA: Final = -(2**63)
 class Put:
     """Puts the keys of one batch into the table."""
 
-    __slots__ = ("_base_offset", "_data", "_start_offset", "position", "records")
-
     def __init__(self, data: bytes, base_offset: int, start_offset: int) -> None:
         """Records before `start_offset` are skipped."""
         self._data = data
@@ -118,22 +116,6 @@ class Put:
 
 class Filter:
     """Selects the records of one batch to retain."""
-
-    __slots__ = (
-        "_base_offset",
-        "_data",
-        "_keep_tombstones",
-        "_latest_offset",
-        "_out",
-        "_run_start",
-        "keyless",
-        "max_timestamp_delta",
-        "min_timestamp_delta",
-        "position",
-        "records",
-        "retained",
-        "tombstones",
-    )
 
     def __init__(self, data: bytes, base_offset: int, latest_offset: int, keep_tombstones: bool) -> None:
         """Records behind `latest_offset` are retained. Without `keep_tombstones`, records without a value are removed."""

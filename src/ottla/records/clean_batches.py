@@ -49,8 +49,6 @@ class LastBatches:
     not compacted before it has ended.
     """
 
-    __slots__ = ("_epochs", "_offsets", "_times_ms", "_with_sequence")
-
     def __init__(self) -> None:
         self._offsets: dict[int, list[int]] = {}
         self._epochs: dict[int, int] = {}
@@ -104,8 +102,6 @@ def _check_count(info: BatchInfo, records: i64) -> None:
 class Indexing:
     """Puts the keys of batches into a table, chunk by chunk."""
 
-    __slots__ = ("_batches", "_chunk", "_keys", "_next", "_put", "_start_offset", "_transactions", "full")
-
     def __init__(self, keys: KeyMap, start_offset: int, transactions: TransactionSieve) -> None:
         self._keys = keys
         self._transactions = transactions
@@ -158,28 +154,6 @@ class Indexing:
 
 class Cleaning:
     """Cleans chunks of batches."""
-
-    __slots__ = (
-        "_batches",
-        "_chunk",
-        "_delete_retention_ms",
-        "_filter",
-        "_keep_last",
-        "_keys",
-        "_last_batches",
-        "_latest_offset",
-        "_next",
-        "_now_ms",
-        "_run_end",
-        "_run_start",
-        "_transactions",
-        "changed",
-        "kept",
-        "keyless",
-        "parts",
-        "records_read",
-        "records_retained",
-    )
 
     def __init__(
         self,

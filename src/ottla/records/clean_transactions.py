@@ -19,8 +19,6 @@ Aborted = tuple[int, int, int, int]
 
 
 class TransactionSieve:
-    __slots__ = ("_aborted", "_met", "_next", "_ongoing", "kept")
-
     def __init__(self, aborted: Sequence[Aborted]) -> None:
         self._aborted = sorted(aborted, key=lambda entry: entry[1])
         self._next = 0

@@ -88,21 +88,6 @@ class HeadersInput:
 class BatchWriter:
     """Writes batches for one partition. `add` returns the full ones, `finish` the last one."""
 
-    __slots__ = (
-        "_base_timestamp",
-        "_batch_bytes_max",
-        "_codec",
-        "_count",
-        "_level",
-        "_max_timestamp",
-        "_producer_epoch",
-        "_producer_id",
-        "_section",
-        "_transactional",
-        "records",
-        "sequence",
-    )
-
     def __init__(
         self,
         *,

@@ -44,8 +44,6 @@ _COPY_BYTES_MAX: Final = 24
 class BytesColumn:
     """A nullable column of bytes or strings: offsets (int32), data, and validity, one bit per row, lowest first."""
 
-    __slots__ = ("_bits", "_data", "_offsets", "_size", "_validity", "nulls", "rows")
-
     def __init__(self) -> None:
         self.rows: i64 = 0
         self.nulls: i64 = 0
@@ -97,23 +95,6 @@ class BytesColumn:
 
 class Columns:
     """Records as rows. Timestamps are in microseconds, as in Spark; headers are optional."""
-
-    __slots__ = (
-        "_header_bits",
-        "_header_counts",
-        "_header_total",
-        "_header_validity",
-        "_offsets",
-        "_timestamp_types",
-        "_timestamps",
-        "header_keys",
-        "header_values",
-        "headers_null",
-        "keys",
-        "rows",
-        "values",
-        "with_headers",
-    )
 
     def __init__(self, with_headers: bool = False) -> None:
         self.with_headers = with_headers
@@ -356,18 +337,6 @@ class Columns:
 
 class BatchReader:
     """Reads the batches that a fetch of one partition returned, in steps."""
-
-    __slots__ = (
-        "_aborted",
-        "_aborting",
-        "_buffer",
-        "_check_crc",
-        "_end",
-        "_position",
-        "_read_committed",
-        "_start",
-        "next_offset",
-    )
 
     def __init__(
         self,

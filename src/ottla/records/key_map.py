@@ -48,9 +48,6 @@ _NO_PAGE: Final = vec[i64]()
 class KeyMap:
     """The last offset of each key in a range of a log. A slot is two words: 63 bits of the hash, then 23 more and the offset."""
 
-    __slots__ = ("_depth", "_depth_max", "_mask", "_pages", "_tag", "base_offset", "entries_max", "latest_offset", "odd",
-                 "replaced", "size")  # fmt: skip
-
     def __init__(self, slots: int, entries_max: int, base_offset: int, offsets_max: int = 1 << 20) -> None:
         """`slots` is a power of two, at least SLOTS_MIN; offsets are in [base_offset, base_offset + OFFSET_RANGE).
 

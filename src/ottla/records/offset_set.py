@@ -20,8 +20,6 @@ _ONES: Final = bytes(byte.bit_count() for byte in range(256))
 
 
 class OffsetSet:
-    __slots__ = ("_base_offset", "_end_offset", "_pages")
-
     def __init__(self, base_offset: int, offsets_max: int) -> None:
         """The range is [base_offset, base_offset + offsets_max)."""
         self._base_offset: i64 = base_offset

@@ -108,8 +108,6 @@ class FetchPartition:
 
 
 class FetchSession:
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
-
     def __init__(
         self, id: int, uses_topic_ids: bool, privileged: bool, created_ms: int, partitions: dict[PartitionKey, FetchPartition]
     ) -> None:
@@ -126,18 +124,6 @@ class FetchSession:
 
 class FetchContext:
     """One fetch request in its session: the partitions to read, and how to respond."""
-
-    __slots__ = (
-        "_cache",
-        "_epoch",
-        "_privileged",
-        "_served",
-        "_session",
-        "_uses_topic_ids",
-        "error",
-        "incremental",
-        "partitions",
-    )
 
     def __init__(
         self,

@@ -14,8 +14,6 @@ from ottla.types import NO_TIMESTAMP, Buffer
 
 
 class CleanedSegment:
-    __slots__ = ("_built", "_disk", "_file", "segment")
-
     def __init__(self, disk: Disk, first: Segment, last: Segment, index_interval_bytes: int) -> None:
         """Replaces the segments from `first` to `last`."""
         self._disk = disk

@@ -17,8 +17,6 @@ class _Deleted:
 
 
 class DeletedFiles:
-    __slots__ = ("_waiting",)
-
     def __init__(self) -> None:
         self._waiting: list[_Deleted] = []
 

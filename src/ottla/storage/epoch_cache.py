@@ -18,8 +18,6 @@ UNDEFINED = OffsetAndEpoch(NO_OFFSET, NO_LEADER_EPOCH)
 
 
 class EpochCache:
-    __slots__ = ("_disk", "_epochs", "_starts", "_stored", "latest", "path")
-
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path

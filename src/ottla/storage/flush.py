@@ -46,8 +46,6 @@ class FlushPlan:
 class Unflushed:
     """Files and names that may not be on the disk, besides the records behind the recovery point."""
 
-    __slots__ = ("_running", "dir", "metadata", "parent_dir", "sealed")
-
     def __init__(self, sealed: list[Segment]) -> None:
         self.sealed = sealed
         """Segments sealed since the last flush: their index files are complete."""

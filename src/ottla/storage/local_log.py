@@ -33,26 +33,6 @@ _KNOWN_POSITIONS_MAX: Final = 64
 
 
 class LocalLog:
-    __slots__ = (
-        "_bases",
-        "_cache",
-        "_config",
-        "_disk",
-        "_positions",
-        "_random",
-        "_segment_ms",
-        "_with_aborted",
-        "active",
-        "deleted",
-        "dir",
-        "log_end_offset",
-        "replacements",
-        "segments",
-        "size_bytes",
-        "truncations",
-        "unflushed",
-    )
-
     def __init__(
         self,
         disk: Disk,

@@ -36,25 +36,6 @@ __all__ = ["AppendInfo", "FlushPlan", "Log", "OffsetByTime", "ReadInfo", "Unexpe
 
 
 class Log:
-    __slots__ = (
-        "_disk",
-        "_end_offset_seen",
-        "_high_watermark",
-        "_random",
-        "cleaned_offset",
-        "closed",
-        "epochs",
-        "flush_messages",
-        "last_flush_ms",
-        "local",
-        "log_start_offset",
-        "producers",
-        "recovery_point",
-        "snapshots",
-        "topic_id",
-        "topic_partition",
-    )
-
     def __init__(
         self,
         disk: Disk,

@@ -23,8 +23,6 @@ class CorruptIndex(Exception):
 
 
 class OffsetIndex:
-    __slots__ = ("_offsets", "_positions", "base_offset", "persisted")
-
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self._offsets = array("i")

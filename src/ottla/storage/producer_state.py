@@ -150,16 +150,6 @@ class CompletedTxn:
 
 
 class ProducerStates:
-    __slots__ = (
-        "_attempts",
-        "_ongoing",
-        "_producers",
-        "_topic_partition",
-        "_unreplicated",
-        "first_unstable_offset",
-        "producers_max",
-    )
-
     def __init__(self, topic_partition: TopicPartition, producers_max: int = PRODUCERS_MAX) -> None:
         self._topic_partition = topic_partition
         self._producers: dict[int, Producer] = {}

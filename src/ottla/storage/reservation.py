@@ -24,8 +24,6 @@ FREE_PART_MIN: Final = 20
 
 
 class Reservation:
-    __slots__ = ("_end", "next_at")
-
     def __init__(self) -> None:
         self._end = 0
         self.next_at = BEGIN_BYTES

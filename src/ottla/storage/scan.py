@@ -94,8 +94,6 @@ def scan_file(
 class IndexBuilder:
     """Builds the offset and time index of a segment, batch by batch."""
 
-    __slots__ = ("_interval_bytes", "entry_at", "index", "max_timestamp", "offset_of_max", "position", "time_index")
-
     def __init__(self, base_offset: int, interval_bytes: int) -> None:
         self.index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)

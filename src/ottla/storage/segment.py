@@ -47,26 +47,6 @@ class IndexLost(Exception):
 
 
 class Segment:
-    __slots__ = (
-        "_cache",
-        "_corruption",
-        "_file",
-        "_max_timestamp",
-        "_offset_of_max",
-        "active",
-        "base_offset",
-        "bytes_since_entry",
-        "created_ms",
-        "end_offset",
-        "files",
-        "first_timestamp",
-        "index_interval_bytes",
-        "indexes",
-        "jitter_ms",
-        "reservation",
-        "size",
-    )
-
     def __init__(
         self,
         disk: Disk,

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 
 class SegmentCache:
-    __slots__ = ("_entries", "_entries_max", "_latest", "_segments", "_segments_max")
-
     def __init__(self, segments_max: int = 512, index_entries_max: int = 4 << 20) -> None:
         self._segments: OrderedDict[Segment, int] = OrderedDict()
         self._segments_max = segments_max

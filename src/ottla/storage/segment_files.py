@@ -13,8 +13,6 @@ from ottla.storage.names import DELETED, SEGMENT_SUFFIXES, TXN_INDEX, offset_fil
 
 
 class SegmentFiles:
-    __slots__ = ("base_offset", "dir", "disk")
-
     def __init__(self, disk: Disk, dir: str, base_offset: int) -> None:
         self.disk = disk
         self.dir = dir

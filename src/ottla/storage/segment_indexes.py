@@ -17,8 +17,6 @@ from ottla.storage.txn_index import AbortedTxn, TxnIndex
 
 
 class SegmentIndexes:
-    __slots__ = ("_checked", "_files", "has_aborted", "offset", "time", "txn", "txn_dirty")
-
     def __init__(self, files: SegmentFiles) -> None:
         self._files = files
         self.offset: OffsetIndex | None = None

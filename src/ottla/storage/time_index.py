@@ -23,8 +23,6 @@ _ENTRY = struct.Struct(">qi")
 
 
 class TimeIndex:
-    __slots__ = ("_offsets", "_timestamps", "base_offset", "persisted")
-
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
         self._timestamps = array("q")

@@ -28,8 +28,6 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    __slots__ = ("_data", "_last_offsets")
-
     def __init__(self, entries: Iterable[AbortedTxn] = ()) -> None:
         self._data = bytearray()
         self._last_offsets = array("q")

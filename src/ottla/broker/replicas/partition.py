@@ -57,8 +57,6 @@ class VerifiedTransaction:
 class StorageErrors:
     """`with partition.storage_errors:` turns an OSError into KAFKA_STORAGE_ERROR and takes the data directory offline."""
 
-    __slots__ = ("_partition",)
-
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
@@ -71,37 +69,6 @@ class StorageErrors:
 
 
 class Partition:
-    __slots__ = (
-        "_broker_id",
-        "_flush_now",
-        "_flush_requested",
-        "_internal",
-        "_logged_corruption",
-        "_offline",
-        "_on_failure",
-        "_verifying",
-        "data_dir",
-        "follower_throttled",
-        "held_offset",
-        "is_leader",
-        "isr",
-        "leader",
-        "leader_epoch",
-        "leader_throttled",
-        "leadership",
-        "leading_since_epoch",
-        "log",
-        "min_insync_replicas",
-        "on_progress",
-        "partition_epoch",
-        "replicas",
-        "replication",
-        "rules",
-        "storage_errors",
-        "topic_id",
-        "topic_partition",
-    )
-
     def __init__(
         self,
         log: Log,
