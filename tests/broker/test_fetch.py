@@ -225,7 +225,7 @@ def test_r10_a_diverging_log_hears_where_it_diverged(play: Any) -> None:
         connection = await fill(stage, batches=2)
         [partition] = stage.broker.partitions
         partition.leader_epoch = 3
-        partition.log.start_epoch(3, 6)
+        partition.log.epochs.assign(3, 6)
         await stage.produce(connection, stage.batch(b"x"))
         data = await stage.fetch(connection, 7, last_fetched_epoch=0)
         assert data.diverging_epoch is not None

@@ -140,7 +140,7 @@ def test_the_end_of_a_leader_epoch(play: Any, version: int) -> None:
         await stage.produce(connection, stamped(0, 1))
         [partition] = stage.broker.partitions
         partition.leader_epoch = 3
-        partition.log.start_epoch(3, 2)
+        partition.log.epochs.assign(3, 2)
         await stage.produce(connection, stamped(2))
 
         async def end_of(epoch: int, current: int = -1) -> EpochEndOffset:

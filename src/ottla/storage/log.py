@@ -354,15 +354,8 @@ class Log:
     def latest_epoch(self) -> int:
         return self.epochs.latest
 
-    def start_epoch(self, epoch: int, start_offset: int) -> None:
-        """This broker becomes leader."""
-        self.epochs.assign(epoch, start_offset)
-
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         return self.epochs.end_offset_for(epoch, self.local.log_end_offset)
-
-    def epoch_at(self, offset: int) -> int:
-        return self.epochs.epoch_at(offset)
 
     # --- flush
 

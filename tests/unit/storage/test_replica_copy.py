@@ -67,7 +67,7 @@ def test_a_copy_has_the_same_batches_and_epochs_and_follows_what_is_appended() -
     assert copy.lag == 1
     copy_all(copy)
     same(source, future)
-    source.start_epoch(7, source.log_end_offset)
+    source.epochs.assign(7, source.log_end_offset)
     copy.take_over()
     assert future.epochs.entries() == source.epochs.entries()
     assert future.end_offset_for_epoch(7) == source.end_offset_for_epoch(7)

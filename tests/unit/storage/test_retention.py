@@ -96,7 +96,7 @@ def test_records_without_timestamps_count_from_the_segment_s_creation() -> None:
 def test_l10_delete_records_to_any_offset_up_to_the_high_watermark() -> None:
     for target in range(9):
         _, log = log_of(config(), [1] * 8)
-        log.start_epoch(3, 8)
+        log.epochs.assign(3, 8)
         log.advance_log_start(target)
         assert log.log_start_offset == target
         whole = 2 * min(target // 2, 3)

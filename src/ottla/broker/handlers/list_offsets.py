@@ -195,7 +195,7 @@ def _look_up(
     if timestamp == LATEST:
         return answer(NO_TIMESTAMP, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return answer(NO_TIMESTAMP, log.log_start_offset, log.epoch_at(log.log_start_offset))
+        return answer(NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return answer(NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH)
     found = _search(partition, timestamp, looked)

@@ -139,7 +139,7 @@ class Partition:
             if not was_leader:
                 self.leading_since_epoch = image.leader_epoch
             if is_new:
-                self.log.start_epoch(image.leader_epoch, self.log.log_end_offset)
+                self.log.epochs.assign(image.leader_epoch, self.log.log_end_offset)
                 followed = not was_leader and previous_epoch != NO_LEADER_EPOCH
                 if followed and self.owes_flush and self.held_offset is None and self._flush_now is not None:
                     # The last flush as follower has not ended. (Records found at startup were acknowledged before.)
@@ -206,21 +206,18 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = NO_LEADER_EPOCH) -> None:
         """Require that this broker leads the partition, in the epoch that the client names (R08)."""
-        self._check_epoch(current_leader_epoch)
+        self.check_replica(current_leader_epoch)
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.leader} leads {self.topic_partition}")
 
-    def check_replica(self, current_leader_epoch: int) -> None:
-        """Require that the log is online, in the epoch that the client names, whoever leads."""
-        self._check_epoch(current_leader_epoch)
-
     def check_leader_or_follower(self, current_leader_epoch: int) -> None:
         """Require that this broker leads or follows, in the epoch that the client names (R19)."""
-        self._check_epoch(current_leader_epoch)
+        self.check_replica(current_leader_epoch)
         if self.leader < 0:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} has no leader")
 
-    def _check_epoch(self, current_leader_epoch: int) -> None:
+    def check_replica(self, current_leader_epoch: int) -> None:
+        """Require that the log is online, in the epoch that the client names, whoever leads."""
         if self._offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {self.topic_partition} is offline")
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:

@@ -133,10 +133,10 @@ def closest_out_of_sync() -> list[Patch]:
 @bug("a fetch with an old leader epoch counts, whatever the epoch of its last record", world="late", seeds_max=30)
 def stale_fetch_counts() -> list[Patch]:
     """Two fences at once: either of them is enough."""
-    original, divergence = Partition._check_epoch, Partition.divergence
+    original, divergence = Partition.check_replica, Partition.divergence
     former: set[int] = set()
 
-    def check_epoch(self: Partition, current_leader_epoch: int) -> None:
+    def check_replica(self: Partition, current_leader_epoch: int) -> None:
         is_former = 0 <= current_leader_epoch < self.leader_epoch
         (former.add if is_former else former.discard)(id(self))
         original(self, self.leader_epoch if is_former else current_leader_epoch)
@@ -144,7 +144,7 @@ def stale_fetch_counts() -> list[Patch]:
     def no_divergence(self: Partition, *arguments: Any) -> Any:
         return None if id(self) in former else divergence(self, *arguments)
 
-    return [(Partition, "_check_epoch", check_epoch), (Partition, "divergence", no_divergence)]
+    return [(Partition, "check_replica", check_replica), (Partition, "divergence", no_divergence)]
 
 
 # --- the ISR

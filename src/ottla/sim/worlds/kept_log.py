@@ -146,9 +146,9 @@ class KeptLog:
             if offset < self.epochs_from:
                 continue
             require(
-                log.epoch_at(offset) == batch.leader_epoch,
+                log.epochs.epoch_at(offset) == batch.leader_epoch,
                 "epochs",
-                f"{self.partition}: offset {offset} is of epoch {batch.leader_epoch}, the cache says {log.epoch_at(offset)}",
+                f"{self.partition}: offset {offset} is of epoch {batch.leader_epoch}, cached {log.epochs.epoch_at(offset)}",
             )
         if batches and after_start and batches[-1].last_offset >= self.epochs_from:
             require(

@@ -229,7 +229,7 @@ class LogWorld:
             self._truncate(kept, log)
         elif kind < 0.97:
             kept.epoch += rng.randint(1, 3)
-            log.start_epoch(kept.epoch, log.log_end_offset)
+            log.epochs.assign(kept.epoch, log.log_end_offset)
             self.trace.add(f"{kept.partition} epoch {kept.epoch}")
         elif kind < 0.975:
             self._delete_and_create(kept, log)
