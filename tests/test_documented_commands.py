@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.testing import Broker
 from tests.kit import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = [path for folder in ("bench", "tests", "src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 NEEDS_MORE = {
     "serve": "the fixture starts the broker; tests/cli/test_serve.py",
@@ -87,6 +87,14 @@ def test_the_pages_are_read() -> None:
 @pytest.mark.parametrize("name", modules())
 def test_a_module_that_is_named_exists(name: str) -> None:
     assert importlib.util.find_spec(name) is not None
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.exists()], ids=lambda page: page.stem)
+def test_a_path_that_is_named_exists(page: Path) -> None:
+    """`src/ottla/cli/app.py` in a code span; words in capitals (NAME) are placeholders, bench/out is made by a run."""
+    named = re.findall(r"`((?:src|tests|bench|docs|examples|packaging|tools)/[\w./-]+)`", page.read_text())
+    named = [name for name in named if not name.startswith("bench/out/")]
+    assert [name for name in named if not re.search(r"[A-Z]{3}", name.split("FINDINGS")[0]) and not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "bench").glob("*.py")), ids=lambda path: path.stem)
