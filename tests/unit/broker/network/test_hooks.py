@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,10 +13,11 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.dispatch import Dispatcher, PendingReply
 from ottla.broker.network.hooks import Hooks
-from ottla.broker.network.socket_server import ListenerUse
+from ottla.broker.network.socket_server import ConnectionLimits, ListenerUse, SocketServer
 from ottla.cluster.requests import NewTopic
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
-from ottla.ports import FileRange
+from ottla.metrics import Counters
+from ottla.ports import FileRange, Network
 from ottla.protocol.headers import decode_response, encode_request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
@@ -60,7 +61,7 @@ def frame_of(name: str, version: int, request: object) -> memoryview:
     return memoryview(bytearray(b"".join(encode_request(API_BY_NAME[name], version, 7, "c", request))))[4:]  # type: ignore[arg-type]
 
 
-async def reply_of(dispatcher: Dispatcher, frame: memoryview, connection: Any) -> bytes | None:
+async def reply_of(dispatcher: Dispatcher, frame: memoryview, connection: Connection) -> bytes | None:
     """The bytes of the reply. None: there is none. b"closed": the connection is closed instead."""
     try:
         found = dispatcher.dispatch(frame, connection)
@@ -74,13 +75,10 @@ async def reply_of(dispatcher: Dispatcher, frame: memoryview, connection: Any) -
     return b"".join(p.file.read(p.position, p.size) if isinstance(p, FileRange) else bytes(p) for p in found)
 
 
-class Client:
-    """A connection as far as the dispatcher looks at it."""
-
-    header_cache = None
-    listener_name = "PLAINTEXT"
-    client_host = "127.0.0.1"
-    number = 1
+def connection_to(dispatcher: Dispatcher) -> Connection:
+    network = cast(Network, type("Nowhere", (), {"file_sender": None}))
+    server = SocketServer(asyncio.get_running_loop(), network, dispatcher.dispatch, ConnectionLimits(), Counters())
+    return Connection(server, ListenerUse("PLAINTEXT"))
 
 
 @pytest.mark.parametrize("kind", ["authenticate", "authorize", "quota"])
@@ -95,7 +93,7 @@ def test_a_hook_before_the_handler_sees_every_api_and_may_refuse_it(kind: str) -
         dispatcher = Dispatcher(HANDLERS, Parts(), asyncio.get_running_loop(), seen.hooks())
         for handler in HANDLERS.values():
             frame = frame_of(handler.api.name, handler.max_version, handler.api.request())
-            reply = await reply_of(dispatcher, frame, Client())
+            reply = await reply_of(dispatcher, frame, connection_to(dispatcher))
             assert reply is not None
             if reply == b"closed":
                 assert handler.api.name in ("produce", "find_coordinator")  # acks=0, and no key: no place for an error
