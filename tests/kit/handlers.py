@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import pytest
 
+from ottla.broker.handlers import HANDLERS
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.handler import bind
 from ottla.errors import KafkaError
@@ -26,8 +26,9 @@ async def call_handler(
 ) -> Any:
     """The response as a client decodes it."""
     api = API_BY_NAME[api_name]
-    handler = import_module(f"ottla.broker.handlers.{api_name}")
-    assert handler.VERSIONS[0] <= version <= handler.VERSIONS[1]
+    row = HANDLERS[api.key]
+    handler = row.module
+    assert row.min_version <= version <= row.max_version
     read = decode(api.request, version, encode(request, version))
     context = RequestContext(version, api.key, "test", listener, "127.0.0.1", connection_number)
     try:
@@ -41,8 +42,8 @@ async def call_handler(
 
 
 def every_version(api_name: str) -> pytest.MarkDecorator:
-    first, last = import_module(f"ottla.broker.handlers.{api_name}").VERSIONS
-    return pytest.mark.parametrize("version", range(first, last + 1))
+    handler = HANDLERS[API_BY_NAME[api_name].key]
+    return pytest.mark.parametrize("version", range(handler.min_version, handler.max_version + 1))
 
 
 class RecordedControlRequests:

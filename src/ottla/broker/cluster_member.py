@@ -9,31 +9,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.controller.broker_client import BrokerClient
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.metadata.identity import check_addresses
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.metadata.tree import load_brokers, retry_unavailable
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
+from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.control_requests import ControlRequests
+from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.isr_changes import IsrChanges
+from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.replication_context import ReplicationContext
 from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import ClusterImage
 from ottla.errors import ErrorCode
-from ottla.ports import SessionEvent, StoreError
+from ottla.ports import MetadataStore, SessionEvent, StoreError, World
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.checkpoints import Checkpoints
-    from ottla.broker.replicas.flusher import Flusher
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.cluster.image import ClusterImage
-    from ottla.ports import MetadataStore, World
-    from ottla.storage.data_dir import DataDir
+from ottla.storage.data_dir import DataDir
 
 logger = logging.getLogger(__name__)
 

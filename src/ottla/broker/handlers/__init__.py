@@ -2,7 +2,6 @@
 
 The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
 
-    VERSIONS = (min, max)                       what is served, the same as in the table
     def handle(<collaborators>, request, context)
                                                 -> response, or an awaitable of one, or None for no reply
     def refuse(request, error) -> response      only if the response has no top-level error code

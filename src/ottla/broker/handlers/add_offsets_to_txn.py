@@ -16,8 +16,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 4)
-
 _FENCED_FROM: Final = 2
 """The version that knows PRODUCER_FENCED."""
 _VERSION_1: Final = 0

@@ -26,8 +26,6 @@ from ottla.protocol.messages.add_partitions_to_txn import (
 )
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 5)
-
 _FENCED_FROM: Final = 2
 """The version that knows PRODUCER_FENCED."""
 _BATCHED_FROM: Final = 4

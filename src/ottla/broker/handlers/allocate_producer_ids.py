@@ -6,8 +6,6 @@ from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-VERSIONS = (0, 0)
-
 
 async def handle(
     broker_requests: BrokerRequests, request: AllocateProducerIdsRequest, context: RequestContext

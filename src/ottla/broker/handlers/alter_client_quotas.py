@@ -18,8 +18,6 @@ from ottla.protocol.messages.alter_client_quotas import (
     EntryResponseData,
 )
 
-VERSIONS = (0, 1)
-
 
 async def handle(
     config_requests: ConfigRequests, request: AlterClientQuotasRequest, context: RequestContext

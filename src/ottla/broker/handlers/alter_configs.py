@@ -8,8 +8,6 @@ from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperati
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
-VERSIONS = (0, 2)
-
 
 async def handle(config_requests: ConfigRequests, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     asked = [

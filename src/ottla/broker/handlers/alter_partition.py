@@ -19,8 +19,6 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 3)
-
 _BY_ID_FROM = 2
 _BROKER_EPOCHS_FROM = 3
 

@@ -12,8 +12,6 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-VERSIONS = (0, 1)
-
 
 async def handle(
     partition_requests: PartitionRequests, request: AlterPartitionReassignmentsRequest, context: RequestContext

@@ -25,8 +25,6 @@ from ottla.storage.data_dir import DataDir
 from ottla.storage.names import future_dir
 from ottla.types import ZERO_UUID, TopicPartition
 
-VERSIONS = (0, 2)
-
 logger = logging.getLogger(__name__)
 
 

@@ -19,8 +19,6 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-VERSIONS = (0, 0)
-
 
 async def handle(
     config_requests: ConfigRequests, request: AlterUserScramCredentialsRequest, context: RequestContext

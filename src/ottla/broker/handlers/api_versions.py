@@ -24,8 +24,6 @@ from ottla.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-VERSIONS = (0, 4)
-
 _FEATURES_EPOCH = 0
 _EPOCH_WITHOUT = 1
 """A later epoch, so that clients discard the features they heard of before."""
@@ -62,9 +60,9 @@ def handle(
     )
 
 
-def unsupported_version() -> ApiVersionsResponse:
+def unsupported_version(handler: Handler) -> ApiVersionsResponse:
     """The response to a version that is not served: the error, and the supported range (KIP-511)."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=18, min_version=VERSIONS[0], max_version=VERSIONS[1])],
+        api_keys=[ApiVersion(api_key=handler.api.key, min_version=handler.min_version, max_version=handler.max_version)],
     )

@@ -12,8 +12,6 @@ from ottla.protocol.messages.consumer_group_describe import (
     DescribedGroup,
 )
 
-VERSIONS = (0, 1)
-
 
 def handle(
     groups: GroupCoordinators, request: ConsumerGroupDescribeRequest, context: RequestContext

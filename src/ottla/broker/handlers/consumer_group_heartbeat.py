@@ -13,8 +13,6 @@ from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-VERSIONS = (0, 1)
-
 
 def handle(
     groups: GroupCoordinators, request: ConsumerGroupHeartbeatRequest, context: RequestContext

@@ -11,8 +11,6 @@ from ottla.protocol.messages.controlled_shutdown import (
     RemainingPartition,
 )
 
-VERSIONS = (1, 3)
-
 
 async def handle(
     broker_requests: BrokerRequests, request: ControlledShutdownRequest, context: RequestContext

@@ -6,8 +6,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
-VERSIONS = (0, 3)
-
 
 def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")

@@ -13,8 +13,6 @@ from ottla.protocol.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-VERSIONS = (0, 3)
-
 
 async def handle(
     topic_requests: TopicRequests, request: CreatePartitionsRequest, context: RequestContext

@@ -21,8 +21,6 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-VERSIONS = (0, 7)
-
 
 async def handle(
     topic_requests: TopicRequests, metadata: LocalMetadata, request: CreateTopicsRequest, context: RequestContext

@@ -6,8 +6,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
-VERSIONS = (0, 3)
-
 
 def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "no authorizer is configured on this broker")

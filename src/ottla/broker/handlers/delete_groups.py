@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.shard_host import HostedShard
 from ottla.broker.network.context import RequestContext
+from ottla.coordinator.group.shard import GroupShard
 from ottla.errors import KafkaError
 from ottla.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-
-if TYPE_CHECKING:
-    from ottla.coordinator.group.shard import GroupShard
-
-VERSIONS = (0, 2)
 
 
 def handle(

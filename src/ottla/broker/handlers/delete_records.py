@@ -6,11 +6,11 @@ The leader deletes at once; the reply waits until all live replicas have, or for
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_records import (
@@ -20,11 +20,6 @@ from ottla.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from ottla.types import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-
-VERSIONS = (0, 2)
 
 _NO_LOW_WATERMARK = -1
 
@@ -72,8 +67,6 @@ def handle(
 
 class _Wait:
     """A partition whose low watermark has not reached the new log start offset."""
-
-    __slots__ = ("offset", "partition", "result")
 
     def __init__(self, partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> None:
         self.partition = partition

@@ -16,8 +16,6 @@ from ottla.protocol.messages.delete_topics import (
 )
 from ottla.types import ZERO_UUID
 
-VERSIONS = (0, 6)
-
 
 async def handle(topic_requests: TopicRequests, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     results: list[DeletableTopicResult] = []

@@ -6,8 +6,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
-VERSIONS = (0, 3)
-
 
 def handle(request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
     return DescribeAclsResponse(

@@ -16,8 +16,6 @@ from ottla.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 
-VERSIONS = (0, 1)
-
 
 def handle(
     config_requests: ConfigRequests, request: DescribeClientQuotasRequest, context: RequestContext

@@ -10,8 +10,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
-VERSIONS = (0, 2)
-
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 

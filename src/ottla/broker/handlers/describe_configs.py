@@ -32,8 +32,6 @@ from ottla.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-VERSIONS = (0, 4)
-
 
 def handle(metadata: LocalMetadata, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(

@@ -21,8 +21,6 @@ from ottla.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-VERSIONS = (0, 5)
-
 
 def handle(
     partitions: Partitions, moves: ReplicaMoves, disk: Disk, request: DescribeLogDirsRequest, context: RequestContext

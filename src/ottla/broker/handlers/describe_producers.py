@@ -18,8 +18,6 @@ from ottla.protocol.messages.describe_producers import (
 )
 from ottla.types import NO_LEADER_EPOCH, TopicPartition
 
-VERSIONS = (0, 0)
-
 
 def handle(partitions: Partitions, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     return DescribeProducersResponse(

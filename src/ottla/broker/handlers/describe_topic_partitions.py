@@ -21,8 +21,6 @@ from ottla.protocol.messages.describe_topic_partitions import (
     ResponseCursor,
 )
 
-VERSIONS = (0, 0)
-
 
 def handle(
     partitions: Partitions, metadata: LocalMetadata, request: DescribeTopicPartitionsRequest, context: RequestContext

@@ -11,8 +11,6 @@ from ottla.protocol.messages.describe_transactions import (
     TransactionState,
 )
 
-VERSIONS = (0, 0)
-
 
 def handle(
     transactions: TransactionCoordinators, request: DescribeTransactionsRequest, context: RequestContext

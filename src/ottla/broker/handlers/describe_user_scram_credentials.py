@@ -15,8 +15,6 @@ from ottla.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-VERSIONS = (0, 0)
-
 
 def handle(
     config_requests: ConfigRequests, request: DescribeUserScramCredentialsRequest, context: RequestContext

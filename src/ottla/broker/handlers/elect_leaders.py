@@ -15,8 +15,6 @@ from ottla.protocol.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-VERSIONS = (0, 2)
-
 _PREFERRED, _UNCLEAN = 0, 1
 
 

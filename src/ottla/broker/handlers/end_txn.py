@@ -15,8 +15,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-VERSIONS = (0, 5)
-
 _FENCED_FROM: Final = 2
 """The version that knows PRODUCER_FENCED."""
 _VERSION_2_FROM: Final = 5

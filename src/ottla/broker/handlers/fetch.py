@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.network.context import RequestContext
-from ottla.broker.replicas.fetch_read import FetchRead, PartitionRead
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.fetch_read import FetchRead, FetchSource, PartitionRead
 from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Clock
 from ottla.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -26,16 +28,8 @@ from ottla.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.replication.fetch_session import FetchPartition, PartitionKey
+from ottla.replication.fetch_session import FetchPartition, FetchSessionCache, PartitionKey
 from ottla.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.network.purgatory import Purgatory
-    from ottla.broker.replicas.fetch_read import FetchSource
-    from ottla.ports import Clock
-    from ottla.replication.fetch_session import FetchSessionCache
-
-VERSIONS = (4, 18)
 
 _SESSIONS_FROM: Final = 7
 _TOPIC_IDS_FROM: Final = 13

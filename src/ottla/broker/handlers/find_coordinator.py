@@ -18,8 +18,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-VERSIONS = (0, 6)
-
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _SHARE_FROM: Final = 6
 _BATCHED_FROM: Final = 4

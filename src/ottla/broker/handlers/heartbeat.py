@@ -10,8 +10,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-VERSIONS = (0, 4)
-
 
 def handle(
     groups: GroupCoordinators, request: HeartbeatRequest, context: RequestContext

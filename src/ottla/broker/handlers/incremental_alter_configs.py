@@ -19,8 +19,6 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-VERSIONS = (0, 1)
-
 
 async def handle(
     config_requests: ConfigRequests, metadata: LocalMetadata, request: IncrementalAlterConfigsRequest, context: RequestContext

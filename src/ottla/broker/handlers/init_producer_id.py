@@ -18,8 +18,6 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-VERSIONS = (0, 5)
-
 _FENCED_FROM: Final = 4
 """The version that knows PRODUCER_FENCED."""
 

@@ -15,8 +15,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-VERSIONS = (0, 9)
-
 _NULL_PROTOCOL_FROM: Final = 7
 
 

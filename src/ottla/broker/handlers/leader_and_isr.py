@@ -8,8 +8,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 
-VERSIONS = (0, 7)
-
 
 def handle(control_requests: ControlRequests, request: LeaderAndIsrRequest, context: RequestContext) -> Awaitable[object]:
     return control_requests.handle(context.version, request, context.connection_number)

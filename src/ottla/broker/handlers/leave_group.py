@@ -14,8 +14,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-VERSIONS = (0, 5)
-
 _BATCHED_FROM = 3
 
 

@@ -19,8 +19,6 @@ from ottla.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-VERSIONS = (0, 1)
-
 _LISTED = (
     ResourceType.TOPIC,
     ResourceType.BROKER,

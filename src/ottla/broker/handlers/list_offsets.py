@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.large_batches import LargeBatches
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import (
@@ -30,11 +31,6 @@ from ottla.protocol.messages.list_offsets import (
 from ottla.storage.results import OffsetByTime
 from ottla.storage.time_lookup import Unfinished
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-
-VERSIONS = (1, 11)
 
 LATEST = -1
 EARLIEST = -2

@@ -11,8 +11,6 @@ from ottla.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-VERSIONS = (0, 0)
-
 
 def handle(
     partition_requests: PartitionRequests, request: ListPartitionReassignmentsRequest, context: RequestContext

@@ -10,8 +10,6 @@ from ottla.broker.coordinators.transaction_coordinators import TransactionCoordi
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
-VERSIONS = (0, 2)
-
 
 def handle(
     transactions: TransactionCoordinators, request: ListTransactionsRequest, context: RequestContext

@@ -34,8 +34,6 @@ from ottla.protocol.messages.metadata import (
 )
 from ottla.types import ZERO_UUID, TopicPartition
 
-VERSIONS = (0, 13)
-
 _BY_ID_FROM: Final = 12
 _LISTENER_ERROR_FROM: Final = 6
 
@@ -84,8 +82,6 @@ async def _create_then_answer(
 
 class _Answer:
     """The current image, in the layout of one version, as a client of one listener sees it."""
-
-    __slots__ = ("_listener", "_metadata", "_partitions", "_version")
 
     def __init__(self, partitions: Partitions, metadata: LocalMetadata, version: int, listener: str) -> None:
         self._partitions = partitions

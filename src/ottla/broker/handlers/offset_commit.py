@@ -26,8 +26,6 @@ from ottla.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-VERSIONS = (1, 10)
-
 _TOPIC_IDS_FROM: Final = 10
 
 

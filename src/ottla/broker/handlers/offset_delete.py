@@ -21,8 +21,6 @@ from ottla.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-VERSIONS = (0, 0)
-
 
 def handle(
     groups: GroupCoordinators, metadata: LocalMetadata, request: OffsetDeleteRequest, context: RequestContext

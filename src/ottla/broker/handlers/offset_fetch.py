@@ -29,8 +29,6 @@ from ottla.protocol.messages.offset_fetch import (
 )
 from ottla.types import NO_OFFSET
 
-VERSIONS = (1, 10)
-
 _GROUP_ERROR_FROM: Final = 2
 _GROUPS_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10

@@ -16,8 +16,6 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
 )
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 4)
-
 
 def handle(partitions: Partitions, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     topics: list[OffsetForLeaderTopicResult] = []

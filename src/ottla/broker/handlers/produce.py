@@ -14,14 +14,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
 from ottla.broker.handlers.current_leaders import name_leaders
 from ottla.broker.handlers.produce_txn import verify
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import CloseConnection, RequestContext
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.commit_wait import CommitWait, wait_for_commits
+from ottla.broker.replicas.large_batches import LargeBatches
 from ottla.broker.replicas.partition import ACKS_ALL, Partition, VerifiedTransaction
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
+from ottla.ports import Clock
 from ottla.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -36,16 +42,6 @@ from ottla.protocol.messages.produce import (
 from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, RECORDS_AT, TRANSACTIONAL_BIT
 from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused
 from ottla.types import Buffer, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.network.purgatory import Purgatory
-    from ottla.broker.replicas.large_batches import LargeBatches
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.ports import Clock
-
-VERSIONS = (0, 13)
 
 _FORMAT_V2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
@@ -75,8 +71,6 @@ def handle(
 class _LargeBatch:
     """A batch that a worker has to validate, and the place of its response."""
 
-    __slots__ = ("data", "partition", "records", "responses", "topic")
-
     def __init__(
         self,
         topic: TopicProduceData,
@@ -94,20 +88,6 @@ class _LargeBatch:
 
 class _Produce:
     """One request: its collaborators, and what became of its batches so far."""
-
-    __slots__ = (
-        "_clock",
-        "_context",
-        "_first_error",
-        "_large",
-        "_large_batches",
-        "_metadata",
-        "_partitions",
-        "_purgatory",
-        "_verifier",
-        "_version",
-        "_waits",
-    )
 
     def __init__(
         self,

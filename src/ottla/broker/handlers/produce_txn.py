@@ -9,19 +9,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.produce import ProduceRequest
 from ottla.records.batch import PRODUCER_ID_AT, RECORDS_AT, TRANSACTIONAL_BIT
 from ottla.types import NO_PRODUCER_ID, Buffer, ProducerIdAndEpoch, TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
-
-    Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
+Ask = Callable[[list[TopicPartition]], Refusals | RefusalsLater]
 
 _BUMPS_EPOCHS_FROM = 12
 _TOPIC_IDS_FROM = 13

@@ -8,8 +8,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 
-VERSIONS = (0, 4)
-
 
 def handle(control_requests: ControlRequests, request: StopReplicaRequest, context: RequestContext) -> Awaitable[object]:
     return control_requests.handle(context.version, request, context.connection_number)

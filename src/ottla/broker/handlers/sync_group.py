@@ -14,8 +14,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-VERSIONS = (0, 5)
-
 _PROTOCOL_FROM: Final = 5
 """The version from which members name the protocol (KIP-559)."""
 

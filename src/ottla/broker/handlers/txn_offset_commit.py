@@ -26,8 +26,6 @@ from ottla.protocol.messages.txn_offset_commit import (
 )
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 5)
-
 _LOADING_FROM: Final = 2
 """Older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal."""
 

@@ -8,8 +8,6 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 
-VERSIONS = (0, 8)
-
 
 def handle(control_requests: ControlRequests, request: UpdateMetadataRequest, context: RequestContext) -> Awaitable[object]:
     return control_requests.handle(context.version, request, context.connection_number)

@@ -24,8 +24,6 @@ from ottla.protocol.messages.write_txn_markers import (
 )
 from ottla.types import TopicPartition
 
-VERSIONS = (0, 2)
-
 
 def handle(
     marker_writer: MarkerWriter,

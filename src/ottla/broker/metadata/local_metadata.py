@@ -13,8 +13,6 @@ from ottla.cluster.settings import BrokerSettings
 
 
 class LocalMetadata:
-    __slots__ = ("broker_id", "endpoints", "image", "in_cluster", "registration_epoch", "settings")
-
     def __init__(self, settings: BrokerSettings, broker_id: int = -1, image: ClusterImage | None = None) -> None:
         self.settings = settings
         self.broker_id = broker_id

@@ -45,38 +45,6 @@ _read_size = Struct(">i").unpack_from
 class Connection:
     """An asyncio.BufferedProtocol without the base class: a compiled class cannot inherit from an interpreted one."""
 
-    __slots__ = (
-        "_ahead",
-        "_answering",
-        "_closed",
-        "_dispatch",
-        "_filled",
-        "_frame",
-        "_frame_size",
-        "_gathered",
-        "_head",
-        "_large",
-        "_loop",
-        "_memory",
-        "_more",
-        "_outgoing",
-        "_paused_reading",
-        "_pending",
-        "_request_bytes_max",
-        "_sender",
-        "_sending_file",
-        "_server",
-        "_waits_for_memory",
-        "_writable",
-        "client_host",
-        "header_cache",
-        "last_used",
-        "listener",
-        "listener_name",
-        "number",
-        "transport",
-    )
-
     def __init__(self, server: SocketServer, listener: ListenerUse) -> None:
         self._server = server
         self._loop = server.loop

@@ -9,8 +9,6 @@ class RequestContext:
     Memoryviews in a request are valid only until `handle` returns (for a coroutine: not at all). What is needed later is copied.
     """
 
-    __slots__ = ("api_key", "client_host", "client_id", "connection_number", "listener_name", "version")
-
     def __init__(
         self,
         version: int,

@@ -42,8 +42,6 @@ _CONTROL_REQUESTS = frozenset({"leader_and_isr", "stop_replica", "update_metadat
 class Route:
     """One API in one version."""
 
-    __slots__ = ("api", "decode", "encoder", "handle", "refuse", "response_class", "version")
-
     def __init__(
         self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
     ) -> None:
@@ -62,8 +60,6 @@ class HeaderCache:
     """Cache of the last request header and its route: consecutive requests differ only in the correlation id, which stands
     between the API and the client id."""
 
-    __slots__ = ("api", "client", "context", "position", "previous", "route")
-
     def __init__(self, api: bytes, client: bytes, position: int, route: Route, context: RequestContext) -> None:
         self.api = api
         self.client = client
@@ -77,8 +73,6 @@ class HeaderCache:
 
 class PendingReply:
     """A reply whose handler has to wait."""
-
-    __slots__ = ("_correlation_id", "_dispatcher", "_request", "_route", "future")
 
     def __init__(
         self, dispatcher: Dispatcher, route: Route, correlation_id: int, request: object, future: asyncio.Future[Any]
@@ -211,7 +205,7 @@ class Dispatcher:
             raise MalformedInput(f"API key {header.api_key} is not served" + (f" ({known.name})" if known else ""))
         if not handler.min_version <= version <= handler.max_version:
             if header.api_key == _API_VERSIONS:
-                return encode_response(handler.api, 0, header.correlation_id, handler.module.unsupported_version())
+                return encode_response(handler.api, 0, header.correlation_id, handler.module.unsupported_version(handler))
             raise MalformedInput(
                 f"{handler.api.name} v{version} is not served, versions {handler.min_version} to {handler.max_version} are"
             )

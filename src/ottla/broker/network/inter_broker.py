@@ -37,8 +37,6 @@ class PeerUnavailable(OSError):
 
 
 class _Channel:
-    __slots__ = ("connection", "endpoint", "failures", "lock", "next_attempt", "versions")
-
     def __init__(self) -> None:
         self.connection: ClientConnection | None = None
         self.endpoint: Endpoint | None = None

@@ -23,8 +23,6 @@ _DEAD_ENTRIES_SLACK = 64
 class Waiter(Generic[T]):
     """One delayed operation."""
 
-    __slots__ = ("answer", "deadline", "future", "keys", "ready", "waiting")
-
     def __init__(
         self,
         keys: Sequence[Hashable],

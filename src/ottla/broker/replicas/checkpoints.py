@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.replicas.disk_work import DiskWork
+from ottla.broker.replicas.partitions import Partitions
+from ottla.ports import Disk
 from ottla.storage.checkpoint import write_offsets
-from ottla.storage.data_dir import OFFSETS_OF
+from ottla.storage.data_dir import OFFSETS_OF, DataDir
 from ottla.storage.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.disk_work import DiskWork
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.ports import Disk
-    from ottla.storage.data_dir import DataDir
-    from ottla.types import TopicPartition
+from ottla.types import TopicPartition
 
 
 class Checkpoints:

@@ -16,23 +16,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.clock_watch import ClockWatch
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.replicas.checkpoints import Checkpoints
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_moves import ReplicaMoves
+from ottla.metrics import Counters
+from ottla.ports import World
 from ottla.records.clean_batches import Uncleanable
 from ottla.storage.compaction import Abandoned, Compaction, Limits, Progress
 from ottla.storage.compaction_plan import LogToClean, dirtiest, find_log_to_clean
+from ottla.storage.log import Log
 from ottla.storage.names import CLEANED_OFFSETS
-
-if TYPE_CHECKING:
-    from ottla.broker.clock_watch import ClockWatch
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.checkpoints import Checkpoints
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.broker.replicas.replica_moves import ReplicaMoves
-    from ottla.metrics import Counters
-    from ottla.ports import World
-    from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -17,31 +17,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.network.purgatory import Purgatory
-    from ottla.broker.replicas.partitions import Partitions
 
 T = TypeVar("T")
 
 
 class CommitWait:
     """Records of one partition that are appended and not yet acknowledged."""
-
-    __slots__ = (
-        "_acks",
-        "_ends_under_min_isr",
-        "_leading_since_epoch",
-        "_partitions",
-        "done",
-        "end_offset",
-        "error",
-        "partition",
-    )
 
     def __init__(
         self,

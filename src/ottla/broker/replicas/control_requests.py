@@ -20,10 +20,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.network.context import CloseConnection
+from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.role_changes import Role
 from ottla.cluster.control_requests import FULL_UPDATE
 from ottla.cluster.image import PartitionImage, TopicImage
@@ -46,11 +49,6 @@ from ottla.protocol.messages.stop_replica import (
 )
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.types import ZERO_UUID, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ottla.ports import Workers
-
-if TYPE_CHECKING:
-    from ottla.storage.data_dir import DataDir
+from ottla.storage.data_dir import DataDir
 
 T = TypeVar("T")
 

@@ -16,24 +16,22 @@ whether an unchanged partition is listed (`replication.fetch_session`).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.replicas import leading
+from ottla.broker.replicas.index_rebuilder import IndexRebuilder
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.records.batch import RECORDS_AT
 from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
+from ottla.replication.leader import Leadership
 from ottla.storage.segment import IndexLost
+from ottla.storage.txn_index import AbortedTxn
 from ottla.types import OffsetAndEpoch, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.index_rebuilder import IndexRebuilder
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.replication.leader import Leadership
-    from ottla.storage.txn_index import AbortedTxn
 
 READ_COMMITTED: Final = 1
 _ZSTD_FROM: Final = 10
@@ -48,8 +46,6 @@ _UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
 class FetchSource:
     """What all fetches read from."""
-
-    __slots__ = ("bytes_max", "index_rebuilder", "metadata", "partitions", "selects_replicas")
 
     def __init__(
         self,
@@ -70,19 +66,6 @@ class FetchSource:
 
 class PartitionRead:
     """What was read from one partition."""
-
-    __slots__ = (
-        "aborted",
-        "divergence",
-        "error_code",
-        "high_watermark",
-        "last_stable_offset",
-        "log_start_offset",
-        "preferred",
-        "records",
-        "size",
-        "wanted",
-    )
 
     def __init__(self, wanted: FetchPartition, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> None:
         self.wanted = wanted
@@ -109,24 +92,6 @@ class PartitionRead:
 
 class FetchRead:
     """One Fetch request, while it is answered."""
-
-    __slots__ = (
-        "_context",
-        "_is_follower",
-        "_left",
-        "_max_bytes",
-        "_min_bytes",
-        "_rack",
-        "_reads",
-        "_replica_epoch",
-        "_replica_id",
-        "_version",
-        "committed",
-        "keys",
-        "must_answer",
-        "size",
-        "source",
-    )
 
     def __init__(
         self,

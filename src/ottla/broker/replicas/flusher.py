@@ -6,15 +6,12 @@ The fsync runs in a worker. The recovery point advances only after it has return
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from ottla.broker.replicas.disk_work import DiskWork
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
+from ottla.ports import Clock
 from ottla.storage.config import INT64_MAX
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.disk_work import DiskWork
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.ports import Clock
 
 
 class Flusher:

@@ -6,13 +6,9 @@ nothing was appended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.replicas.partition import Partition
 from ottla.storage.log import AppendInfo, UnexpectedOffset
 from ottla.types import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
 
 
 def append_as_follower(

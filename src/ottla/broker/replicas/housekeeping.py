@@ -10,18 +10,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.clock_watch import ClockWatch
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.disk_work import DiskWork, run_to_end
-from ottla.ports import Disk
-
-if TYPE_CHECKING:
-    from ottla.broker.clock_watch import ClockWatch
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.checkpoints import Checkpoints
-    from ottla.broker.replicas.flusher import Flusher
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.ports import World
+from ottla.broker.replicas.flusher import Flusher
+from ottla.broker.replicas.partitions import Partitions
+from ottla.ports import Disk, World
 
 logger = logging.getLogger(__name__)
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from ottla.broker.replicas.disk_work import run_to_end
-
-if TYPE_CHECKING:
-    from ottla.broker.network.purgatory import Purgatory
-    from ottla.broker.replicas.disk_work import DiskWork
-    from ottla.broker.replicas.partition import Partition
-    from ottla.storage.log import Log
-    from ottla.storage.segment import IndexLost, Segment
+from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.disk_work import DiskWork, run_to_end
+from ottla.broker.replicas.partition import Partition
+from ottla.storage.log import Log
+from ottla.storage.segment import IndexLost, Segment
 
 
 class IndexRebuilder:

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
 from ottla.broker.replicas import leading
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
@@ -25,12 +28,6 @@ from ottla.protocol.messages.alter_partition import (
 )
 from ottla.replication.leader import IsrProposal
 from ottla.types import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.network.inter_broker import InterBroker
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,9 @@ Functions of a `Partition` that this broker leads. The rules are `replication.le
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ottla.broker.replicas.partition import Partition
 from ottla.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from ottla.broker.replicas.partition import Partition
-    from ottla.replication.leader import IsrProposal
+from ottla.replication.leader import IsrProposal
 
 
 def check_follower(partition: Partition, replica_id: int, broker_epoch: int = -1) -> None:

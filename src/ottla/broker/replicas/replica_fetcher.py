@@ -17,13 +17,17 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from ottla.broker.network.inter_broker import PeerUnavailable
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
 from ottla.broker.replicas import following
+from ottla.broker.replicas.checkpoints import Checkpoints
+from ottla.broker.replicas.flusher import Flusher
+from ottla.broker.replicas.partition import Partition
 from ottla.coordinator.java_hash import positive_hash
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import FileRange
+from ottla.ports import Clock, FileRange
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -41,17 +45,9 @@ from ottla.protocol.messages.list_offsets import (
 )
 from ottla.replication.follower import FetchErrorAction, action_for, out_of_range, truncation
 from ottla.replication.follower_session import FollowerSession, SessionRequest
+from ottla.storage.data_dir import DataDir
 from ottla.storage.log import UnexpectedOffset
 from ottla.types import TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.network.inter_broker import InterBroker
-    from ottla.broker.replicas.checkpoints import Checkpoints
-    from ottla.broker.replicas.flusher import Flusher
-    from ottla.broker.replicas.partition import Partition
-    from ottla.ports import Clock
-    from ottla.storage.data_dir import DataDir
 
 logger = logging.getLogger(__name__)
 

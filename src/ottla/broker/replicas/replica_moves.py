@@ -17,20 +17,18 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.metadata.local_metadata import LocalMetadata
+from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.disk_work import run_to_end
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.partitions import Partitions
+from ottla.ports import World
+from ottla.storage.data_dir import DataDir
+from ottla.storage.log import Log
 from ottla.storage.replica_copy import CopyStep, ReplicaCopy, SourceFailed, forget_swap
 from ottla.types import ZERO_UUID, TopicPartition
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata.local_metadata import LocalMetadata
-    from ottla.broker.replicas.checkpoints import Checkpoints
-    from ottla.broker.replicas.partition import Partition
-    from ottla.broker.replicas.partitions import Partitions
-    from ottla.ports import World
-    from ottla.storage.data_dir import DataDir
-    from ottla.storage.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ottla.broker.handlers import served
+from ottla.broker.handlers import HANDLERS, served
 from ottla.broker.handlers.api_versions import unsupported_version
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -37,6 +37,6 @@ def test_a_client_software_name_that_kip_511_forbids_is_refused() -> None:
 
 
 def test_an_unsupported_version_gets_the_supported_range() -> None:
-    response = unsupported_version()
+    response = unsupported_version(HANDLERS[18])
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.min_version, each.max_version) for each in response.api_keys] == [(18, 0, 4)]

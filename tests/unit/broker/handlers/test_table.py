@@ -37,8 +37,7 @@ PARTS = {
 
 
 @pytest.mark.parametrize("handler", HANDLERS.values(), ids=lambda handler: handler.api.name)
-def test_the_table_and_the_module_agree_and_every_version_can_be_read_and_written(handler: Handler) -> None:
-    assert (handler.min_version, handler.max_version) == handler.module.VERSIONS
+def test_every_served_version_has_a_handler_and_can_be_read_and_written(handler: Handler) -> None:
     assert callable(handler.module.handle)
     for version in range(handler.min_version, handler.max_version + 1):
         decoder(handler.api.request, version)
