@@ -23,7 +23,6 @@ HOT_MODULES = [
     "src/ottla/broker/network/dispatch.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/produce.py",
-    "src/ottla/broker/network/log_limit.py",
     "src/ottla/broker/replicas/fetch_read.py",
     "src/ottla/broker/replicas/following.py",
     "src/ottla/broker/replicas/leading.py",

@@ -129,8 +129,10 @@ class Broker:
         """Returns when the broker serves. StartupError, with everything undone, if it cannot."""
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
             await self._unwind(clean=False)
+            if isinstance(error, StoreError):
+                raise StartupError(str(error)) from error
             raise
 
     async def stop(self) -> None:
@@ -166,7 +168,7 @@ class Broker:
             from ottla.broker.cluster_member import ClusterMember
 
             self.cluster = ClusterMember(self.metadata, self.cluster_id, self.store, world, self._show)
-            self._undo.append(self.cluster.close)
+            self._undo.append(self.cluster.inter_broker.close)
         self._build_replicas()
         self.partitions.remove_leftovers(leftovers)
         parts: dict[str, object] = {}
@@ -210,17 +212,14 @@ class Broker:
             identity = await self._from_store(
                 lambda: resolve_identity(self.store, self.settings, self.world.random, broker_id, cluster_id)
             )
-        except (SettingsError, StoreError) as error:
+        except SettingsError as error:
             raise StartupError(str(error)) from error
         self.metadata.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
         self._data_dirs.set_identity(identity.broker_id, identity.cluster_id)
         self._data_dirs.write_identity(also_new=self.is_in_cluster)
 
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:
-        try:
-            stored = await self._from_store(lambda: stored_configs(self.store))
-        except StoreError as error:
-            raise StartupError(str(error)) from error
+        stored = await self._from_store(lambda: stored_configs(self.store))
         own, default = stored.brokers.get(str(self.broker_id), {}), stored.brokers.get("", {})
         settings = self.settings.with_dynamic(own, default) if own or default else self.settings
         return await self._data_dirs.load(stored_log_configs(settings, stored.topics))
@@ -327,23 +326,17 @@ class Broker:
         self.controller = controller = StandaloneController(
             self.store, self.metadata, world.clock, world.random, self._apply, self._prepare
         )
-        try:
-            await controller.start()
-            self.server.ip_rate = self._connection_rate_of
-            for warning in await controller.adopt_topics(self._data_dirs.found_topics()):
-                logger.warning("%s", warning)
-            if self._make_store_durable is not None:
-                await self._make_store_durable()
-        except StoreError as error:
-            raise StartupError(str(error)) from error
+        await controller.start()
+        self.server.ip_rate = self._connection_rate_of
+        for warning in await controller.adopt_topics(self._data_dirs.found_topics()):
+            logger.warning("%s", warning)
+        if self._make_store_durable is not None:
+            await self._make_store_durable()
 
     async def _join_cluster(self) -> None:
         self.controller = controller = self.cluster.build_controller(self._fail)
         self._undo.append(controller.stop)
-        try:
-            await self.cluster.join(check_advertised=self._given_store is None)
-        except StoreError as error:
-            raise StartupError(str(error)) from error
+        await self.cluster.join(check_advertised=self._given_store is None)
         self.server.ip_rate = self._connection_rate_of
 
     def _connection_rate_of(self, host: str) -> int | None:

@@ -114,9 +114,6 @@ class ClusterMember:
         await self.fetchers.close()
         await self.isr_changes.stop()
 
-    def close(self) -> None:
-        self.inter_broker.close()
-
     def settings_changed(self) -> None:
         settings, replication = self._metadata.settings, self.replication
         replication.lag_time_max_ms = settings.int("replica.lag.time.max.ms")

@@ -1,4 +1,4 @@
-"""One module per API, and the table of all of them.
+"""One module per API (one for the three requests of the controller), and the table of all of them.
 
 The table is what ApiVersions advertises. A module `handlers/<api name>.py` has
 
@@ -68,18 +68,21 @@ _SERVED = (
     ("describe_topic_partitions", 0, 0),
 )
 
-_BETWEEN_BROKERS = (
+_FROM_THE_CONTROLLER = (
     ("leader_and_isr", 0, 7),
     ("stop_replica", 0, 4),
     ("update_metadata", 0, 8),
+)
+
+_BETWEEN_BROKERS = (
     ("controlled_shutdown", 1, 3),
     ("alter_partition", 0, 3),
     ("allocate_producer_ids", 0, 0),
 )
 
 HANDLERS: dict[int, Handler] = {
-    API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last, f"{__name__}.{name}", table is _BETWEEN_BROKERS)
-    for table in (_SERVED, _BETWEEN_BROKERS)
+    API_BY_NAME[name].key: Handler(API_BY_NAME[name], first, last, f"{__name__}.{module or name}", table is not _SERVED)
+    for table, module in ((_SERVED, ""), (_FROM_THE_CONTROLLER, "control_request"), (_BETWEEN_BROKERS, ""))
     for name, first, last in table
 }
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
 from ottla.broker.controller.config_requests import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+
+T = TypeVar("T")
 
 
 async def handle(config_requests: ConfigRequests, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
@@ -20,22 +25,22 @@ async def handle(config_requests: ConfigRequests, request: AlterConfigsRequest, 
         for resource in request.resources
     ]
     outcomes = await config_requests.alter(asked, validate_only=request.validate_only)
-    return _response(request, outcomes)
+    return AlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, outcomes))
 
 
-def _response(request: AlterConfigsRequest, outcomes: list[KafkaError | None]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code if outcome else ErrorCode.NONE,
-                error_message=outcome.detail if outcome else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
-        ]
-    )
+def results(result_class: Callable[..., T], resources: Sequence[Any], outcomes: Sequence[KafkaError | None]) -> list[T]:
+    """One result per resource. IncrementalAlterConfigs has a message class of its own for it."""
+    return [
+        result_class(
+            error_code=outcome.code if outcome else ErrorCode.NONE,
+            error_message=outcome.detail if outcome else None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in zip(resources, outcomes, strict=True)
+    ]
 
 
 def refuse(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    return _response(request, [error] * len(request.resources))
+    outcomes = [error] * len(request.resources)
+    return AlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, outcomes))

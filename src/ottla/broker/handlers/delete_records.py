@@ -6,6 +6,7 @@ The leader deletes at once; the reply waits until all live replicas have, or for
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -65,13 +66,13 @@ def handle(
     )
 
 
+@dataclass(slots=True)
 class _Wait:
     """A partition whose low watermark has not reached the new log start offset."""
 
-    def __init__(self, partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> None:
-        self.partition = partition
-        self.offset = offset
-        self.result = result
+    partition: Partition
+    offset: int
+    result: DeleteRecordsPartitionResult
 
     def is_done(self) -> bool:
         try:

@@ -12,7 +12,6 @@ from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ResourceType
 from ottla.cluster.settings import (
-    BrokerSettings,
     ConfigSource,
     DescribedSetting,
     SettingType,
@@ -40,13 +39,10 @@ def handle(metadata: LocalMetadata, request: DescribeConfigsRequest, context: Re
 
 
 def _result(
-    metadata: LocalMetadata,
-    resource: DescribeConfigsResource,
-    request: DescribeConfigsRequest,
-    version: int,
+    metadata: LocalMetadata, resource: DescribeConfigsResource, request: DescribeConfigsRequest, version: int
 ) -> DescribeConfigsResult:
     try:
-        described = _describe(metadata.settings, metadata, resource)
+        described = _describe(metadata, resource)
     except KafkaError as error:
         return _refused(resource, error)
     return DescribeConfigsResult(
@@ -57,8 +53,8 @@ def _result(
     )
 
 
-def _describe(settings: BrokerSettings, metadata: LocalMetadata, resource: DescribeConfigsResource) -> list[DescribedSetting]:
-    name = resource.resource_name
+def _describe(metadata: LocalMetadata, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+    settings, name = metadata.settings, resource.resource_name
     names = set(resource.configuration_keys or ())
     if resource.resource_type == ResourceType.TOPIC:
         check_topic_name(name)

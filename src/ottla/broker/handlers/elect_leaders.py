@@ -29,9 +29,7 @@ async def handle(
     outcomes = await partition_requests.elect_leaders(asked, unclean=request.election_type == _UNCLEAN)
     results: dict[str, ReplicaElectionResult] = {}
     for name, number, error in outcomes:
-        if name not in results:
-            results[name] = ReplicaElectionResult(topic=name)
-        results[name].partition_result.append(_result(number, error))
+        results.setdefault(name, ReplicaElectionResult(topic=name)).partition_result.append(_result(number, error))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 

@@ -34,14 +34,8 @@ def handle(
     known = (_GROUP, _TRANSACTION, _SHARE) if context.version >= _SHARE_FROM else (_GROUP, _TRANSACTION)
     keys = request.coordinator_keys if context.version >= _BATCHED_FROM else [request.key]
     if request.key_type not in known:
-        return _answer(
-            metadata,
-            context,
-            keys,
-            KafkaError(
-                ErrorCode.INVALID_REQUEST, f"FindCoordinator version {context.version} has no key type {request.key_type}"
-            ),
-        )
+        detail = f"FindCoordinator version {context.version} has no key type {request.key_type}"
+        return _answer(metadata, context, keys, KafkaError(ErrorCode.INVALID_REQUEST, detail))
     if request.key_type == _SHARE:
         return _answer(metadata, context, keys, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share groups are not supported"))
     topic = (groups if request.key_type == _GROUP else transactions).shards.topic

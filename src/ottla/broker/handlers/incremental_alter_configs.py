@@ -6,6 +6,7 @@ The log levels of this broker (BROKER_LOGGER) are changed in this process; every
 from __future__ import annotations
 
 from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.handlers.alter_configs import results
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -34,15 +35,13 @@ async def handle(
     stored = [alteration for alteration in asked if alteration.resource_type != ResourceType.BROKER_LOGGER]
     outcomes = iter(await config_requests.alter(stored, validate_only=request.validate_only))
     loggers = len(asked) - len(stored)
-    return _response(
-        request,
-        [
-            _alter_loggers(alteration, request, metadata.broker_id, alone=loggers == 1)
-            if alteration.resource_type == ResourceType.BROKER_LOGGER
-            else next(outcomes)
-            for alteration in asked
-        ],
-    )
+    altered = [
+        _alter_loggers(alteration, request, metadata.broker_id, alone=loggers == 1)
+        if alteration.resource_type == ResourceType.BROKER_LOGGER
+        else next(outcomes)
+        for alteration in asked
+    ]
+    return IncrementalAlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, altered))
 
 
 def _alter_loggers(
@@ -59,19 +58,6 @@ def _alter_loggers(
     return None
 
 
-def _response(request: IncrementalAlterConfigsRequest, outcomes: list[KafkaError | None]) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code if outcome else ErrorCode.NONE,
-                error_message=outcome.detail if outcome else None,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
-        ]
-    )
-
-
 def refuse(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
-    return _response(request, [error] * len(request.resources))
+    outcomes = [error] * len(request.resources)
+    return IncrementalAlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, outcomes))

@@ -22,9 +22,7 @@ def handle(
     for name, number, partition in partition_requests.reassignments():
         if wanted is not None and (name, number) not in wanted:
             continue
-        if name not in topics:
-            topics[name] = OngoingTopicReassignment(name=name)
-        topics[name].partitions.append(
+        topics.setdefault(name, OngoingTopicReassignment(name=name)).partitions.append(
             OngoingPartitionReassignment(
                 partition_index=number,
                 replicas=list(partition.replicas),

@@ -14,6 +14,7 @@ and ask again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.controller.topic_requests import TopicRequests
@@ -80,14 +81,14 @@ async def _create_then_answer(
     return answer.response(request, [answer.by_name(name, errors) for name in names])
 
 
+@dataclass(slots=True)
 class _Answer:
     """The current image, in the layout of one version, as a client of one listener sees it."""
 
-    def __init__(self, partitions: Partitions, metadata: LocalMetadata, version: int, listener: str) -> None:
-        self._partitions = partitions
-        self._metadata = metadata
-        self._version = version
-        self._listener = listener
+    _partitions: Partitions
+    _metadata: LocalMetadata
+    _version: int
+    _listener: str
 
     def by_id(self, topic_id: bytes) -> MetadataResponseTopic:
         topic = self._metadata.image.topic_by_id(topic_id)

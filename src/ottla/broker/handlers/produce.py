@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
 from ottla.broker.handlers.current_leaders import name_leaders
@@ -68,22 +68,14 @@ def handle(
     return _Produce(partitions, purgatory, verifier, large_batches, clock, metadata, context).answer(request, None)
 
 
-class _LargeBatch:
+class _LargeBatch(NamedTuple):
     """A batch that a worker has to validate, and the place of its response."""
 
-    def __init__(
-        self,
-        topic: TopicProduceData,
-        data: PartitionProduceData,
-        records: Buffer,
-        partition: Partition,
-        responses: list[PartitionProduceResponse],
-    ) -> None:
-        self.topic = topic
-        self.data = data
-        self.records = records
-        self.partition = partition
-        self.responses = responses
+    topic: TopicProduceData
+    data: PartitionProduceData
+    records: Buffer
+    partition: Partition
+    responses: list[PartitionProduceResponse]
 
 
 class _Produce:

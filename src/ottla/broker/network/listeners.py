@@ -11,6 +11,12 @@ from ottla.cluster.endpoint import Endpoint
 from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.settings.broker import connection_overrides
 
+_REASONS = {
+    errno.EADDRINUSE: "another program uses that port",
+    errno.EACCES: "no permission for that port",
+    errno.EADDRNOTAVAIL: "this machine does not have that address",
+}
+
 
 async def bind_listeners(server: SocketServer, settings: BrokerSettings) -> tuple[dict[str, int], tuple[Endpoint, ...]]:
     """Returns the bound ports by listener name, and the advertised endpoints."""
@@ -20,18 +26,9 @@ async def bind_listeners(server: SocketServer, settings: BrokerSettings) -> tupl
         try:
             ports[endpoint.listener] = await server.listen(endpoint.listener, endpoint.host, endpoint.port)
         except OSError as error:
-            raise StartupError(f"cannot listen on {endpoint}: {_reason(error)}") from error
+            reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+            raise StartupError(f"cannot listen on {endpoint}: {reason}") from error
     return ports, listeners.resolve(ports, os.uname().nodename)
-
-
-def _reason(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another program uses that port"
-    if error.errno == errno.EACCES:
-        return "no permission for that port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine does not have that address"
-    return error.strerror or str(error)
 
 
 def connection_limits(settings: BrokerSettings) -> ConnectionLimits:

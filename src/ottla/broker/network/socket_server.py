@@ -25,7 +25,6 @@ from typing import Final, cast
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.connection_rates import UNLIMITED, ConnectionRate
 from ottla.broker.network.dispatch import PendingReply
-from ottla.broker.network.log_limit import LogLimit
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.metrics import Counters
 from ottla.ports import FileSender, Listener, Network, Part
@@ -39,6 +38,8 @@ USE_S: Final = 0.01
 TICK_S: Final = 0.001
 """Precision of timers."""
 RATE_WAITING_MAX: Final = 1024
+LINES_MAX: Final = 10
+WINDOW_S: Final = 10.0
 STALLED_S: Final = 10
 """How long an incomplete request may make no progress while others wait for memory."""
 
@@ -76,6 +77,27 @@ class ListenerUse:
     next: Connection | None = None
     """The first waiting connection, which is counted in the rate and waits until `next_at`; others wait behind it."""
     next_at: float = 0.0
+
+
+class LogLimit:
+    """Logs up to `LINES_MAX` lines of a kind per window, and then how many it suppressed: clients can cause a flood of them."""
+
+    def __init__(self, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
+        self._logger = logger
+        self._monotonic = monotonic
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def warn(self, kind: str, message: str) -> None:
+        now = self._monotonic()
+        start, count = self._windows.get(kind, (now, 0))
+        if now - start >= WINDOW_S:
+            if count > LINES_MAX:
+                self._logger.warning("%s: suppressed %d more lines in %.0f s", kind, count - LINES_MAX, now - start)
+            start, count = now, 0
+        count += 1
+        self._windows[kind] = (start, count)
+        if count <= LINES_MAX:
+            self._logger.warning("%s: %s", kind, message)
 
 
 class SocketServer:

@@ -363,8 +363,6 @@ def _answer(errors: Errors, topic_ids: dict[str, bytes], version: int) -> Leader
             response.partition_errors.append(error)
             continue
         topic_id = topic_ids[key.topic]
-        if topic_id not in by_topic:
-            by_topic[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=[])
-        by_topic[topic_id].partition_errors.append(error)
+        by_topic.setdefault(topic_id, LeaderAndIsrTopicError(topic_id=topic_id)).partition_errors.append(error)
     response.topics = list(by_topic.values())
     return response

@@ -16,6 +16,7 @@ whether an unchanged partition is listed (`replication.fetch_session`).
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -44,24 +45,17 @@ _UNKNOWN_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
+@dataclass(eq=False)
 class FetchSource:
     """What all fetches read from."""
 
-    def __init__(
-        self,
-        partitions: Partitions,
-        metadata: LocalMetadata,
-        index_rebuilder: IndexRebuilder,
-        bytes_max: int,
-        selects_replicas: bool,
-    ) -> None:
-        self.partitions = partitions
-        self.metadata = metadata
-        self.index_rebuilder = index_rebuilder
-        self.bytes_max = bytes_max
-        """`fetch.max.bytes`."""
-        self.selects_replicas = selects_replicas
-        """Whether consumers are sent to followers in their rack (KIP-392)."""
+    partitions: Partitions
+    metadata: LocalMetadata
+    index_rebuilder: IndexRebuilder
+    bytes_max: int
+    """`fetch.max.bytes`."""
+    selects_replicas: bool
+    """Whether consumers are sent to followers in their rack (KIP-392)."""
 
 
 class PartitionRead:

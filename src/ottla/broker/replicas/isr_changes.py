@@ -151,9 +151,7 @@ def _request(broker_id: int, broker_epoch: int, asked: dict[Partition, IsrPropos
     topics: dict[str, RequestTopicData] = {}
     for partition, proposal in asked.items():
         name, number = partition.topic_partition
-        topic = topics.get(name)
-        if topic is None:
-            topic = topics[name] = RequestTopicData(topic_name=name, topic_id=partition.topic_id, partitions=[])
+        topic = topics.setdefault(name, RequestTopicData(topic_name=name, topic_id=partition.topic_id))
         data = RequestPartitionData(
             partition_index=number, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch
         )
