@@ -13,14 +13,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bench import answer_help
+from ottla.broker.controller.controller_client import UpdateMetadataEncodings
 from ottla.cluster.broker_changes import with_brokers, with_consecutive_epochs, with_elections
 from ottla.cluster.control_requests import VERSIONS, ControlRequests, control_requests_between
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, ClusterImage, TopicImage
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from ottla.cluster.placement import place
 from ottla.cluster.topic_changes import first_state
 from ottla.cluster.tree_changes import split_changes, state_changes
-from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest
 from ottla.wire.codec import encode
 

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from ottla.broker.controller.broker_client import BrokerClient
 from ottla.broker.controller.cluster_controller import ClusterController
+from ottla.broker.controller.controller_client import BrokerClient
 from ottla.broker.metadata.identity import check_addresses
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
@@ -25,8 +25,7 @@ from ottla.broker.replicas.isr_changes import IsrChanges
 from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.replication_context import ReplicationContext
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import ClusterImage
+from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.errors import ErrorCode
 from ottla.ports import MetadataStore, SessionEvent, StoreError, World
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse

@@ -1,8 +1,8 @@
 """A term of the controller, and the changes it makes on request: topics, partitions, configs, producer ids.
 
 Pure: a request and the present image give changes of the metadata tree and the next image. `broker.controller` writes them.
-Changes by elections, reassignments and ISR proposals are in `broker_changes`, `elections`, `reassignment`, `alter_partition` and
-`balance`.
+Changes by elections, reassignments and ISR proposals are in `broker_changes`, `elections`, `reassignment` and
+`alter_partition`.
 
 1. Every list of changes begins with a check of /controller_epoch: a controller that was replaced writes nothing (C02).
 2. An item of a request sees the items before it, as if they were written already.

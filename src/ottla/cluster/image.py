@@ -9,10 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ottla.cluster.endpoint import Endpoint
-
 __all__ = ["INTERNAL_TOPICS", "NO_LEADER", "BrokerImage", "ClusterImage", "Endpoint", "PartitionImage", "TopicImage"]
-
 NO_LEADER: Final = -1
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -110,3 +107,18 @@ class ClusterImage:
     def dynamic_config(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """(dynamic configs of a broker, of the whole cluster): the arguments of `BrokerSettings.with_dynamic`."""
         return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An address of a broker."""
+
+    listener: str
+    host: str
+    """Empty means every interface."""
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"

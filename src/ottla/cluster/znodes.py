@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, PartitionImage
+from ottla.cluster.image import BrokerImage, Endpoint, PartitionImage
 from ottla.cluster.uuids import uuid_bytes, uuid_text
 from ottla.ports import StoreError
 

@@ -18,7 +18,7 @@ from ottla.coordinator.group.consumer_protocol import (
     EmbeddedTopicPartitions,
     read_assignment,
 )
-from ottla.coordinator.java_hash import positive_hash
+from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, RequestTopicPartitions

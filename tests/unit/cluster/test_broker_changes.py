@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.cluster.balance import unbalanced
 from ottla.cluster.broker_changes import (
     led_by,
     with_brokers,
@@ -13,6 +12,7 @@ from ottla.cluster.broker_changes import (
     with_offline,
     with_partitions,
 )
+from ottla.cluster.elections import unbalanced
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.tree_changes import split_changes, state_changes
 from ottla.ports import Change, Check, Create, SetData

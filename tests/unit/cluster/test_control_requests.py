@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.broker.controller.controller_client import UpdateMetadataEncodings
 from ottla.cluster.control_requests import (
     FULL_UPDATE,
     VERSIONS,
     ControlRequests,
     control_requests_between,
 )
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.update_metadata_encodings import UpdateMetadataEncodings
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from ottla.wire.codec import decode, encode
 
 BLANK = ClusterImage("c")

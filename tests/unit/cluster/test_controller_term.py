@@ -9,8 +9,7 @@ import pytest
 
 from ottla.cluster import znodes
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate, TopicResult, reelect
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from ottla.cluster.requests import (
     ConfigAlteration,
     ConfigChange,

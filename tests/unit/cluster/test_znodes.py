@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ottla.cluster import znodes
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, PartitionImage
+from ottla.cluster.image import BrokerImage, Endpoint, PartitionImage
 from ottla.cluster.topic_changes import first_state
 from ottla.cluster.uuids import new_uuid, uuid_bytes, uuid_text
 from ottla.ports import StoreError

@@ -6,7 +6,7 @@ import logging
 
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.partition_requests import PartitionRequests, Reassignment
-from ottla.broker.controller.request_znodes import RequestZnodes
+from ottla.broker.controller.tree_watcher import TreeWatcher
 from ottla.cluster import znodes
 from ottla.cluster.reassignment import is_moving, target
 from ottla.ports import MetadataStore, Node, SetData
@@ -15,13 +15,11 @@ logger = logging.getLogger(__name__)
 
 
 class AdminZnodes:
-    def __init__(
-        self, store: MetadataStore, state: ControllerState, partitions: PartitionRequests, requests: RequestZnodes
-    ) -> None:
+    def __init__(self, store: MetadataStore, state: ControllerState, partitions: PartitionRequests, watcher: TreeWatcher) -> None:
         self._store = store
         self._state = state
         self._partitions = partitions
-        self._requests = requests
+        self._watcher = watcher
         self._reassigning: dict[tuple[str, int], tuple[int, ...]] = {}
         """Reassignments of the znode that are in progress: the znode names them until they are done."""
 
@@ -42,7 +40,7 @@ class AdminZnodes:
             for name, number, error in await self._partitions.elect_leaders(requested, unclean=False):
                 if error is not None:
                     logger.info("%s: %s-%d: %s", znodes.PREFERRED_ELECTION, name, number, error.detail)
-            await self._requests.remove([znodes.PREFERRED_ELECTION], node.version)
+            await self._watcher.remove([znodes.PREFERRED_ELECTION], node.version)
 
     async def _reassign(self, node: Node) -> None:
         """Tools read the progress from the znode: it names the reassignments in progress, and goes with the last of them."""
@@ -57,10 +55,10 @@ class AdminZnodes:
                 logger.warning("%s: %s-%d: %s", znodes.REASSIGN_PARTITIONS, topic, partition, error.detail)
         self._reassigning = {key: brokers for key, brokers in requested.items() if self._is_in_progress(key, brokers)}
         if not self._reassigning:
-            await self._requests.remove([znodes.REASSIGN_PARTITIONS], node.version)
+            await self._watcher.remove([znodes.REASSIGN_PARTITIONS], node.version)
         elif self._reassigning != requested:
             data = znodes.encode_reassignment(self._reassigning)
-            await self._requests.write([SetData(znodes.REASSIGN_PARTITIONS, data, node.version)])
+            await self._watcher.write([SetData(znodes.REASSIGN_PARTITIONS, data, node.version)])
 
     def _is_in_progress(self, key: tuple[str, int], brokers: tuple[int, ...]) -> bool:
         topic = self._state.image.topics.get(key[0])

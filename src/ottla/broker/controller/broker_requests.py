@@ -9,8 +9,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ottla.broker.controller.background_tasks import BackgroundTasks
-from ottla.broker.controller.control_request_sender import ControlRequestSender
+from ottla.broker.controller.controller_channels import ControlRequestSender
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.controller.producer_ids import ProducerIds
@@ -29,18 +28,12 @@ AlterPartitionResult = PartitionImage | ErrorCode
 
 class BrokerRequests:
     def __init__(
-        self,
-        state: ControllerState,
-        writer: MetadataWriter,
-        sender: ControlRequestSender,
-        producer_ids: ProducerIds,
-        tasks: BackgroundTasks,
+        self, state: ControllerState, writer: MetadataWriter, sender: ControlRequestSender, producer_ids: ProducerIds
     ) -> None:
         self.state = state
         self._writer = writer
         self._sender = sender
         self._producer_ids = producer_ids
-        self._tasks = tasks
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, proposals: Sequence[tuple[TopicPartition, IsrProposal]]
@@ -70,7 +63,7 @@ class BrokerRequests:
 
         results = await self._writer.change(alter)
         if reassigning:
-            self._tasks.spawn(self._complete_reassignments(reassigning))
+            self.state.spawn(self._complete_reassignments(reassigning))
         return results
 
     async def _complete_reassignments(self, names: Collection[str]) -> None:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.store_errors import kafka_error
+from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.cluster import znodes

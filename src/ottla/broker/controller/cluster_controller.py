@@ -11,24 +11,19 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ottla.broker.controller.admin_znodes import AdminZnodes
-from ottla.broker.controller.background_tasks import BackgroundTasks
-from ottla.broker.controller.broker_client import BrokerClient
-from ottla.broker.controller.broker_registrations import BrokerRegistrations
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.controller.cluster_configs import ClusterConfigs
-from ottla.broker.controller.control_request_sender import ControlRequestSender
-from ottla.broker.controller.controller_client import ControllerClient
+from ottla.broker.controller.controller_channels import ControlRequestSender
+from ottla.broker.controller.controller_client import BrokerClient, ControllerClient
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import Election, encode_registration
-from ottla.broker.controller.leader_balancer import LeaderBalancer
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.controller.offline_replicas import OfflineReplicas
 from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.controller.producer_ids import ProducerIds
-from ottla.broker.controller.request_znodes import RequestZnodes
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.controller.topic_znodes import TopicZnodes
@@ -38,16 +33,19 @@ from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
-from ottla.broker.metadata.tree import load_image, retry_unavailable
+from ottla.broker.metadata.tree import load_brokers, load_image, retry_unavailable
 from ottla.cluster import znodes
-from ottla.cluster.broker_changes import with_elections
+from ottla.cluster.broker_changes import with_brokers, with_elections, with_partitions
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate
+from ottla.cluster.elections import unbalanced
 from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.cluster.tree_changes import state_changes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Clock, Create, MetadataStore, Random, StoreError
 
 logger = logging.getLogger(__name__)
+
+_FIRST_BALANCE_S: Final = 5.0
 
 
 class ClusterController:
@@ -69,7 +67,6 @@ class ClusterController:
         broker_id = metadata.broker_id
         self._cluster_id = ""
         self._loops: list[asyncio.Task[None]] = []
-        self._tasks = BackgroundTasks()
         self.state = state = ControllerState(broker_id, settings)
         self.election = Election(
             store,
@@ -90,19 +87,17 @@ class ClusterController:
         self.acl_entities = AclEntities(store)
         remote = ControllerClient(client.call, metadata, self.election)
         self._watcher = TreeWatcher(store, state, self.election.resign)
-        requests = RequestZnodes(store, state, self._watcher.read_later)
-        self._deletion = TopicDeletion(store, state, self._writer, requests, self._tasks)
+        self._deletion = TopicDeletion(store, state, self._writer, self._watcher)
         self._topic_znodes = TopicZnodes(store, state, self._writer, random, self._deletion, self._watcher.read_soon)
-        self._offline = OfflineReplicas(store, state, self._writer, self._sender, self._tasks)
+        self._offline = OfflineReplicas(store, state, self._writer, self._sender)
         self.topic_requests = TopicRequests(state, self._writer, random, deletion=self._deletion, forward=remote.create_topics)
         self.partition_requests = PartitionRequests(state, self._writer)
         self.config_requests = ClusterConfigs(store, state, self.dynamic_configs, metadata)
         self.producer_ids = ProducerIds(store, state, remote.allocate_producer_ids)
-        self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids, self._tasks)
-        self._admin_znodes = AdminZnodes(store, state, self.partition_requests, requests)
-        self._balancer = LeaderBalancer(state, self._writer)
+        self.broker_requests = BrokerRequests(state, self._writer, self._sender, self.producer_ids)
+        self._admin_znodes = AdminZnodes(store, state, self.partition_requests, self._watcher)
         self._watcher.readers = (
-            BrokerRegistrations(store, state, self._writer).read,
+            self._read_brokers,
             self._topic_znodes.read,
             self._deletion.read_marks,
             self._offline.read_log_dir_events,
@@ -127,11 +122,11 @@ class ClusterController:
         self._watcher.watch()
         await self.election.start()
         loop = asyncio.get_running_loop()
-        self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._balancer.run())]
+        self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._balance_leaders())]
 
     async def stop(self) -> None:
         """End the term and stop watching. The registration goes with the session."""
-        self._tasks.cancel()
+        self.state.cancel_tasks()
         for task in self._loops:
             task.cancel()
         if self._loops:
@@ -179,7 +174,7 @@ class ClusterController:
         self.state.image = ClusterImage("")
 
     def _resign(self) -> None:
-        self._tasks.spawn(self.election.resign())
+        self.state.spawn(self.election.resign())
 
     def _conflicted(self, error: StoreError) -> None:
         logger.warning("Resigning as controller, the metadata tree differs from the controller's image: %s", error)
@@ -195,13 +190,50 @@ class ClusterController:
         else:
             self._offline.responded(broker, api_name, response)
 
+    # Brokers and their leaderships
+
+    async def _read_brokers(self) -> None:
+        """Brokers that join or leave the cluster, as their registrations under /brokers/ids show."""
+        state = self.state
+        async with state.lock:
+            brokers = await load_brokers(self._store)
+            known = state.image.brokers
+            if not state.is_active or brokers == dict(known):
+                return
+            gone = [number for number in known if number not in brokers or brokers[number].epoch != known[number].epoch]
+            if gone:
+                logger.info("Brokers that left the cluster: %s", ", ".join(map(str, gone)))
+                # A broker that has registered again may have lost records it had not flushed: it leaves the ISRs first.
+                await self._writer.elect(with_brokers(state.image, {n: b for n, b in known.items() if n not in gone}))
+            joined = [number for number in brokers if number not in state.image.brokers]
+            if joined:
+                logger.info("Brokers that joined the cluster: %s", ", ".join(map(str, joined)))
+            await self._writer.elect(with_brokers(state.image, brokers))
+
+    async def _balance_leaders(self) -> None:
+        """Move leaderships back to the preferred leaders (auto.leader.rebalance.enable)."""
+        state, pause_s = self.state, _FIRST_BALANCE_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = state.settings.int("leader.imbalance.check.interval.seconds")
+            if not state.is_active or not state.settings.bool("auto.leader.rebalance.enable"):
+                continue
+            try:
+                async with state.lock:
+                    moved = unbalanced(state.image, state.settings.int("leader.imbalance.per.broker.percentage"))
+                    if moved:
+                        logger.info("Moving %d partitions to their preferred leaders", len(moved))
+                        await self._writer.commit_image(with_partitions(state.image, moved))
+            except (StoreError, KafkaError) as error:
+                logger.warning("Could not move leaderships to their preferred leaders: %s", error)
+
     # Dynamic configs
 
     def _topics_configured(self, configs: dict[str, dict[str, str]]) -> None:
         for name, config in configs.items():
             self._cache.configure_topic(name, config)
         if self.state.is_active:
-            self._tasks.spawn(self._configure_topics(configs))
+            self.state.spawn(self._configure_topics(configs))
 
     async def _configure_topics(self, configs: dict[str, dict[str, str]]) -> None:
         state = self.state
@@ -219,7 +251,7 @@ class ClusterController:
         self.state.settings = self._static_settings.with_dynamic(own, default) if own or default else self._static_settings
         self._cache.configure_brokers(configs)
         if self.state.is_active:
-            self._tasks.spawn(self._configure_brokers(configs))
+            self.state.spawn(self._configure_brokers(configs))
 
     async def _configure_brokers(self, configs: dict[str, dict[str, str]]) -> None:
         async with self.state.lock:

@@ -1,4 +1,4 @@
-"""Delivers control requests: one ordered queue for each broker (F61).
+"""Publishes the controller's image to the brokers of a cluster, as control requests in one ordered queue for each broker (F61).
 
 1. A broker gets its requests in order, one at a time: the next one is sent when the one before was answered.
 2. A request is sent again until it is answered, the broker is gone (or has registered again), or the controller resigns. Brokers
@@ -13,14 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from ottla.broker.controller.publisher import Acknowledgement
+from ottla.broker.controller.controller_state import ControllerState
+from ottla.broker.controller.metadata_writer import Acknowledgement
 from ottla.broker.network.inter_broker import PeerUnavailable
-from ottla.cluster.control_requests import VERSIONS, ControlRequests
-from ottla.cluster.image import BrokerImage
+from ottla.cluster.control_requests import VERSIONS, ControlRequests, control_requests_between, stop_replica
+from ottla.cluster.image import BrokerImage, ClusterImage
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.stop_replica import StopReplicaTopicState
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +31,6 @@ _PAUSE_S: Final = 0.1
 _FAILURES_MAX: Final = 5
 """After so many failed attempts in a row nobody waits for the broker any more; the request is still sent again."""
 _QUEUED_MAX: Final = 1000
-
 Send = Callable[[BrokerImage, str, int, object], Awaitable[Any]]
 """Sends (api name, version, request) to a broker and returns its response; PeerUnavailable if there is none."""
 Responded = Callable[[BrokerImage, str, Any], None]
@@ -157,3 +159,50 @@ class ControllerChannels:
         """Close all queues: the controller resigns."""
         for broker_id in list(self._channels):
             self.forget(broker_id)
+
+
+class ControlRequestSender:
+    """Compares the image with the one before and sends each broker the control requests for the difference."""
+
+    def __init__(self, state: ControllerState, send: Send, on_response: Responded) -> None:
+        self._state = state
+        self._channels = ControllerChannels(send, on_response, self._full_requests)
+
+    async def prepare(self, image: ClusterImage) -> None:
+        """Nothing: this broker learns of the image as every other, by control requests."""
+
+    def publish(
+        self, before: ClusterImage, image: ClusterImage, created: Collection[tuple[str, int]]
+    ) -> Collection[Acknowledgement]:
+        for broker_id in before.brokers:
+            if broker_id not in image.brokers:
+                self._channels.forget(broker_id)
+        return self._channels.send(self._between(before, image, created)).values()
+
+    def send_everything(self, broker_id: int) -> None:
+        """Send a broker its whole state again: its answer says which replicas are offline."""
+        self._channels.send(self._full_requests(broker_id))
+
+    def stop_replicas(self, broker: BrokerImage, topics: Sequence[StopReplicaTopicState]) -> None:
+        """Stop replicas of a broker beyond what follows from the image."""
+        request = stop_replica(self._state.image, broker, self._state.active_term().epoch, topics)
+        self._channels.send_one(broker, "stop_replica", request)
+
+    def close(self) -> None:
+        self._channels.close()
+
+    def _full_requests(self, broker_id: int) -> list[ControlRequests]:
+        image = self._state.image
+        without = replace(image, brokers={other: broker for other, broker in image.brokers.items() if other != broker_id})
+        return [requests for requests in self._between(without, image) if requests.broker.id == broker_id]
+
+    def _between(
+        self, before: ClusterImage, image: ClusterImage, created: Collection[tuple[str, int]] = ()
+    ) -> list[ControlRequests]:
+        return control_requests_between(
+            before,
+            image,
+            controller_epoch=self._state.active_term().epoch,
+            listener=self._state.settings.listeners().inter_broker,
+            created=created,
+        )

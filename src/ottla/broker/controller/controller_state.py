@@ -8,12 +8,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
-from ottla.cluster.controller_term import ControllerTerm
+from ottla.cluster.controller_term import ControllerTerm, TopicResult
 from ottla.cluster.image import ClusterImage, TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.ports import Change
+from ottla.ports import BadVersion, Change, NodeExists, StoreError, StoreUnavailable
+
+logger = logging.getLogger(__name__)
 
 
 class ControllerState:
@@ -25,6 +30,7 @@ class ControllerState:
         self.image = ClusterImage("")
         """The cluster as this controller last wrote it; empty while another broker is the controller."""
         self.lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_active(self) -> bool:
@@ -45,5 +51,44 @@ class ControllerState:
         """Stands first in every write of the controller: the write fails after another broker became the controller (C02)."""
         return [self.active_term().fence]
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start work that nobody waits for; what fails is logged."""
+        task = asyncio.get_running_loop().create_task(_logged(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
     def unclean_allowed(self, topic: TopicImage) -> bool:
         return TopicSettings.resolve(self.settings, topic.config).bool("unclean.leader.election.enable")
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (StoreError, KafkaError) as error:
+        logger.warning("Controller could not process a change: %s", error)
+    except Exception:
+        logger.exception("Controller failed to process a change")
+
+
+def kafka_error(error: StoreError) -> KafkaError:
+    """What a client is answered when the metadata store does not take a change."""
+    logger.error("Metadata change failed: %s", error)
+    if isinstance(error, BadVersion):
+        return KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now")
+    if isinstance(error, NodeExists):
+        return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "the topic exists already, or is being deleted")
+    if isinstance(error, StoreUnavailable):
+        return KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, "the metadata store did not confirm the change; it may or may not have been made"
+        )
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")
+
+
+def failed_results(results: Iterable[TopicResult], error: StoreError) -> list[TopicResult]:
+    """The results of a request whose changes could not be written; topics that were refused keep their own error."""
+    failure = kafka_error(error)
+    return [result if isinstance(result, KafkaError) else failure for result in results]

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.publisher import Acknowledgement, Publisher
-from ottla.broker.controller.store_errors import kafka_error
+from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.cluster import znodes
 from ottla.cluster.broker_changes import with_consecutive_epochs, with_elections
 from ottla.cluster.controller_term import MetadataUpdate
@@ -29,6 +27,10 @@ from ottla.ports import BadVersion, Change, Create, MetadataStore, NodeExists, N
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+Acknowledgement = asyncio.Future[bool]
+"""Whether a broker has answered all control requests of one change. False: the broker cannot be reached at the moment."""
 
 
 def shielded(change: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -121,3 +123,42 @@ class MetadataWriter:
             else:
                 replaced.append(change)
         return replaced
+
+
+class Publisher(Protocol):
+    async def prepare(self, image: ClusterImage) -> None:
+        """What has to happen after the write and before anybody sees the image."""
+        ...
+
+    def publish(
+        self, before: ClusterImage, image: ClusterImage, created: Collection[tuple[str, int]]
+    ) -> Collection[Acknowledgement]:
+        """Tell the brokers; one acknowledgement for each broker that was told something. `created`: partitions that no broker
+        knows yet, although `before` may have been empty (the start of a term)."""
+        ...
+
+
+class LocalPublisher:
+    """Applies the image to the broker the controller runs in."""
+
+    def __init__(
+        self,
+        state: ControllerState,
+        on_image: Callable[[ClusterImage], None],
+        before_image: Callable[[ClusterImage], Awaitable[None]] | None = None,
+    ) -> None:
+        self._state = state
+        self.on_image = on_image
+        self._before_image = before_image
+
+    async def prepare(self, image: ClusterImage) -> None:
+        if self._before_image is not None:
+            await self._before_image(image)
+
+    def publish(
+        self, before: ClusterImage, image: ClusterImage, created: Collection[tuple[str, int]]
+    ) -> Collection[Acknowledgement]:
+        if image.broker_configs != before.broker_configs:
+            self._state.settings = self._state.settings.with_dynamic(*image.dynamic_config(self._state.broker_id))
+        self.on_image(image)
+        return ()

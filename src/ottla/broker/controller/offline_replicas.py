@@ -10,8 +10,7 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from ottla.broker.controller.background_tasks import BackgroundTasks
-from ottla.broker.controller.control_request_sender import ControlRequestSender
+from ottla.broker.controller.controller_channels import ControlRequestSender
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.metadata.tree import each
@@ -26,18 +25,12 @@ logger = logging.getLogger(__name__)
 
 class OfflineReplicas:
     def __init__(
-        self,
-        store: MetadataStore,
-        state: ControllerState,
-        writer: MetadataWriter,
-        sender: ControlRequestSender,
-        tasks: BackgroundTasks,
+        self, store: MetadataStore, state: ControllerState, writer: MetadataWriter, sender: ControlRequestSender
     ) -> None:
         self._store = store
         self._state = state
         self._writer = writer
         self._sender = sender
-        self._tasks = tasks
 
     async def read_log_dir_events(self) -> None:
         names = await self._store.children(znodes.LOG_DIR_EVENTS)
@@ -68,7 +61,7 @@ class OfflineReplicas:
                 elif partition.error_code == ErrorCode.NONE:
                     online.add((name, partition.partition_index))
         if offline or any(broker.id in image.topics[name].partitions[number].offline for name, number in online):
-            self._tasks.spawn(self._update(broker, offline, online))
+            self._state.spawn(self._update(broker, offline, online))
 
     async def _update(
         self, broker: BrokerImage, failed: Collection[tuple[str, int]], online: Collection[tuple[str, int]]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.store_errors import kafka_error
+from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.cluster import znodes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import BadVersion, MetadataStore, StoreError

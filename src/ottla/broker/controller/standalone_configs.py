@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.broker.controller.controller_state import ControllerState
+from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.broker.controller.metadata_writer import MetadataWriter, shielded
-from ottla.broker.controller.store_errors import kafka_error
 from ottla.broker.metadata.client_configs import alter_client_config, load_client_configs
 from ottla.cluster.client_entities import ClientConfigs, Entity, with_client_config
 from ottla.cluster.requests import ConfigAlteration

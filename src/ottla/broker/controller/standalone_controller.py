@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import claim_term, encode_registration
-from ottla.broker.controller.metadata_writer import MetadataWriter
+from ottla.broker.controller.metadata_writer import LocalPublisher, MetadataWriter
 from ottla.broker.controller.partition_requests import PartitionRequests
 from ottla.broker.controller.producer_ids import ProducerIds
-from ottla.broker.controller.publisher import LocalPublisher
 from ottla.broker.controller.standalone_configs import StandaloneConfigs
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id

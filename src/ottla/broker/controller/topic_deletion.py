@@ -9,13 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from ottla.broker.controller.background_tasks import BackgroundTasks
-from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.metadata_writer import MetadataWriter, shielded
-from ottla.broker.controller.publisher import Acknowledgement
-from ottla.broker.controller.request_znodes import RequestZnodes
-from ottla.broker.controller.store_errors import failed_results
+from ottla.broker.controller.controller_state import ControllerState, failed_results
+from ottla.broker.controller.metadata_writer import Acknowledgement, MetadataWriter, shielded
 from ottla.broker.controller.topic_requests import acknowledged
+from ottla.broker.controller.tree_watcher import TreeWatcher
 from ottla.broker.metadata.tree import Loaded, each
 from ottla.cluster import znodes
 from ottla.cluster.controller_term import MetadataUpdate, TopicResult
@@ -28,22 +25,14 @@ logger = logging.getLogger(__name__)
 
 
 class TopicDeletion:
-    def __init__(
-        self,
-        store: MetadataStore,
-        state: ControllerState,
-        writer: MetadataWriter,
-        requests: RequestZnodes,
-        tasks: BackgroundTasks,
-    ) -> None:
+    def __init__(self, store: MetadataStore, state: ControllerState, writer: MetadataWriter, watcher: TreeWatcher) -> None:
         self.deleting: set[str] = set()
         """Topics that are gone from the image and whose nodes are not removed yet."""
         self._ended: set[str] = set()
         self._store = store
         self._state = state
         self._writer = writer
-        self._requests = requests
-        self._tasks = tasks
+        self._watcher = watcher
 
     def end_term(self) -> None:
         self.deleting.clear()
@@ -85,11 +74,11 @@ class TopicDeletion:
                 logger.warning("Ignoring topics marked for deletion, delete.topic.enable=false: %s", ", ".join(marked))
                 topics = []
             names = {topic.name for topic in topics}
-            await self._requests.remove([f"{znodes.DELETE_TOPICS}/{name}" for name in marked if name not in names])
+            await self._watcher.remove([f"{znodes.DELETE_TOPICS}/{name}" for name in marked if name not in names])
             if topics:
                 logger.info("Deleting topics marked under %s: %s", znodes.DELETE_TOPICS, ", ".join(names))
                 acknowledgements = await self._begin(topics, ())
-                self._tasks.spawn(self._finish(topics, acknowledgements))
+                self._state.spawn(self._finish(topics, acknowledgements))
 
     async def take_over(self, loaded: Loaded) -> dict[str, TopicImage]:
         """At the start of a term: take topics that an earlier controller was deleting out of the image, and return them."""
@@ -97,11 +86,11 @@ class TopicDeletion:
         topics = {name: loaded.image.topics[name] for name in marked if name in loaded.image.topics}
         loaded.image = loaded.image.with_topics((), topics)
         self.deleting.update(topics)
-        await self._requests.remove([f"{znodes.DELETE_TOPICS}/{name}" for name in marked if name not in topics])
+        await self._watcher.remove([f"{znodes.DELETE_TOPICS}/{name}" for name in marked if name not in topics])
         return topics
 
     def finish_later(self, topic: TopicImage, acknowledgements: Collection[Acknowledgement]) -> None:
-        self._tasks.spawn(self._finish([topic], acknowledgements))
+        self._state.spawn(self._finish([topic], acknowledgements))
 
     async def _begin(self, topics: Sequence[TopicImage], marks: Sequence[Change]) -> Collection[Acknowledgement]:
         names = [topic.name for topic in topics]

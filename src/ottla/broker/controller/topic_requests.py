@@ -10,10 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.controller.controller_state import ControllerState
-from ottla.broker.controller.metadata_writer import MetadataWriter, shielded
-from ottla.broker.controller.publisher import Acknowledgement
-from ottla.broker.controller.store_errors import failed_results
+from ottla.broker.controller.controller_state import ControllerState, failed_results
+from ottla.broker.controller.metadata_writer import Acknowledgement, MetadataWriter, shielded
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate, TopicResult
 from ottla.cluster.requests import NewPartitions, NewTopic
 from ottla.ports import Random, StoreError

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.cluster import znodes
 from ottla.errors import KafkaError
-from ottla.ports import MetadataStore, StoreError
+from ottla.ports import BadVersion, Change, Delete, MetadataStore, NoNode, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,17 @@ class TreeWatcher:
     def read_soon(self, _path: str = "") -> None:
         self._changed.set()
 
-    def read_later(self) -> None:
-        asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write where tools write too. If a tool was faster, read the tree again."""
+        try:
+            await self._store.multi([*self._state.fence(), *changes])
+        except (BadVersion, NoNode):
+            asyncio.get_running_loop().call_later(_RETRY_S, self._changed.set)
+
+    async def remove(self, paths: Iterable[str], version: int = -1) -> None:
+        """Remove requests that tools left under /admin."""
+        for path in paths:
+            await self.write([Delete(path, version)])
 
     async def run(self) -> None:
         pause_s = _RETRY_S

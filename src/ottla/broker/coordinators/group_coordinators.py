@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.coordinators.internal_topic import Controller, InternalTopic, replication_factor
-from ottla.broker.coordinators.periodic import Periodic
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
+from ottla.broker.coordinators.shard_timers import Periodic
 from ottla.cluster.requests import NewTopic
 from ottla.cluster.settings.group import group_value
 from ottla.coordinator.group.group import Caller, GroupConfig

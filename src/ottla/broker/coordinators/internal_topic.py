@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.coordinator.java_hash import positive_hash
+from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.coordinators.shard_writer import ShardWriter
-from ottla.coordinator.java_hash import positive_hash
-from ottla.coordinator.shard import Decision, Now, Shard, TimerKey
+from ottla.coordinator.shard import Decision, Now, Shard, TimerKey, positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.types import TopicPartition
 

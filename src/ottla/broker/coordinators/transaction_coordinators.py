@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from ottla.broker.coordinators import internal_topic
 from ottla.broker.coordinators.internal_topic import InternalTopic, replication_factor
 from ottla.broker.coordinators.marker_delivery import MarkerDelivery
-from ottla.broker.coordinators.periodic import Periodic
 from ottla.broker.coordinators.shard_host import HostedShard, ShardHost
+from ottla.broker.coordinators.shard_timers import Periodic
 from ottla.cluster.requests import NewTopic
 
 if TYPE_CHECKING:

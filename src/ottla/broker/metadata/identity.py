@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.broker.metadata.tree import load_brokers
 from ottla.cluster import znodes
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.cluster.uuids import new_uuid, uuid_text
 from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeExists, Random, SetData, StoreError

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import ClusterImage
+from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings
 
 

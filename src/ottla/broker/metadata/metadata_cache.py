@@ -16,8 +16,7 @@ from typing import Final
 
 from ottla.cluster import znodes
 from ottla.cluster.control_requests import DELETED
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from ottla.ports import MetadataStore, StoreError
 from ottla.protocol.messages.update_metadata import (
     UpdateMetadataBroker,

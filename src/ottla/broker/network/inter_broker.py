@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.client.connection import ClientConnection
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

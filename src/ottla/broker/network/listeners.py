@@ -7,7 +7,7 @@ import os
 
 from ottla.broker.network.socket_server import ConnectionLimits, SocketServer
 from ottla.broker.startup_error import StartupError
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.settings.broker import connection_overrides
 

@@ -25,7 +25,7 @@ from ottla.broker.replicas import following
 from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.partition import Partition
-from ottla.coordinator.java_hash import positive_hash
+from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Clock, FileRange
 from ottla.protocol.messages.fetch import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.cluster.settings.setting import Value
 
 _IPV6: Final = r"(?:[0-9a-fA-F]*:){2,}[0-9a-fA-F.]*(?:%[\w.-]+)?"

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group.classic_member import ClassicMember, Protocols
 from ottla.coordinator.group.consumer_protocol import subscribed_topics
 from ottla.coordinator.group.group import NO_MEMBER, GroupType
-from ottla.coordinator.java_hash import string_hash
-from ottla.coordinator.shard import CoordinatorRecord, Token
+from ottla.coordinator.shard import CoordinatorRecord, Token, string_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import (
     GROUP_METADATA_VERSION,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
 from ottla.client.connection import ClientConnection
-from ottla.coordinator.java_hash import positive_hash
+from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest

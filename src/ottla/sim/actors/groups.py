@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.coordinators.group_coordinators import OFFSETS_TOPIC
-from ottla.coordinator.java_hash import positive_hash
+from ottla.coordinator.shard import positive_hash
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.controller import broker_requests, leader_balancer, partition_requests
-from ottla.broker.controller.broker_registrations import BrokerRegistrations
+from ottla.broker.controller import broker_requests, cluster_controller, partition_requests
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.controller.cluster_controller import ClusterController
 from ottla.broker.controller.controller_state import ControllerState
@@ -14,7 +13,7 @@ from ottla.broker.controller.election import Election
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.metadata import tree
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
-from ottla.cluster import alter_partition, balance, broker_changes, control_requests, elections, reassignment, znodes
+from ottla.cluster import alter_partition, broker_changes, control_requests, elections, reassignment, znodes
 from ottla.cluster.image import NO_LEADER
 from ottla.errors import ErrorCode
 from ottla.ports import Check, Create
@@ -69,12 +68,12 @@ def preferred_out_of_sync() -> list[Patch]:
             return partition if partition.leader == preferred else None
         return replace(elections.bump_epochs(partition), leader=preferred, isr=tuple(dict.fromkeys((preferred, *partition.isr))))
 
-    return [(balance, "elect_preferred", prefer), (partition_requests, "elect_preferred", prefer)]
+    return [(elections, "elect_preferred", prefer), (partition_requests, "elect_preferred", prefer)]
 
 
 @bug("preferred leaders are not elected again", world="stories", first=12, seeds_max=60)
 def never_balanced() -> list[Patch]:
-    return [(leader_balancer, "unbalanced", lambda *arguments: [])]
+    return [(cluster_controller, "unbalanced", lambda *arguments: [])]
 
 
 @bug("controlled shutdown does not move leaderships", world="stories", seeds_max=60)
@@ -178,10 +177,10 @@ def removed_replicas_not_stopped() -> list[Patch]:
 
 @bug("the controller does not notice brokers that come and go", world="cluster", seeds_max=20)
 def brokers_not_watched() -> list[Patch]:
-    async def read(self: BrokerRegistrations) -> None:
+    async def read(self: ClusterController) -> None:
         return None
 
-    return [(BrokerRegistrations, "read", read)]
+    return [(ClusterController, "_read_brokers", read)]
 
 
 @bug("a term begins without raising the controller epoch", world="cluster", seeds_max=20)

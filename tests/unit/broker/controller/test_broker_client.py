@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from ottla.broker.controller.broker_client import BrokerClient
+from ottla.broker.controller.controller_client import BrokerClient
 from ottla.broker.metadata.local_metadata import LocalMetadata
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage
+from ottla.cluster.image import BrokerImage, Endpoint
 from ottla.cluster.settings import BrokerSettings
 from ottla.protocol.messages.stop_replica import StopReplicaRequest
 from ottla.protocol.messages.update_metadata import UpdateMetadataRequest

@@ -14,8 +14,7 @@ from ottla.broker.coordinators.shard_writer import batches
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.group.group import GroupConfig
 from ottla.coordinator.group.offset_store import tombstone
-from ottla.coordinator.java_hash import positive_hash
-from ottla.coordinator.shard import CoordinatorRecord, Decision
+from ottla.coordinator.shard import CoordinatorRecord, Decision, positive_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
 from ottla.records.control import ABORT, COMMIT

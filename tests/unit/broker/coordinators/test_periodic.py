@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.broker.coordinators.periodic import Periodic
+from ottla.broker.coordinators.shard_timers import Periodic
 from ottla.sim.kernel.loop import new_loop
 
 

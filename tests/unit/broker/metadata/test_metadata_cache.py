@@ -10,8 +10,7 @@ from ottla.broker.handlers import api_versions
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.cluster import znodes
-from ottla.cluster.endpoint import Endpoint
-from ottla.cluster.image import BrokerImage, ClusterImage
+from ottla.cluster.image import BrokerImage, ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Node, StoreError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest

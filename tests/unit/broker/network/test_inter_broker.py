@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.metrics import Counters
 from ottla.protocol.headers import decode_request_header, encode_response
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.cluster.endpoint import Endpoint
+from ottla.cluster.image import Endpoint
 from ottla.cluster.settings import BrokerSettings, Listeners, SettingsError
 
 
