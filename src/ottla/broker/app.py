@@ -207,15 +207,15 @@ class Broker:
 
     async def _find_identity(self) -> None:
         """The broker id and the cluster id, on which settings, metadata store and data directories must agree."""
-        broker_id, cluster_id = self._data_dirs.stored_identity()
+        stored = self._data_dirs.stored_identity()
         try:
-            identity = await self._from_store(
-                lambda: resolve_identity(self.store, self.settings, self.world.random, broker_id, cluster_id)
+            broker_id, cluster_id = await self._from_store(
+                lambda: resolve_identity(self.store, self.settings, self.world.random, *stored)
             )
         except SettingsError as error:
             raise StartupError(str(error)) from error
-        self.metadata.broker_id, self.cluster_id = identity.broker_id, identity.cluster_id
-        self._data_dirs.set_identity(identity.broker_id, identity.cluster_id)
+        self.metadata.broker_id, self.cluster_id = broker_id, cluster_id
+        self._data_dirs.set_identity(broker_id, cluster_id)
         self._data_dirs.write_identity(also_new=self.is_in_cluster)
 
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:

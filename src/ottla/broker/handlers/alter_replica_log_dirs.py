@@ -53,17 +53,14 @@ async def _move(partitions: Partitions, moves: ReplicaMoves, key: TopicPartition
     except ValueError as error:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, str(error)) from None
     target = _directory(path, partitions)
-    partition = partitions.find(key)
-    if partition is None:
-        if not partitions.is_missing(key):
-            partitions.request_dir(key, target)
-        try:
-            partitions.get(key)
-        except KafkaError as error:
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.detail) from None
-            raise
-        return
+    if partitions.find(key) is None and not partitions.is_missing(key):
+        partitions.request_dir(key, target)
+    try:
+        partition = partitions.get(key)
+    except KafkaError as error:
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.detail) from None
+        raise
     if partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the data directory of {key} is offline")
     await moves.move(partition, target)

@@ -14,20 +14,7 @@ from collections.abc import Collection
 
 from ottla.broker.metadata.change_notifications import ChangeNotifications, NotificationReader
 from ottla.broker.metadata.tree import each
-from ottla.cluster.acls import (
-    ACL_CHANGES,
-    ACL_CHANGES_EXTENDED,
-    ACLS_EXTENDED,
-    CHANGE_PREFIX,
-    LITERAL,
-    AclEntry,
-    Acls,
-    Resource,
-    acl_path,
-    acl_root,
-    decode_acl_change,
-    decode_acls,
-)
+from ottla.cluster import acls
 from ottla.ports import MetadataStore, StoreError
 
 logger = logging.getLogger(__name__)
@@ -35,11 +22,11 @@ logger = logging.getLogger(__name__)
 
 class AclEntities:
     def __init__(self, store: MetadataStore) -> None:
-        self.acls: Acls = {}
+        self.acls: acls.Acls = {}
         """By resource, of resources that have any."""
-        paths = (ACL_CHANGES, ACL_CHANGES_EXTENDED)
+        paths = (acls.ACL_CHANGES, acls.ACL_CHANGES_EXTENDED)
         self._store = store
-        self._notifications = [ChangeNotifications(store, path, CHANGE_PREFIX) for path in paths]
+        self._notifications = [ChangeNotifications(store, path, acls.CHANGE_PREFIX) for path in paths]
         self._reader = NotificationReader(store, "ACLs", paths, read_all=self._read_all, read_new=self._read_notified)
 
     async def start(self) -> None:
@@ -51,11 +38,11 @@ class AclEntities:
     async def _read_all(self) -> None:
         for notifications in self._notifications:
             await notifications.skip()
-        resources: list[Resource] = []
-        for pattern in [LITERAL, *(name.upper() for name in await self._store.children(ACLS_EXTENDED))]:
-            for kind in await self._store.children(acl_root(pattern)):
-                names = await self._store.children(f"{acl_root(pattern)}/{kind}")
-                resources += [Resource(kind, name, pattern) for name in names]
+        resources: list[acls.Resource] = []
+        for pattern in [acls.LITERAL, *(name.upper() for name in await self._store.children(acls.ACLS_EXTENDED))]:
+            for kind in await self._store.children(acls.acl_root(pattern)):
+                names = await self._store.children(f"{acls.acl_root(pattern)}/{kind}")
+                resources += [acls.Resource(kind, name, pattern) for name in names]
         self.acls = await self._read(resources)
 
     async def _read_notified(self) -> None:
@@ -64,24 +51,24 @@ class AclEntities:
             if not fresh:
                 continue
             nodes = await each([f"{notifications.path}/{name}" for name in fresh], self._store.get)
-            named = {decode_acl_change(node.data) for node in nodes if node is not None}
+            named = {acls.decode_acl_change(node.data) for node in nodes if node is not None}
             resources = {resource for resource in named if resource is not None}
             found = await self._read(resources)
-            self.acls = {resource: acls for resource, acls in self.acls.items() if resource not in resources} | found
+            self.acls = {resource: entries for resource, entries in self.acls.items() if resource not in resources} | found
             notifications.seen(fresh[-1])
             for resource in sorted(resources):
                 count = len(found.get(resource, ()))
                 logger.info("ACLs of %s %s (%s) changed: %d entries", resource.kind, resource.name, resource.pattern, count)
 
-    async def _read(self, resources: Collection[Resource]) -> dict[Resource, frozenset[AclEntry]]:
-        nodes = await each([acl_path(resource) for resource in resources], self._store.get)
-        found: dict[Resource, frozenset[AclEntry]] = {}
+    async def _read(self, resources: Collection[acls.Resource]) -> dict[acls.Resource, frozenset[acls.AclEntry]]:
+        nodes = await each([acls.acl_path(resource) for resource in resources], self._store.get)
+        found: dict[acls.Resource, frozenset[acls.AclEntry]] = {}
         for resource, node in zip(resources, nodes, strict=True):
             try:
-                acls = decode_acls(acl_path(resource), node.data) if node is not None else frozenset()
+                entries = acls.decode_acls(acls.acl_path(resource), node.data) if node is not None else frozenset()
             except StoreError as error:
                 logger.error("%s; treating it as no ACLs", error)
                 continue
-            if acls:
-                found[resource] = acls
+            if entries:
+                found[resource] = entries
         return found

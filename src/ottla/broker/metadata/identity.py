@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.metadata.tree import load_brokers
@@ -23,19 +22,13 @@ logger = logging.getLogger(__name__)
 _POLL_S: Final = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    broker_id: int
-    cluster_id: str
-
-
 async def resolve_identity(
     store: MetadataStore,
     settings: BrokerSettings,
     random: Random,
     stored_broker_id: int | None = None,
     stored_cluster_id: str | None = None,
-) -> Identity:
+) -> tuple[int, str]:
     """The broker id and the cluster id: from the settings, from meta.properties (`stored_*`), else generated.
 
     SettingsError where they disagree: data must not be opened as another broker or in another cluster.
@@ -74,7 +67,7 @@ async def resolve_identity(
         broker_id = settings.int("reserved.broker.max.id") + 1
     elif broker_id < 0:
         broker_id = await _generate_broker_id(store, settings)
-    return Identity(broker_id, cluster_id)
+    return broker_id, cluster_id
 
 
 async def check_addresses(

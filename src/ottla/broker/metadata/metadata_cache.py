@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from ottla.broker.metadata.tree import topic_config
 from ottla.cluster import znodes
 from ottla.cluster.control_requests import DELETED
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
@@ -25,6 +26,8 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from ottla.types import ZERO_UUID
+
+TopicStateT = TypeVar("TopicStateT")
 
 _DELETED_MAX: Final = 10_000
 _NO_PARTITION: Final = PartitionImage(NO_LEADER, -1, (), (), -1)
@@ -51,10 +54,7 @@ class MetadataCache:
         config = self._topic_configs.get(name)
         if config is None:
             self._config_ids[name] = topic_id
-            path = znodes.topic_config_path(name)
-            node = await self._store.get(path)
-            config = znodes.decode_config(path, node.data) if node is not None else {}
-            config = self._topic_configs.setdefault(name, config)
+            config = self._topic_configs.setdefault(name, await topic_config(self._store, name))
         return config
 
     def with_present_config(self, topic: TopicImage) -> TopicImage:
@@ -69,7 +69,7 @@ class MetadataCache:
 
     async def update(self, request: UpdateMetadataRequest, *, whole: bool = False) -> None:
         """Apply an UpdateMetadata; the caller has checked the controller epoch. `whole`: it names every topic of the cluster."""
-        topics = _grouped(request)
+        topics = grouped(request, UpdateMetadataTopicState)
         for update in topics:
             # The configs of a topic that is deleted must not be kept for the next topic of that name.
             if not _is_deletion(update) and (whole or bytes(update.topic_id) not in self._deleted):
@@ -163,17 +163,13 @@ def _is_deletion(update: UpdateMetadataTopicState) -> bool:
     return any(state.leader == DELETED for state in update.partition_states)
 
 
-def _grouped(request: UpdateMetadataRequest) -> list[UpdateMetadataTopicState]:
-    """By topic; older versions name the topic in each partition."""
-    if not request.ungrouped_partition_states:
-        return request.topic_states
-    topics: dict[str, UpdateMetadataTopicState] = {}
+def grouped(request: Any, topic_state: Callable[..., TopicStateT]) -> list[TopicStateT]:
+    """The states of an UpdateMetadata or LeaderAndIsr request by topic; older versions name the topic in each partition."""
+    topics: dict[str, Any] = {}
     for state in request.ungrouped_partition_states:
-        topic = topics.setdefault(
-            state.topic_name, UpdateMetadataTopicState(topic_name=state.topic_name, topic_id=ZERO_UUID, partition_states=[])
-        )
+        topic = topics.setdefault(state.topic_name, topic_state(topic_name=state.topic_name, topic_id=ZERO_UUID))
         topic.partition_states.append(state)
-    return list(topics.values())
+    return list(topics.values()) or request.topic_states
 
 
 def _broker(update: UpdateMetadataBroker) -> BrokerImage:

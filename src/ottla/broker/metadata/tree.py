@@ -150,48 +150,25 @@ async def _load_topic(
             raise StoreError(f"{znodes.topic_path(name)} names no broker, or one twice, for partition {number}")
     if not numbers:
         raise StoreError(f"{znodes.topic_path(name)} has no partitions")
-    if known is not None:
-        return await _grown(store, known, stored, node, controller_epoch, loaded)
-    states = await each([znodes.partition_state_path(name, number) for number in numbers], store.get)
-    partitions = tuple(_partition(name, number, stored, state) for number, state in enumerate(states))
+    added = numbers if known is None else numbers[len(known.partitions) :]
+    states = await each([znodes.partition_state_path(name, number) for number in added], store.get)
+    partitions = tuple(_partition(name, number, stored, state) for number, state in zip(added, states, strict=True))
     config_path = znodes.topic_config_path(name)
-    config = await store.get(config_path)
-    topic = TopicImage(
-        name,
-        stored.topic_id or new_uuid(random),
-        partitions,
-        znodes.decode_config(config_path, config.data) if config is not None else {},
-    )
-    if stored.topic_id is None:
-        data = znodes.encode_topic(topic.topic_id, partitions)
+    config = await store.get(config_path) if known is None else None
+    if known is not None:
+        topic = replace(known, partitions=known.partitions + partitions)
+    else:
+        decoded = znodes.decode_config(config_path, config.data) if config is not None else {}
+        topic = TopicImage(name, stored.topic_id or new_uuid(random), partitions, decoded)
+    if stored.topic_id is None and added:
+        data = znodes.encode_topic(topic.topic_id, topic.partitions)
         loaded.repairs.append(SetData(znodes.topic_path(name), data, node.version))
-    if config is None:
+    if known is None and config is None:
         loaded.repairs.append(Create(config_path, znodes.encode_config({})))
-    missing = [number for number, state in enumerate(states) if state is None]
+    missing = [number for number, state in zip(added, states, strict=True) if state is None]
     if missing:
         loaded.repairs += await _missing_states(store, topic, missing, controller_epoch)
         loaded.created.update((name, number) for number in missing)
-    return topic
-
-
-async def _grown(
-    store: MetadataStore,
-    known: TopicImage,
-    stored: znodes.TopicNode,
-    node: Node,
-    controller_epoch: int,
-    loaded: Loaded,
-) -> TopicImage:
-    added = range(len(known.partitions), len(stored.replicas))
-    states = await each([znodes.partition_state_path(known.name, number) for number in added], store.get)
-    partitions = [_partition(known.name, number, stored, state) for number, state in zip(added, states, strict=True)]
-    topic = replace(known, partitions=(*known.partitions, *partitions))
-    if stored.topic_id is None and added:
-        data = znodes.encode_topic(topic.topic_id, topic.partitions)
-        loaded.repairs.append(SetData(znodes.topic_path(topic.name), data, node.version))
-    missing = [number for number, state in zip(added, states, strict=True) if state is None]
-    loaded.repairs += await _missing_states(store, topic, missing, controller_epoch)
-    loaded.created.update((topic.name, number) for number in missing)
     return topic
 
 
@@ -218,25 +195,18 @@ async def _missing_states(store: MetadataStore, topic: TopicImage, missing: Sequ
 
 
 async def broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
-    configs: dict[str, dict[str, str]] = {}
-    for name in await store.children(znodes.CONFIG_BROKERS):
-        key = "" if name == znodes.DEFAULT_ENTITY else name
-        path = znodes.broker_config_path(key)
-        node = await store.get(path)
-        if node is not None:
-            configs[key] = znodes.decode_config(path, node.data)
-    return configs
+    names = ["" if name == znodes.DEFAULT_ENTITY else name for name in await store.children(znodes.CONFIG_BROKERS)]
+    return await _configs(store, {name: znodes.broker_config_path(name) for name in names})
 
 
 async def group_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
-    configs: dict[str, dict[str, str]] = {}
-    for name in await store.children(znodes.CONFIG_GROUPS):
-        group_id = znodes.group_of_node(name)
-        path = znodes.group_config_path(group_id)
-        node = await store.get(path)
-        if node is not None:
-            configs[group_id] = znodes.decode_config(path, node.data)
-    return configs
+    groups = [znodes.group_of_node(name) for name in await store.children(znodes.CONFIG_GROUPS)]
+    return await _configs(store, {group_id: znodes.group_config_path(group_id) for group_id in groups})
+
+
+async def _configs(store: MetadataStore, paths: dict[str, str]) -> dict[str, dict[str, str]]:
+    nodes = {name: await store.get(path) for name, path in paths.items()}
+    return {name: znodes.decode_config(paths[name], node.data) for name, node in nodes.items() if node is not None}
 
 
 async def topic_config(store: MetadataStore, name: str) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
-from ottla.broker.metadata.metadata_cache import MetadataCache
+from ottla.broker.metadata.metadata_cache import MetadataCache, grouped
 from ottla.broker.network.context import CloseConnection
 from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
@@ -123,7 +123,7 @@ class ControlRequests:
             self._check(request.controller_epoch, request.broker_epoch, request.controller_id)
             self._check_connection(request.controller_epoch, connection)
             errors: Errors = {}
-            topics = _leader_and_isr_topics(request)
+            topics = grouped(request, LeaderAndIsrTopicState)
             roles: dict[bool, list[Role]] = {True: [], False: []}
             for topic in topics:
                 try:
@@ -301,18 +301,6 @@ class ControlRequests:
         self._connection = controller_epoch, connection
 
 
-def _leader_and_isr_topics(request: LeaderAndIsrRequest) -> list[LeaderAndIsrTopicState]:
-    if not request.ungrouped_partition_states:
-        return request.topic_states
-    topics: dict[str, LeaderAndIsrTopicState] = {}
-    for state in request.ungrouped_partition_states:
-        topic = topics.setdefault(
-            state.topic_name, LeaderAndIsrTopicState(topic_name=state.topic_name, topic_id=ZERO_UUID, partition_states=[])
-        )
-        topic.partition_states.append(state)
-    return list(topics.values())
-
-
 def _stop_replica_topics(request: StopReplicaRequest) -> list[StopReplicaTopicState]:
     """In the layout of version 3, whatever the version."""
     topics = [
@@ -345,7 +333,7 @@ def _partition(state: LeaderAndIsrPartitionState) -> PartitionImage:
 
 def _refused(request: LeaderAndIsrRequest, version: int, code: ErrorCode) -> LeaderAndIsrResponse:
     """Refuse the whole request: the response and each of its partitions have the error."""
-    topics = _leader_and_isr_topics(request)
+    topics = grouped(request, LeaderAndIsrTopicState)
     errors = {
         TopicPartition(topic.topic_name, state.partition_index): code for topic in topics for state in topic.partition_states
     }

@@ -6,7 +6,7 @@ A thread cannot be cancelled. Its caller holds the files it works on, and must n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ottla.ports import Workers
@@ -24,6 +24,14 @@ async def run_to_end(workers: Workers, work: Callable[[], T]) -> T:
         if not working.cancelled():
             working.exception()  # retrieved: nobody else does
         raise
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Returns when they have ended."""
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 class DiskWork:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ottla.broker.replicas.disk_work import DiskWork
+from ottla.broker.replicas.disk_work import DiskWork, cancel_all
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.ports import Clock
@@ -22,10 +22,7 @@ class Flusher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
 
     async def flush_due(self) -> None:
         """Flush the partitions whose flush.ms has passed, and those with a newly rolled segment (F14)."""

@@ -14,7 +14,7 @@ from functools import partial
 from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.replicas.checkpoints import Checkpoints
-from ottla.broker.replicas.disk_work import DiskWork, run_to_end
+from ottla.broker.replicas.disk_work import DiskWork, cancel_all, run_to_end
 from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.partitions import Partitions
 from ottla.ports import Disk, World
@@ -49,9 +49,7 @@ class Housekeeping:
         self.every(settings.int("producer.id.expiration.check.interval.ms"), self._expire_producers)
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         self._tasks.clear()
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None]], *, first_ms: int | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.replicas.disk_work import DiskWork, run_to_end
+from ottla.broker.replicas.disk_work import DiskWork, cancel_all, run_to_end
 from ottla.broker.replicas.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.segment import IndexLost, Segment
@@ -18,10 +18,7 @@ class IndexRebuilder:
         self.building: dict[Segment, asyncio.Task[None]] = {}
 
     async def stop(self) -> None:
-        tasks = list(self.building.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self.building.values())
 
     def build(self, partition: Partition, lost: IndexLost) -> None:
         if lost.segment not in self.building:

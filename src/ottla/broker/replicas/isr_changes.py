@@ -16,6 +16,7 @@ from typing import Final
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
 from ottla.broker.replicas import leading
+from ottla.broker.replicas.disk_work import cancel_all
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode
@@ -51,9 +52,7 @@ class IsrChanges:
         self._tasks = [loop.create_task(self._send_all()), loop.create_task(self._shrink_all(partitions))]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
         self._tasks.clear()
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:

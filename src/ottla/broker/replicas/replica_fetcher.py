@@ -293,10 +293,7 @@ class _Fetcher:
         request.topics = list(topics.values())
         forgotten: dict[tuple[str, bytes], ForgottenTopic] = {}
         for name, topic_id, number in asked.forgotten:
-            gone = forgotten.get((name, topic_id))
-            if gone is None:
-                gone = forgotten[name, topic_id] = ForgottenTopic(topic=name, topic_id=topic_id, partitions=[])
-            gone.partitions.append(number)
+            forgotten.setdefault((name, topic_id), ForgottenTopic(topic=name, topic_id=topic_id)).partitions.append(number)
         request.forgotten_topics_data = list(forgotten.values())
         return request
 

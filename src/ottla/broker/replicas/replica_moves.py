@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.replicas.checkpoints import Checkpoints
-from ottla.broker.replicas.disk_work import run_to_end
+from ottla.broker.replicas.disk_work import cancel_all, run_to_end
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.ports import World
@@ -143,9 +143,7 @@ class ReplicaMoves:
         """Copies stay, and the next start continues them."""
         tasks = [move.task for move in self._moves.values() if move.task is not None] + list(self._ending)
         self._moves.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     # Moving
 
