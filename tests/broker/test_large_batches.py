@@ -179,7 +179,7 @@ def test_t10_a_transaction_that_ends_while_its_records_are_unpacked_gets_none_of
         answer = (await waiting).responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.INVALID_TXN_STATE
         assert partition.log.log_end_offset == 1
-        assert partition.last_stable_offset == 1
+        assert partition.log.last_stable_offset == 1
 
     play(case)
 

@@ -309,7 +309,7 @@ def test_many_connections_at_once_keep_their_own_replies(play: Any) -> None:
                 assert answer.error_code == 0
 
         await asyncio.gather(*(produce(number) for number in range(40)))
-        assert sum(partition.high_watermark for partition in stage.broker.partitions) == 400
+        assert sum(partition.log.high_watermark for partition in stage.broker.partitions) == 400
 
     play(case)
 

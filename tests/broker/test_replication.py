@@ -394,7 +394,7 @@ def test_r11_too_few_in_sync_nothing_is_appended_with_acks_all(tmp_path: Path) -
         assert cluster.partition(1).log.log_end_offset == 1
         assert (await cluster.produce(1, b"z", acks=1)).error_code == 0
         assert cluster.partition(1).log.log_end_offset == 2
-        assert cluster.partition(1).high_watermark == 1  # R13
+        assert cluster.partition(1).log.high_watermark == 1  # R13
 
     play(tmp_path, case, min_insync_replicas="2")
 
@@ -475,11 +475,11 @@ def test_r02_while_the_controller_does_not_answer_the_old_isr_counts(tmp_path: P
             leader = cluster.partition(1)
             await until_async(lambda: leader.leadership is not None and leader.leadership.pending is not None)
             await until_async(lambda: cluster.partition(2).log.log_end_offset == 2)
-            assert leader.high_watermark == 1
+            assert leader.log.high_watermark == 1
             assert not waiting.done()
             cluster.isr_gate.set()
             assert (await waiting).error_code == 0
-        assert leader.high_watermark == 2
+        assert leader.log.high_watermark == 2
 
     # A busy machine must not make the followers late before one of them is made so.
     play(tmp_path, case, replica_lag_time_max_ms="2000")
@@ -695,7 +695,7 @@ def test_r19_a_consumer_is_sent_to_the_follower_of_its_rack_and_served_what_is_c
         # A replica that is not in sync is never preferred.
         cluster.isr_error = ErrorCode.INELIGIBLE_REPLICA
         await cluster.order(T0, State(1, [1, 2], 1, 1))
-        await until_async(lambda: cluster.partition(1).high_watermark == 2)
+        await until_async(lambda: cluster.partition(1).log.high_watermark == 2)
         assert (await fetch(1, 0, "rack-3")).preferred_read_replica == -1
 
     play(tmp_path, case, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
@@ -813,7 +813,7 @@ def test_f14_a_follower_acknowledges_what_is_on_its_disk(tmp_path: Path, monkeyp
         log = cluster.partition(2).log
         assert (log.log_end_offset, log.recovery_point) == (2, 0)
         await until_async(lambda: cluster.partition(1).log.recovery_point == 2, "the leader flushed its own")
-        assert (cluster.partition(1).high_watermark, written.done()) == (0, False)
+        assert (cluster.partition(1).log.high_watermark, written.done()) == (0, False)
         assert (await (await cluster.client(2)).call("api_versions", 0, ApiVersionsRequest())).error_code == 0, (
             "the loop of the follower goes on"
         )
@@ -834,9 +834,9 @@ def test_f14_a_follower_that_leads_before_its_flush_ended_commits_then(tmp_path:
         await cluster.order(T0, State(2, [2], leader_epoch=1, partition_epoch=1, replicas=[1, 2]), to=[2])
         partition = cluster.partition(2)
         assert partition.is_leader
-        assert (partition.high_watermark, partition.held_offset) == (0, 0)
+        assert (partition.log.high_watermark, partition.held_offset) == (0, 0)
         gate.is_open.set()
-        await until_async(lambda: partition.high_watermark == 2, "it is committed once it is flushed")
+        await until_async(lambda: partition.log.high_watermark == 2, "it is committed once it is flushed")
         assert partition.log.recovery_point == 2
         written.cancel()
 

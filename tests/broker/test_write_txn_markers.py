@@ -21,7 +21,7 @@ def test_a_marker_ends_the_transaction_and_an_unknown_partition_is_refused(play:
         produced = await connection.call("produce", 9, request)
         assert produced.responses[0].partition_responses[0].error_code == 0
         partition = stage.broker.partitions.get(TopicPartition("t", 0))
-        assert partition.last_stable_offset == 0
+        assert partition.log.last_stable_offset == 0
         marker = WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -36,6 +36,6 @@ def test_a_marker_ends_the_transaction_and_an_unknown_partition_is_refused(play:
             0: 0,
             9: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        assert partition.last_stable_offset == partition.log.log_end_offset == 2
+        assert partition.log.last_stable_offset == partition.log.log_end_offset == 2
 
     play(case, transaction_state_log_num_partitions="1")

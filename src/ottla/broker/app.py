@@ -170,7 +170,8 @@ class Broker:
             self.cluster = ClusterMember(self.metadata, self.cluster_id, self.store, world, self._show)
             self._undo.append(self.cluster.inter_broker.close)
         self._build_replicas()
-        self.partitions.remove_leftovers(leftovers)
+        for data_dir, log in leftovers:
+            self.partitions.remove_leftover(data_dir, log)
         parts: dict[str, object] = {}
         """For the handlers. Complete before the server lets requests in."""
         dispatcher = Dispatcher(served(in_cluster=self.is_in_cluster), parts, loop)

@@ -13,7 +13,8 @@ megabytes of batch headers the search yields.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 from ottla.broker.network.context import RequestContext
@@ -64,11 +65,9 @@ def handle(
                 unfinished.append((key, asked, search))
             except KafkaError as error:
                 answers[key] = _failed(asked, error)
-    return (
-        _look_further(partitions, large_batches, request, context.version, answers, unfinished)
-        if unfinished
-        else _response(answers)
-    )
+    if not unfinished:
+        return _response(answers)
+    return _look_further(answers, unfinished, partial(_finish, partitions, large_batches, request, context.version))
 
 
 def _response(answers: dict[TopicPartition, ListOffsetsPartitionResponse]) -> ListOffsetsResponse:
@@ -83,18 +82,15 @@ def _failed(asked: ListOffsetsPartition, error: KafkaError) -> ListOffsetsPartit
 
 
 async def _look_further(
-    partitions: Partitions,
-    large_batches: LargeBatches,
-    request: ListOffsetsRequest,
-    version: int,
     answers: dict[TopicPartition, ListOffsetsPartitionResponse],
     unfinished: list[tuple[TopicPartition, ListOffsetsPartition, Unfinished]],
+    finish: Callable[[TopicPartition, ListOffsetsPartition, Unfinished], Awaitable[ListOffsetsPartitionResponse]],
 ) -> ListOffsetsResponse:
     """Finish the long searches, one after the other. A partition refused as a duplicate meanwhile stays refused."""
     for key, asked, search in unfinished:
         if not answers[key].error_code:
             try:
-                answers[key] = await _finish(partitions, large_batches, key, asked, search, request, version)
+                answers[key] = await finish(key, asked, search)
             except KafkaError as error:
                 answers[key] = _failed(asked, error)
     return _response(answers)
@@ -103,11 +99,11 @@ async def _look_further(
 async def _finish(
     partitions: Partitions,
     large_batches: LargeBatches,
+    request: ListOffsetsRequest,
+    version: int,
     key: TopicPartition,
     asked: ListOffsetsPartition,
     search: Unfinished,
-    request: ListOffsetsRequest,
-    version: int,
 ) -> ListOffsetsPartitionResponse:
     """Continue a search. Other requests ran meanwhile: leadership, high watermark and log start offset are read anew, and a match
     is dropped if the log was replaced or truncated."""
@@ -168,9 +164,9 @@ def _look_up(
     if request.replica_id != _CONSUMER:
         end_offset = log.log_end_offset
     elif request.isolation_level == _READ_COMMITTED:
-        end_offset = partition.last_stable_offset
+        end_offset = log.last_stable_offset
     else:
-        end_offset = partition.high_watermark
+        end_offset = log.high_watermark
 
     def answer(timestamp_ms: int, offset: int, leader_epoch: int) -> ListOffsetsPartitionResponse:
         return ListOffsetsPartitionResponse(
@@ -181,7 +177,7 @@ def _look_up(
             leader_epoch=leader_epoch if version >= 4 else NO_LEADER_EPOCH,
         )
 
-    if request.replica_id == _CONSUMER and partition.epoch_start_offset > partition.high_watermark:
+    if request.replica_id == _CONSUMER and partition.epoch_start_offset > log.high_watermark:
         # A new leader does not know the high watermark yet: it must not return less than its predecessor did (R04, KIP-207).
         not_yet = KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if version >= _NOT_AVAILABLE_FROM else ErrorCode.LEADER_NOT_AVAILABLE)
     else:

@@ -135,7 +135,7 @@ class Cleaner:
             if self._moves.target_of(partition.topic_partition) is not None:
                 continue  # its copy would have to start over
             try:
-                found[log] = (partition, find_log_to_clean(log, partition.last_stable_offset, now_ms))
+                found[log] = (partition, find_log_to_clean(log, log.last_stable_offset, now_ms))
             except OSError as error:
                 self._partitions.directory_failed(partition.data_dir, error)
             except Exception as error:

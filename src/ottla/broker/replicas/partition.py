@@ -22,10 +22,10 @@ import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
-from ottla.cluster.image import INTERNAL_TOPICS
+from ottla.cluster.image import INTERNAL_TOPICS, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
 from ottla.records.compression import NONE
@@ -33,13 +33,10 @@ from ottla.records.own import own_batch
 from ottla.records.validate import CREATE_TIME, PRODUCER, UNPACKED_BYTES_HERE, Checked, Rules, check
 from ottla.replication.leader import Leadership
 from ottla.storage.config import INT64_MAX
+from ottla.storage.data_dir import DataDir
 from ottla.storage.log import AppendInfo, Log, OffsetByTime, ReadInfo
+from ottla.storage.txn_index import AbortedTxn
 from ottla.types import NO_LEADER_EPOCH, NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, OffsetAndEpoch
-
-if TYPE_CHECKING:
-    from ottla.cluster.image import PartitionImage
-    from ottla.storage.data_dir import DataDir
-    from ottla.storage.txn_index import AbortedTxn
 
 logger = logging.getLogger(__name__)
 
@@ -178,11 +175,6 @@ class Partition:
         if self.leadership is not None:
             self.leadership.min_isr = min_insync_replicas
             self.advance_high_watermark()
-
-    def replace_log(self, log: Log, data_dir: DataDir) -> None:
-        """Switch to the copy of the log that AlterReplicaLogDirs made in another directory."""
-        self.log = log
-        self.data_dir = data_dir
 
     def resign(self) -> None:
         """Give up the role. Waiting requests are answered with NOT_LEADER_OR_FOLLOWER."""
@@ -424,14 +416,6 @@ class Partition:
     # Watermarks
 
     @property
-    def high_watermark(self) -> int:
-        return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset
-
-    @property
     def low_watermark(self) -> int:
         """The smallest log start offset of all live replicas."""
         start = self.log.log_start_offset
@@ -452,15 +436,11 @@ class Partition:
 
     def advance_high_watermark(self) -> None:
         log, leadership = self.log, self.leadership
-        if leadership is None:
-            if len(self.isr) <= 1 and log.high_watermark < log.log_end_offset:
-                committed = log.log_end_offset if self.held_offset is None else self.held_offset
-                if committed > log.high_watermark:
-                    log.high_watermark = committed
-                    self.on_progress(self.topic_partition)
+        committed = log.log_end_offset if self.held_offset is None else min(log.log_end_offset, self.held_offset)
+        if leadership is not None:
+            committed = leadership.high_watermark(committed, self.replication.monotonic_ms())
+        elif len(self.isr) > 1:
             return
-        end_offset = log.log_end_offset if self.held_offset is None else min(log.log_end_offset, self.held_offset)
-        committed = leadership.high_watermark(end_offset, self.replication.monotonic_ms())
         if committed > log.high_watermark:
             log.high_watermark = committed
             self.on_progress(self.topic_partition)

@@ -300,14 +300,14 @@ class Partitions:
             if log.topic_id in (topic_id, ZERO_UUID):
                 found.append((data_dir, log))
             elif log.log_end_offset == 0:
-                self._remove_leftover(data_dir, log)
+                self.remove_leftover(data_dir, log)
             else:
                 self._retire(data_dir, log, "belongs to another topic of that name")
         # A directory that failed while a log was being created keeps an incomplete one; the log was created in another.
         found.sort(key=lambda place: (place[1].topic_id == topic_id, place[1].log_end_offset), reverse=True)
         for data_dir, log in found[1:]:
             if log.log_end_offset == 0:
-                self._remove_leftover(data_dir, log)
+                self.remove_leftover(data_dir, log)
             else:
                 logger.error(
                     "%s exists in %s and in %s: the log in %s is not used", key, found[0][0].path, data_dir.path, data_dir.path
@@ -326,11 +326,7 @@ class Partitions:
             return prepared
         return self._requested_dir(key) or least_used(self._data_dirs), None
 
-    def remove_leftovers(self, leftovers: Iterable[tuple[DataDir, Log]]) -> None:
-        for data_dir, log in leftovers:
-            self._remove_leftover(data_dir, log)
-
-    def _remove_leftover(self, data_dir: DataDir, log: Log) -> None:
+    def remove_leftover(self, data_dir: DataDir, log: Log) -> None:
         logger.info("Removing stale log of %s in %s", log.topic_partition, data_dir.path)
         try:
             self.schedule_deletion(data_dir.delete_log(log.topic_partition), log)
@@ -364,7 +360,7 @@ class Partitions:
             for data_dir in self.online_dirs():
                 log = data_dir.logs.get(key)
                 if log is not None and not log.closed:
-                    self._remove_leftover(data_dir, log)  # stopped before
+                    self.remove_leftover(data_dir, log)  # stopped before
         partition = self.by_key.pop(key, None)
         if partition is None:
             return

@@ -217,7 +217,7 @@ class ReplicaMoves:
         key = partition.topic_partition
         previous = partition.log
         copy.take_over()
-        partition.replace_log(copy.copy, target)
+        partition.log, partition.data_dir = copy.copy, target
         try:
             target.promote(key)
         except OSError as error:
