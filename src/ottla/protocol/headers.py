@@ -78,8 +78,6 @@ def _header_without_client_id(frame: memoryview, error: Exception) -> tuple[Requ
 class ResponseEncoder:
     """Encodes responses of one API in one version as the parts of a frame, length and header included."""
 
-    __slots__ = ("_encode", "_tagged")
-
     def __init__(self, api: Api, version: int) -> None:
         self._encode: Encoder[Any] = encoder(api.response, version)
         self._tagged = api.is_flexible(version) and api.key != _API_VERSIONS

@@ -19,17 +19,10 @@ from ottla.types import NO_SEQUENCE, Buffer
 MAGIC_V2: Final = 2
 
 LENGTH_AT: Final = 8
-LEADER_EPOCH_AT: Final = 12
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
-LAST_OFFSET_DELTA_AT: Final = 23
-BASE_TIMESTAMP_AT: Final = 27
-MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_ID_AT: Final = 43
-PRODUCER_EPOCH_AT: Final = 51
-BASE_SEQUENCE_AT: Final = 53
-RECORD_COUNT_AT: Final = 57
 RECORDS_AT: Final = 61
 """Also the size of the header."""
 
@@ -60,23 +53,6 @@ _crc32c: Final[Any] = crc32c
 
 class BatchInfo:
     """The header of a batch, and its position in the buffer."""
-
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "crc",
-        "last_offset_delta",
-        "leader_epoch",
-        "magic",
-        "max_timestamp",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size",
-    )
 
     def __init__(
         self,

@@ -29,8 +29,6 @@ class BytesInput:
     `first` is Arrow's array offset: the first row in these buffers.
     """
 
-    __slots__ = ("data", "first", "offsets", "validity")
-
     def __init__(self, validity: bytes | None, offsets: bytes, data: bytes, first: int = 0) -> None:
         self.validity = validity
         self.offsets = offsets
@@ -59,8 +57,6 @@ class BytesInput:
 
 class HeadersInput:
     """A column of header lists: validity, offsets and elements."""
-
-    __slots__ = ("first", "keys", "offsets", "validity", "values")
 
     def __init__(self, validity: bytes | None, offsets: bytes, keys: BytesInput, values: BytesInput, first: int = 0) -> None:
         self.validity = validity

@@ -40,8 +40,6 @@ _RECORDS_AT_ONCE: Final = 1 << 16
 class Record:
     """One record of a batch."""
 
-    __slots__ = ("headers", "key", "offset", "timestamp", "value")
-
     def __init__(
         self,
         offset: int,

@@ -74,8 +74,6 @@ class Rules:
 class Checked:
     """A valid batch, ready to be appended; its base offset is not assigned."""
 
-    __slots__ = ("batches", "buffer", "bytes", "log_append_time_ms", "max_timestamp", "offset_of_max_delta", "record_count")
-
     def __init__(
         self,
         buffer: bytearray | memoryview,

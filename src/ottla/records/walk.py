@@ -31,8 +31,6 @@ PIECE_BYTES: Final = 64 << 10
 class Walk:
     """The result of a walk over all records."""
 
-    __slots__ = ("max_index", "max_timestamp_delta", "null_keys", "out_of_range", "records")
-
     def __init__(self) -> None:
         self.records: i64 = 0
         self.max_timestamp_delta: i64 = INT64_MIN

@@ -42,19 +42,6 @@ def next_epoch(epoch: int) -> int:
 class FetchPartition:
     """One partition of a fetch request, and what the last response said about it."""
 
-    __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
-        "follower_log_start_offset",
-        "last_fetched_epoch",
-        "max_bytes",
-        "partition",
-        "told_high_watermark",
-        "told_log_start_offset",
-        "topic",
-        "topic_id",
-    )
-
     def __init__(
         self,
         topic: str | None,

@@ -60,16 +60,6 @@ class IsrProposal:
 class Follower:
     """The state of one follower."""
 
-    __slots__ = (
-        "broker_epoch",
-        "caught_up_ms",
-        "fetch_end_offset",
-        "fetch_ms",
-        "log_end_offset",
-        "log_start_offset",
-        "not_before_ms",
-    )
-
     def __init__(self, caught_up_ms: int | None) -> None:
         self.log_end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET

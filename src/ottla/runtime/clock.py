@@ -7,8 +7,6 @@ import time
 
 
 class SystemClock:
-    __slots__ = ()
-
     def now_ms(self) -> int:
         return int(time.time() * 1000)  # half the cost of dividing nanoseconds
 
@@ -18,8 +16,6 @@ class SystemClock:
 
 class SystemRandom:
     """The operating system's generator: ids made from it are unique across restarts and machines."""
-
-    __slots__ = ()
 
     def bytes(self, count: int) -> bytes:
         return os.urandom(count)

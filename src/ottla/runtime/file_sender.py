@@ -32,8 +32,6 @@ _MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 class SocketFileSender:
     """File ranges on one connection, one at a time."""
 
-    __slots__ = ("_count", "_counters", "_file", "_head", "_loop", "_position", "_sent", "_socket", "_socket_fd", "_watched")
-
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, counters: Counters) -> None:
         self._loop = loop
         self._counters = counters

@@ -26,8 +26,6 @@ _FLUSHES_AT_ONCE: Final = 16
 
 
 class OsFile:
-    __slots__ = ("_fd", "path")
-
     def __init__(self, path: str, fd: int) -> None:
         self.path = path
         self._fd = fd
@@ -107,8 +105,6 @@ class LockFile(OsFile):
     too, and would drop it for both by closing the file. So what this process holds is kept in a set, and looked up before the
     file is opened.
     """
-
-    __slots__ = ("_key",)
 
     def __init__(self, path: str, fd: int) -> None:
         super().__init__(path, fd)

@@ -58,17 +58,6 @@ class Attempt(NamedTuple):
 
 
 class Producer:
-    __slots__ = (
-        "batches",
-        "coordinator_epoch",
-        "epoch",
-        "known_sequences",
-        "last_timestamp",
-        "next_sequence",
-        "producer_id",
-        "txn_first_offset",
-    )
-
     def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
