@@ -28,7 +28,8 @@ from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupReques
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.runtime.clock import SystemClock
 from ottla.runtime.loop import ThreadWorkers, real_world
-from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder, encoder, interpreted_decoder, interpreted_encoder
+from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder, encoder, executed
+from ottla.wire.source import DecoderSource, EncoderSource
 
 NOW_MS = 1_700_000_000_000
 NOBODYS_ID = bytes(range(16))
@@ -138,8 +139,8 @@ class Asked:
         request, response, version = route.api.request, route.api.response, route.version
         encoder_of: Any = route.encoder
         if self._interpreted:
-            route.decode = interpreted_decoder(request, version, REQUEST_ELEMENTS_MAX)
-            encoder_of._encode = interpreted_encoder(response, version)
+            route.decode = executed(DecoderSource(request, version, REQUEST_ELEMENTS_MAX))
+            encoder_of._encode = executed(EncoderSource(response, version))
         else:
             route.decode = decoder(request, version, REQUEST_ELEMENTS_MAX)
             encoder_of._encode = encoder(response, version)

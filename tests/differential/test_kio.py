@@ -54,7 +54,7 @@ def _to_kio(message: Any, target: type[Any], version: int) -> Any:
     for our, their in zip(ours, theirs, strict=True):
         value = getattr(message, our.name)
         assert our.name.startswith(their.name.replace("__", "_").removesuffix("_")), (our.name, their.name)
-        if value is None and our.tag is not None and our.is_struct:
+        if value is None and our.tag is not None and isinstance(our.type, type):
             continue
         values[their.name] = _value_to_kio(value, their, version)
     return target(**values)

@@ -54,7 +54,7 @@ def messages(cls: type, version: int) -> st.SearchStrategy[Any]:
         if version not in field.versions:
             continue
         values = _values(field.type, version, field)
-        tagged_struct = field.is_struct and field.tag is not None
+        tagged_struct = isinstance(field.type, type) and field.tag is not None
         if version in field.nullable or tagged_struct:
             values = st.one_of(st.none(), values)
         if field.tag is not None:

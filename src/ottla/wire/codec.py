@@ -2,7 +2,7 @@
 
 Owns `decoder` and `encoder`, and `decode`/`encode` for a whole message. The functions are made on first use by executing the
 source that `source` writes, and kept. Messages compiled by mypyc (`generate`) register theirs when they are imported. Read the
-source of one with `print(decoder_source(ProduceRequest, 9))`.
+source of one with `print(*DecoderSource(ProduceRequest, 9).function(), sep="\n")`.
 
 Invariants:
 1. A decoder returns a value or raises MalformedInput, whatever the bytes.
@@ -44,7 +44,7 @@ def decoder(cls: type[T], version: int, elements_max: int | None = None) -> Deco
     """The function (buffer, position) -> (message, position after it) for one version; `elements_max` in all its arrays."""
     found: Decoder[T] | None = _decoders.get((cls, version, elements_max))
     if found is None:
-        found = _decoders[cls, version, elements_max] = interpreted_decoder(cls, version, elements_max)
+        found = _decoders[cls, version, elements_max] = executed(DecoderSource(cls, version, elements_max))
     return found
 
 
@@ -52,16 +52,8 @@ def encoder(cls: type[T], version: int) -> Encoder[T]:
     """The function (message, parts) -> None that appends one version of a message to `parts`."""
     found: Encoder[T] | None = _encoders.get((cls, version))
     if found is None:
-        found = _encoders[cls, version] = interpreted_encoder(cls, version)
+        found = _encoders[cls, version] = executed(EncoderSource(cls, version))
     return found
-
-
-def interpreted_decoder(cls: type[T], version: int, elements_max: int | None = None) -> Decoder[T]:
-    return _executed(DecoderSource(cls, version, elements_max))
-
-
-def interpreted_encoder(cls: type[T], version: int) -> Encoder[T]:
-    return _executed(EncoderSource(cls, version))
 
 
 def register(decoders: Mapping[tuple[type, int], Any], encoders: Mapping[tuple[type, int], Any]) -> None:
@@ -84,14 +76,6 @@ def encode(message: object, version: int) -> bytes:
     parts: list[Part] = []
     encoder(type(message), version)(message, parts)
     return b"".join(p.file.read(p.position, p.size) if isinstance(p, FileRange) else p for p in parts)
-
-
-def decoder_source(cls: type, version: int) -> str:
-    return "\n".join(DecoderSource(cls, version).function())
-
-
-def encoder_source(cls: type, version: int) -> str:
-    return "\n".join(EncoderSource(cls, version).function())
 
 
 def parts_size(parts: list[Part]) -> int:
@@ -127,7 +111,8 @@ def string_too_long(size: int) -> None:
     raise ValueError(f"a string of {size} bytes: at most {STRING_BYTES_MAX} can be sent")
 
 
-def _executed(source: Source) -> Callable[..., Any]:
+def executed(source: Source) -> Callable[..., Any]:
+    """The function whose source this is."""
     lines = source.function()
     scope: dict[str, Any] = dict(_DECODER_SCOPE if isinstance(source, DecoderSource) else _ENCODER_SCOPE)
     for name, value in source.constants.items():
@@ -148,16 +133,14 @@ def _string_length(buf: memoryview, position: int) -> tuple[int, int]:
 
 
 def _records_size(records: Part | list[Part]) -> int:
-    if isinstance(records, list):
-        return parts_size(records)
-    return records.size if isinstance(records, FileRange) else len(records)
+    return parts_size(records if isinstance(records, list) else [records])
 
 
 def _put(parts: list[Part], out: bytearray, records: Part | list[Part], size: int) -> bytearray:
     """Add records whose length is written already. Returns the bytearray to continue with."""
     if isinstance(records, list):
         for part in records:
-            out = _put(parts, out, part, part.size if isinstance(part, FileRange) else len(part))
+            out = _put(parts, out, part, _records_size(part))
         return out
     if not size:
         return out

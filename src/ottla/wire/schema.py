@@ -80,10 +80,6 @@ class Field(NamedTuple):
     ignorable: bool
     default: Any
 
-    @property
-    def is_struct(self) -> bool:
-        return isinstance(self.type, type)
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -95,11 +91,9 @@ class Definition:
     fields: tuple[Field, ...]
 
 
-class _Unset:
-    """No default was given: the default of the type is used."""
-
-
-_UNSET: Final = _Unset()
+_UNSET: Final = object()
+"""No default was given: the default of the type is used."""
+_DEFAULTS: Final = {"string": "", "bytes": b"", "records": None, "bool": False, "uuid": ZERO_UUID, "float64": 0.0}
 
 
 def list_of(element: type | str) -> ListOf:
@@ -129,7 +123,7 @@ def wire(
         raise ValueError(f"no type {element!r}")
     known = versions_of(versions)
     in_tags = NO_VERSIONS if tag is None else versions_of(tagged) if tagged else known
-    if isinstance(default, _Unset):
+    if default is _UNSET:
         default = None if tag is not None and isinstance(type_, type) else _own_default(type_)
     return Field("", type_, known, versions_of(nullable), tag, in_tags, ignorable, default)
 
@@ -144,23 +138,7 @@ class Fresh:
 def _own_default(type_: Type) -> Any:
     if isinstance(type_, ListOf):
         return []
-    if isinstance(type_, type):
-        return Fresh(type_)
-    match type_:
-        case "string":
-            return ""
-        case "bytes":
-            return b""
-        case "records":
-            return None
-        case "bool":
-            return False
-        case "uuid":
-            return ZERO_UUID
-        case "float64":
-            return 0.0
-        case _:
-            return 0
+    return Fresh(type_) if isinstance(type_, type) else _DEFAULTS.get(type_, 0)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
@@ -192,11 +170,6 @@ def definition_of(cls: type) -> Definition:
     if not isinstance(found, Definition):
         raise TypeError(f"{cls.__name__} is not a message")
     return found
-
-
-def is_fresh(default: Any) -> bool:
-    """Whether a field's default is a new, empty part, not a value that can be shared."""
-    return isinstance(default, Fresh)
 
 
 def _first_init(self: Any, **values: Any) -> None:

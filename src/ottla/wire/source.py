@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from ottla.types import ZERO_UUID
-from ottla.wire.schema import Definition, Field, ListOf, Type, definition_of, is_fresh
+from ottla.wire.schema import Definition, Field, Fresh, ListOf, Type, definition_of
 
 STRING_BYTES_MAX = 32767
 
@@ -97,6 +97,8 @@ class DecoderSource(Source):
     """
 
     FIRST_DEPTH = 2
+    SHORT = "(struct_error, IndexError)"
+    """What reading beyond the buffer raises."""
 
     def __init__(self, cls: type, version: int, elements_max: int | None = None) -> None:
         super().__init__(cls, version)
@@ -106,18 +108,25 @@ class DecoderSource(Source):
         self.struct(self.cls, "message")
         self.flush()
         return [
-            "def run(given, pos):",
-            "    buf = memoryview(given)",
-            "    end = len(buf)",
-            *([] if self.elements_max is None else [f"    elements_left = {self.elements_max}"]),
+            *self.head(),
             "    try:",
             *self.lines,
-            "    except (struct_error, IndexError) as error:",
+            f"    except {self.SHORT} as error:",
+            *self.retry(),
             f"        raise MalformedInput({self.definition.name + ': shorter than its fields'!r}) from error",
             "    except UnicodeDecodeError as error:",
             f"        raise MalformedInput({self.definition.name + ': a string is not UTF-8'!r}) from error",
             "    return message, pos",
         ]
+
+    def head(self) -> list[str]:
+        """The lines before the first field."""
+        limit = [] if self.elements_max is None else [f"    elements_left = {self.elements_max}"]
+        return ["def run(given, pos):", "    buf = memoryview(given)", "    end = len(buf)", *limit]
+
+    def retry(self) -> list[str]:
+        """Lines that read the message in another way when it seems too short."""
+        return []
 
     def flush(self) -> None:
         if not self.run:
@@ -170,22 +179,22 @@ class DecoderSource(Source):
     def default(self, field: Field, attribute: str) -> None:
         if isinstance(field.default, list):
             self.line(f"{attribute} = []")
-        elif is_fresh(field.default):
+        elif isinstance(field.default, Fresh):
             self.line(f"{attribute} = {self.constant(field.default.cls.__name__, field.default.cls)}()")
         else:
             self.line(f"{attribute} = {field.default!r}")
 
-    def value(self, type_: Type, target: str, nullable: bool, field: str) -> None:
+    def value(self, type_: Type, target: str, nullable: bool, field: str, *, tagged: bool = False) -> None:
         if isinstance(type_, ListOf):
             self.array(type_.element, target, nullable, field)
         elif isinstance(type_, type):
-            self.part(type_, target, nullable)
+            self.part(type_, target, nullable, tagged)
         elif type_ in FIXED:
             self.fixed(FIXED[type_], target)
         else:
             self.slice(type_, target, nullable, field)
 
-    def part(self, cls: type, target: str, nullable: bool, *, tagged: bool = False) -> None:
+    def part(self, cls: type, target: str, nullable: bool, tagged: bool) -> None:
         inner = self.name("part")
         if nullable:
             self.fixed("b", "mark")
@@ -301,11 +310,7 @@ class DecoderSource(Source):
             self.line(f"{branch} {tag} == {field.tag}:")
             branch = "elif"
             self.depth += 1
-            attribute, nullable = self.attribute(target, field), self.version in field.nullable
-            if isinstance(field.type, type):
-                self.part(field.type, attribute, nullable, tagged=True)
-            else:
-                self.value(field.type, attribute, nullable, field.name)
+            self.value(field.type, self.attribute(target, field), self.version in field.nullable, field.name, tagged=True)
             self.refuse(f"pos != {stop}", field.name, "its bytes are not as many as its size says")
             self.depth -= 1
         self.line("else:")
@@ -369,11 +374,11 @@ class EncoderSource(Source):
             return f"{attribute} != {self.constant('ZERO_UUID', ZERO_UUID)}"
         return f"{attribute} != {field.default!r}"
 
-    def value(self, type_: Type, source: str, nullable: bool) -> None:
+    def value(self, type_: Type, source: str, nullable: bool, *, tagged: bool = False) -> None:
         if isinstance(type_, ListOf):
             self.array(type_.element, source, nullable)
         elif isinstance(type_, type):
-            self.part(type_, source, nullable)
+            self.part(type_, source, nullable, tagged)
         elif type_ in FIXED:
             self.fixed(FIXED[type_], source)
         elif type_ == "string":
@@ -381,7 +386,7 @@ class EncoderSource(Source):
         else:
             self.buffer(type_, source, nullable)
 
-    def part(self, cls: type, source: str, nullable: bool, *, tagged: bool = False) -> None:
+    def part(self, cls: type, source: str, nullable: bool, tagged: bool) -> None:
         inner = self.name("part")
         self.line(f"{inner} = {source}")
         if nullable:
@@ -490,11 +495,7 @@ class EncoderSource(Source):
             self.depth += 1
             self.line(f"{around} = out")
             self.line(f"out = {self.NEW_OUT}")
-            attribute, nullable = f"{source}.{field.name}", self.version in field.nullable
-            if isinstance(field.type, type):
-                self.part(field.type, attribute, nullable, tagged=True)
-            else:
-                self.value(field.type, attribute, nullable)
+            self.value(field.type, f"{source}.{field.name}", self.version in field.nullable, tagged=True)
             self.line(f"write_varint({around}, {field.tag})")
             self.line(f"write_varint({around}, len(out))")
             self.append_out(around)
@@ -521,7 +522,7 @@ def _size_least(type_: Type, version: int, flexible: bool) -> int:
     for field in definition.fields:
         if version not in field.versions or (flexible and version in field.tagged):
             continue
-        if field.is_struct and version in field.nullable:
+        if isinstance(field.type, type) and version in field.nullable:
             total += 1
         else:
             total += _size_least(field.type, version, flexible)

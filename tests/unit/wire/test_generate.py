@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import ottla.wire
 from ottla.errors import MalformedInput
 from ottla.ports import Part
-from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder, encoder, interpreted_decoder, interpreted_encoder
+from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder, encoder, executed
 from ottla.wire.generate import HOT, WINDOW_BYTES
 from ottla.wire.schema import definition_of
+from ottla.wire.source import DecoderSource, EncoderSource
 from tests.kit.random_messages import messages
 
 GENERATE = Path(ottla.wire.__file__).with_name("generate.py")
@@ -65,9 +66,9 @@ def read(decode: Any, data: bytes, position: int) -> object:
 def test_requests_are_read_alike(generated: dict[str, ModuleType], name: str, version: int, data: st.DataObject) -> None:
     cls = class_of(generated[name], name, "Request")
     parts: list[Part] = []
-    interpreted_encoder(cls, version)(data.draw(messages(cls, version)), parts)
+    executed(EncoderSource(cls, version))(data.draw(messages(cls, version)), parts)
     good = b"header" + joined(parts)
-    fast, slow = decoder(cls, version, REQUEST_ELEMENTS_MAX), interpreted_decoder(cls, version, REQUEST_ELEMENTS_MAX)
+    fast, slow = decoder(cls, version, REQUEST_ELEMENTS_MAX), executed(DecoderSource(cls, version, REQUEST_ELEMENTS_MAX))
     assert read(fast, good, 6) == read(slow, good, 6) != "malformed"
     at = data.draw(st.integers(6, len(good)))
     assert read(fast, good[:at], 6) == read(slow, good[:at], 6)
@@ -85,7 +86,7 @@ def test_responses_are_written_alike(generated: dict[str, ModuleType], name: str
     fast: list[Part] = []
     slow: list[Part] = []
     encoder(cls, version)(response, fast)
-    interpreted_encoder(cls, version)(response, slow)
+    executed(EncoderSource(cls, version))(response, slow)
     assert joined(fast) == joined(slow)
     assert len(fast) == len(slow)
 
@@ -101,7 +102,7 @@ def test_records_and_names_across_the_window(
     topics = [produce.TopicProduceData(name=word * name_bytes, topic_id=bytes(16), partition_data=data) for word in "ab"]
     request = produce.ProduceRequest(acks=-1, timeout_ms=7, topic_data=topics)
     parts: list[Part] = []
-    interpreted_encoder(produce.ProduceRequest, version)(request, parts)
+    executed(EncoderSource(produce.ProduceRequest, version))(request, parts)
     frame = memoryview(bytearray(joined(parts)))
     found, position = decoder(produce.ProduceRequest, version, REQUEST_ELEMENTS_MAX)(frame, 0)
     assert position == len(frame)
