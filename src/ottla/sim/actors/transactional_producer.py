@@ -21,7 +21,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.sim.actors.idempotent_producer import ROUNDS_MAX, IdempotentProducer, Outgoing
+from ottla.sim.actors.idempotent_producer import IN_FLIGHT_MAX, ROUNDS_MAX, IdempotentProducer, Outgoing
 from ottla.sim.actors.play import GROUP_KEY, TRANSACTION_KEY, EndNote, NoAnswer, Play
 from ottla.sim.kernel.process import Process
 from ottla.sim.models.history import Commit, Outcome, Place
@@ -29,6 +29,9 @@ from ottla.sim.models.history import Commit, Outcome, Place
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
 BROKEN: Final = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 """After one of these errors a transaction can only be aborted."""
+BATCH_BYTES_MAX: Final = 500
+"""Of the records of one batch: with its header it fits into a segment of 600 bytes, the smallest of `Scene.create_topics`."""
+RECORD_OVERHEAD_BYTES: Final = 10
 
 
 class Fenced(Exception):
@@ -159,10 +162,12 @@ class TransactionalProducer(IdempotentProducer):
                 await self._add_partitions(list(copies))
                 await self.step()
             for place, values in copies.items():
-                batches = [self.make(place, values)] if values else [self.make(place) for _ in range(self.rng.randint(1, 3))]
+                chunks = split(values) if values else [None] * self.rng.randint(1, 3)
+                batches = [self.make(place, chunk) for chunk in chunks]
                 unresolved = True
-                if not await self.deliver(place, batches):
-                    raise Abortable("the sends are given up")
+                for first in range(0, len(batches), IN_FLIGHT_MAX):
+                    if not await self.deliver(place, batches[first : first + IN_FLIGHT_MAX]):
+                        raise Abortable("the sends are given up")
                 unresolved = False
                 await self.step()
             if positions:
@@ -259,3 +264,15 @@ class TransactionalProducer(IdempotentProducer):
             # A transaction that timed out has lost its sequences with its epoch.
             raise Abortable(f"produce: {code.name}")
         super()._refused(batch, code)
+
+
+def split(values: Sequence[bytes]) -> list[Sequence[bytes]]:
+    """Values cut into batches that fit into the smallest segments: a larger batch is refused with RECORD_LIST_TOO_LARGE."""
+    chunks: list[Sequence[bytes]] = []
+    first = size = 0
+    for number, value in enumerate(values):
+        size += len(value) + RECORD_OVERHEAD_BYTES
+        if size > BATCH_BYTES_MAX and number > first:
+            chunks.append(values[first:number])
+            first, size = number, len(value) + RECORD_OVERHEAD_BYTES
+    return [*chunks, values[first:]]
