@@ -32,7 +32,6 @@ HOT_MODULES = [
     "src/ottla/broker/network/socket_server.py",
     "src/ottla/coordinator/group/committed_offset.py",
     "src/ottla/coordinator/group/offset_store.py",
-    "src/ottla/coordinator/group/pending_offsets.py",
     "src/ottla/metrics.py",
     "src/ottla/protocol/headers.py",
     "src/ottla/protocol/messages/fetch.py",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.txn.state import State
+from ottla.coordinator.txn.transaction_metadata import State
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.add_partitions_to_txn import (

@@ -6,15 +6,19 @@ left undone is done in the first pass of the next one (C09).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ottla.cluster.elections import elect_leader, eligible_replicas, online_replicas
 from ottla.cluster.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.reassignment import finished, is_moving
 from ottla.cluster.tree_changes import changed_topics
+from ottla.errors import ErrorCode
 
 UncleanAllowed = Callable[[TopicImage], bool]
+
+
+UNKNOWN_EPOCH = -1
 
 
 def with_brokers(image: ClusterImage, brokers: Mapping[int, BrokerImage]) -> ClusterImage:
@@ -130,3 +134,45 @@ def _with_partitions(topic: TopicImage, partitions: list[PartitionImage]) -> Top
     if all(after is before for after, before in zip(partitions, topic.partitions, strict=True)):
         return topic
     return replace(topic, partitions=tuple(partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    leader: int
+    leader_epoch: int
+    isr: Sequence[tuple[int, int]]
+    """(broker id, the broker epoch that the leader knows, or -1)."""
+    partition_epoch: int
+    recovering: bool = False
+
+
+def alter_partition(image: ClusterImage, partition: PartitionImage, proposal: IsrProposal) -> PartitionImage | ErrorCode:
+    """AlterPartition: the partition with the ISR that its leader proposes (the same object if it has it already), or why it is
+    refused (KIP-497, KIP-841, KIP-903; C05, C06).
+
+    A proposal that equals the present ISR is accepted before its partition epoch is checked, so that a leader whose response was
+    lost can repeat it.
+    """
+    if proposal.partition_epoch > partition.partition_epoch or proposal.leader_epoch > partition.leader_epoch:
+        # The leader has heard from a newer controller.
+        return ErrorCode.NOT_CONTROLLER
+    if proposal.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if proposal.leader != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    isr = tuple(broker for broker, _ in proposal.isr)
+    if set(isr) == set(partition.isr) and proposal.recovering == partition.recovering:
+        return partition
+    if proposal.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if proposal.leader not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if proposal.recovering and (len(isr) > 1 or not partition.recovering):
+        return ErrorCode.INVALID_REQUEST
+    for broker, epoch in proposal.isr:
+        known = image.brokers.get(broker)
+        if known is None or (broker in image.shutting_down and broker != partition.leader) or broker in partition.offline:
+            return ErrorCode.INELIGIBLE_REPLICA
+        if epoch not in (UNKNOWN_EPOCH, known.epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return replace(partition, isr=isr, recovering=proposal.recovering, partition_epoch=partition.partition_epoch + 1)

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 
 from ottla.cluster import znodes
 from ottla.cluster.image import ClusterImage
-from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, ResourceType
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, ResourceType, check_topic_name
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSettings, TopicSettings, topic_config_problems
 from ottla.cluster.settings.broker import dynamic_problems
 from ottla.cluster.settings.group import GROUP_SETTINGS, group_config_problems
-from ottla.cluster.settings.problems import unknown_name
-from ottla.cluster.settings.setting import LIST, Setting
-from ottla.cluster.topic_names import check_topic_name
+from ottla.cluster.settings.setting import LIST, Setting, unknown_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, SetData
 

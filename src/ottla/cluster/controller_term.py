@@ -1,8 +1,7 @@
 """A term of the controller, and the changes it makes on request: topics, partitions, configs, producer ids.
 
 Pure: a request and the present image give changes of the metadata tree and the next image. `broker.controller` writes them.
-Changes by elections, reassignments and ISR proposals are in `broker_changes`, `elections`, `reassignment` and
-`alter_partition`.
+Changes by elections, reassignments and ISR proposals are in `broker_changes`, `elections` and `reassignment`.
 
 1. Every list of changes begins with a check of /controller_epoch: a controller that was replaced writes nothing (C02).
 2. An item of a request sees the items before it, as if they were written already.
@@ -19,7 +18,7 @@ from typing import Final
 from ottla.cluster import znodes
 from ottla.cluster.config_changes import altered_config, config_change
 from ottla.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic, ResourceType
+from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic, ResourceType, collision_key
 from ottla.cluster.settings import BrokerSettings
 from ottla.cluster.topic_changes import (
     check_total,
@@ -31,8 +30,7 @@ from ottla.cluster.topic_changes import (
     new_topic,
     partitions_asked,
 )
-from ottla.cluster.topic_names import collision_key
-from ottla.cluster.uuids import new_uuid
+from ottla.cluster.znodes import new_uuid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Check, Create, Random, SetData
 from ottla.types import ZERO_UUID

@@ -9,9 +9,8 @@ from typing import Final
 from ottla.cluster import znodes
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.placement import place
-from ottla.cluster.requests import NOT_GIVEN, NewPartitions, NewTopic
+from ottla.cluster.requests import NOT_GIVEN, NewPartitions, NewTopic, check_topic_name, collision_key
 from ottla.cluster.settings import BrokerSettings, topic_config_problems
-from ottla.cluster.topic_names import check_topic_name, collision_key
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Create, Delete, Random, SetData
 

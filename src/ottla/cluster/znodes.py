@@ -6,7 +6,9 @@ No other module builds a path or parses a node. Unknown fields are ignored, as i
 
 from __future__ import annotations
 
+import binascii
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +16,10 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from ottla.cluster.image import BrokerImage, Endpoint, PartitionImage
-from ottla.cluster.uuids import uuid_bytes, uuid_text
-from ottla.ports import StoreError
+from ottla.ports import Random, StoreError
+from ottla.types import ZERO_UUID
 
 _INT32_MAX: Final = (1 << 31) - 1
-
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
@@ -47,7 +48,6 @@ PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 ADOPTED: Final = "/ottla/adopted"
 """Ottla's own: the topics in the data directories were adopted."""
 DEFAULT_ENTITY: Final = "<default>"
-
 BASE_PATHS: Final = (
     "/admin",
     DELETE_TOPICS,
@@ -71,6 +71,10 @@ BASE_PATHS: Final = (
     "/ottla",
 )
 """Created by the first start, parents before children."""
+
+
+_RESERVED: Final = (ZERO_UUID, bytes(15) + b"\x01")
+"""Kafka uses these for "no id" and for its metadata topic."""
 
 
 def topic_path(topic: str) -> str:
@@ -360,3 +364,30 @@ def _decode(path: str, data: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise StoreError(f"{path} does not hold a JSON object")
     return fields
+
+
+def uuid_text(uuid: bytes) -> str:
+    """A topic id or cluster id, 16 bytes, as 22 characters of URL-safe base64."""
+    assert len(uuid) == 16, uuid
+    return urlsafe_b64encode(uuid).decode("ascii")[:22]
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The id of a text; ValueError if it is none."""
+    if len(text) != 22:
+        raise ValueError(f"{text!r} is not an id: 22 characters are needed")
+    try:
+        return urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is not an id: {error}") from None
+
+
+def new_uuid(random: Random) -> bytes:
+    """A random id (version 4) whose text does not begin with a dash, which a command line would parse as an option."""
+    while True:
+        raw = bytearray(random.bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        uuid = bytes(raw)
+        if uuid not in _RESERVED and not uuid_text(uuid).startswith("-"):
+            return uuid

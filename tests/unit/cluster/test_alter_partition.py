@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.cluster.alter_partition import IsrProposal, alter_partition
+from ottla.cluster.broker_changes import IsrProposal, alter_partition
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage
 from ottla.errors import ErrorCode
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.cluster import znodes
 from ottla.cluster.image import BrokerImage, Endpoint, PartitionImage
 from ottla.cluster.topic_changes import first_state
-from ottla.cluster.uuids import new_uuid, uuid_bytes, uuid_text
+from ottla.cluster.znodes import new_uuid, uuid_bytes, uuid_text
 from ottla.ports import StoreError
 
 

@@ -3,7 +3,7 @@
 - `controller_state`: the term, the image, the lock that orders changes. `election` registers the broker and claims terms.
 - `metadata_writer` writes changes to the metadata store and hands the image to a `Publisher`: applied locally, or sent to brokers
   as control requests (`controller_channels`).
-- `topic_requests`, `partition_requests`, `broker_requests`, `producer_ids` and `config_requests` (`standalone_configs` or
+- `topic_requests`, `partition_requests`, `broker_requests`, `producer_ids` and `standalone_configs` (or
   `cluster_configs`) answer requests; `controller_client` sends requests to brokers, and to the controller on another broker.
 - `tree_watcher` reads what others write in the tree: broker registrations, `topic_znodes`, `topic_deletion`, `offline_replicas`,
   `admin_znodes`.

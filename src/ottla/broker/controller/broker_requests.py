@@ -1,6 +1,6 @@
 """Requests of brokers to the controller of a cluster: AlterPartition (C05, C06), ControlledShutdown (C07), AllocateProducerIds.
 
-The rules are `cluster.alter_partition` and `cluster.broker_changes`.
+The rules are `cluster.broker_changes`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from ottla.broker.controller.controller_channels import ControlRequestSender
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.metadata_writer import MetadataWriter
 from ottla.broker.controller.producer_ids import ProducerIds
-from ottla.cluster.alter_partition import IsrProposal, alter_partition
-from ottla.cluster.broker_changes import led_by, with_elections, with_partitions
+from ottla.cluster.broker_changes import IsrProposal, alter_partition, led_by, with_elections, with_partitions
 from ottla.cluster.image import ClusterImage, PartitionImage
 from ottla.cluster.reassignment import is_moving
 from ottla.errors import ErrorCode, KafkaError

@@ -6,6 +6,7 @@ A change is written to the store and holds when it is answered: there is no othe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.broker.controller.metadata_writer import MetadataWriter, shielded
@@ -14,6 +15,11 @@ from ottla.cluster.client_entities import ClientConfigs, Entity, with_client_con
 from ottla.cluster.requests import ConfigAlteration
 from ottla.errors import KafkaError
 from ottla.ports import MetadataStore, StoreError
+
+if TYPE_CHECKING:
+    from ottla.broker.controller.cluster_configs import ClusterConfigs
+
+ConfigRequests: TypeAlias = "StandaloneConfigs | ClusterConfigs"
 
 
 class StandaloneConfigs:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Entity, entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.network.context import RequestContext
-from ottla.cluster.alter_partition import UNKNOWN_EPOCH, IsrProposal
+from ottla.cluster.broker_changes import UNKNOWN_EPOCH, IsrProposal
 from ottla.cluster.image import PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_partition import (

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, Credential, check_credential, with_credential
 from ottla.errors import ErrorCode, KafkaError

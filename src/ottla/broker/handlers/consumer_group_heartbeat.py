@@ -21,7 +21,7 @@ def handle(
         hosted, shard = groups.shards.find(request.group_id)
     except KafkaError:
         # As in Kafka, an invalid request is refused before NOT_COORDINATOR, after which a client would retry it for ever.
-        from ottla.coordinator.group.consumer_request import check_request
+        from ottla.coordinator.group.consumer_member import check_request
 
         check_request(request, context.version, groups.config)
         raise

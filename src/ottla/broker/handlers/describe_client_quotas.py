@@ -5,7 +5,7 @@ Quotas are stored and told to every broker. Only the connection rate of an addre
 
 from __future__ import annotations
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Component, quotas
 from ottla.protocol.messages.describe_client_quotas import (

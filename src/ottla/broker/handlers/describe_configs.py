@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.broker.log_levels import log_levels
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
-from ottla.cluster.requests import ResourceType
+from ottla.cluster.requests import ResourceType, check_topic_name
 from ottla.cluster.settings import (
     ConfigSource,
     DescribedSetting,
@@ -20,7 +20,6 @@ from ottla.cluster.settings import (
     describe_topic,
 )
 from ottla.cluster.settings.describe import describe_cluster_default, describe_group
-from ottla.cluster.topic_names import check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

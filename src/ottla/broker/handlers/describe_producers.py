@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.partitions import Partitions
-from ottla.cluster.topic_names import check_topic_name
+from ottla.cluster.requests import check_topic_name
 from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, credentials_in
 from ottla.errors import ErrorCode

@@ -5,7 +5,7 @@ The log levels of this broker (BROKER_LOGGER) are changed in this process; every
 
 from __future__ import annotations
 
-from ottla.broker.controller.config_requests import ConfigRequests
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.handlers.alter_configs import results
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels

@@ -14,12 +14,12 @@ from ottla.protocol.messages.list_transactions import ListTransactionsRequest, L
 def handle(
     transactions: TransactionCoordinators, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    from ottla.coordinator.group import regex
-    from ottla.coordinator.txn.state import STATE_BY_TITLE
+    from ottla.coordinator.group.subscription import check_pattern, matching_names
+    from ottla.coordinator.txn.transaction_metadata import STATE_BY_TITLE
 
     pattern = request.transactional_id_pattern
     if pattern:
-        regex.check(pattern)
+        check_pattern(pattern)
     states = {STATE_BY_TITLE[title] for title in request.state_filters if title in STATE_BY_TITLE}
     unknown = [title for title in request.state_filters if title not in STATE_BY_TITLE]
     wall_ms = transactions.shards.now().wall_ms
@@ -31,7 +31,7 @@ def handle(
     if unknown and not states:
         found = []
     if pattern:
-        matching = regex.matching(pattern, [transaction.transactional_id for transaction in found])
+        matching = matching_names(pattern, [transaction.transactional_id for transaction in found])
         found = [transaction for transaction in found if transaction.transactional_id in matching]
     return ListTransactionsResponse(
         unknown_state_filters=unknown,

@@ -23,8 +23,7 @@ from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.broker.replicas.partitions import Partitions
 from ottla.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.cluster.requests import NewTopic
-from ottla.cluster.topic_names import check_topic_name
+from ottla.cluster.requests import NewTopic, check_topic_name
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata import (
     MetadataRequest,

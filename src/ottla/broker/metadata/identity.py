@@ -14,7 +14,7 @@ from ottla.broker.metadata.tree import load_brokers
 from ottla.cluster import znodes
 from ottla.cluster.image import Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
-from ottla.cluster.uuids import new_uuid, uuid_text
+from ottla.cluster.znodes import new_uuid, uuid_text
 from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeExists, Random, SetData, StoreError
 
 logger = logging.getLogger(__name__)

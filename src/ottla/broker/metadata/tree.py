@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from ottla.cluster import znodes
 from ottla.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.cluster.requests import check_topic_name
 from ottla.cluster.topic_changes import first_state
-from ottla.cluster.topic_names import check_topic_name
-from ottla.cluster.uuids import new_uuid
+from ottla.cluster.znodes import new_uuid
 from ottla.errors import KafkaError
 from ottla.ports import Change, Create, MetadataStore, Node, Random, SetData, StoreError, StoreUnavailable
 

@@ -14,7 +14,7 @@ from ottla.cli.connection import Connection, unknown_partition
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.plain_request import call, raise_if_error
 from ottla.cli.positions import TopicIndex
-from ottla.coordinator.txn.state import STATE_BY_TITLE
+from ottla.coordinator.txn.transaction_metadata import STATE_BY_TITLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from ottla.protocol.messages.describe_transactions import (

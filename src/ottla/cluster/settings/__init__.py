@@ -1,7 +1,7 @@
 """The table of all settings, and the values of brokers, topics and groups.
 
-`broker_table`, `unused_table` and `topic_table` are the data; `setting` is a row. `broker` parses a `server.properties` and
-reports all problems at once; `topic` and `group` resolve their values over the broker's; `listeners` parses addresses;
+`broker_table` and `unused_table` are the data; `setting` is a row. `broker` parses a `server.properties` and reports all problems
+at once; `topic` and `group` have their own tables and resolve their values over the broker's; `listeners` parses addresses;
 `environment` reads `OTTLA_*`; `describe` answers DescribeConfigs; `page` writes docs/settings.md. All use the same rows.
 """
 
@@ -9,8 +9,7 @@ from ottla.cluster.settings.broker import BROKER_SETTINGS, BrokerSettings
 from ottla.cluster.settings.describe import ConfigSource, DescribedSetting, Synonym, describe_broker, describe_topic
 from ottla.cluster.settings.environment import settings_from_environment
 from ottla.cluster.settings.listeners import Listeners
-from ottla.cluster.settings.problems import SettingsError
-from ottla.cluster.settings.setting import Setting, SettingType, Value
+from ottla.cluster.settings.setting import Setting, SettingsError, SettingType, Value
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings, topic_config_problems
 
 __all__ = [

@@ -17,10 +17,8 @@ from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
 from ottla.cluster.settings.listeners import Listeners, parse_listeners
-from ottla.cluster.settings.problems import SettingsError, unknown_name
-from ottla.cluster.settings.setting import Setting, Value, table_of
+from ottla.cluster.settings.setting import Setting, SettingsError, SettingValues, Value, table_of, unknown_name
 from ottla.cluster.settings.unused_table import UNUSED_BROKER_SETTINGS
-from ottla.cluster.settings.values import SettingValues
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = table_of((*USED_BROKER_SETTINGS.values(), *UNUSED_BROKER_SETTINGS.values()))
 

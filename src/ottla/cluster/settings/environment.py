@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS
-from ottla.cluster.settings.problems import SettingsError, unknown_name
+from ottla.cluster.settings.setting import SettingsError, unknown_name
 
 PREFIX: Final = "OTTLA_"
 _NEAR: Final = 0.75

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, BrokerSettings
-from ottla.cluster.settings.problems import unknown_name
-from ottla.cluster.settings.setting import BOOLEAN, STRING, Allowed, Setting, SettingType, Value, one_of, table_of
+from ottla.cluster.settings.setting import BOOLEAN, STRING, Allowed, Setting, SettingType, Value, one_of, table_of, unknown_name
 
 _DURATION: Final = r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?"
 

@@ -5,6 +5,7 @@ Parses and renders values as Kafka writes them, and describes invalid ones.
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ from typing import Final, Literal, Protocol
 
 Value = bool | int | float | str | tuple[str, ...] | None
 UpdateMode = Literal["read-only", "per-broker", "cluster-wide"]
-
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+
+
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 class SettingType(IntEnum):
@@ -45,10 +49,7 @@ DOUBLE: Final = SettingType.DOUBLE
 LIST: Final = SettingType.LIST
 CLASS: Final = SettingType.CLASS
 PASSWORD: Final = SettingType.PASSWORD
-
 _WHOLE: Final = {SHORT: 2**15, INT: 2**31, LONG: 2**63}
-_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 class Allowed(Protocol):
@@ -228,3 +229,60 @@ def table_of(rows: Iterable[Setting]) -> dict[str, Setting]:
         assert row.name not in table, row.name
         table[row.name] = row
     return dict(sorted(table.items()))
+
+
+class SettingsError(ValueError):
+    """Invalid settings. `problems` has one sentence for each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def unknown_name(name: str, known: Iterable[str], what: str = "setting") -> str:
+    """The problem of an unknown name, with the closest known one."""
+    import difflib  # not needed by a broker that starts
+
+    shown = name if len(name) <= 120 else name[:120] + "…"
+    near = difflib.get_close_matches(name[:120], list(known), n=1, cutoff=0.6)
+    return f"unknown {what} {shown}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+class SettingValues:
+    """Typed getters; a value of another type is a bug, not a user's mistake."""
+
+    __slots__ = ()
+
+    def value(self, name: builtins.str) -> Value:
+        raise NotImplementedError
+
+    def int(self, name: builtins.str) -> builtins.int:
+        value = self.value(name)
+        assert isinstance(value, builtins.int), (name, value)
+        assert not isinstance(value, builtins.bool), (name, value)
+        return value
+
+    def float(self, name: builtins.str) -> builtins.float:
+        value = self.value(name)
+        assert isinstance(value, builtins.float | builtins.int), (name, value)
+        return builtins.float(value)
+
+    def bool(self, name: builtins.str) -> builtins.bool:
+        value = self.value(name)
+        assert isinstance(value, builtins.bool), (name, value)
+        return value
+
+    def str(self, name: builtins.str) -> builtins.str:
+        value = self.value(name)
+        assert isinstance(value, builtins.str), (name, value)
+        return value
+
+    def list(self, name: builtins.str) -> tuple[builtins.str, ...]:
+        value = self.value(name)
+        assert isinstance(value, tuple), (name, value)
+        return value
+
+    def optional_str(self, name: builtins.str) -> builtins.str | None:
+        value = self.value(name)
+        assert value is None or isinstance(value, builtins.str), (name, value)
+        return value

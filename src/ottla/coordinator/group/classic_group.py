@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic_member import ClassicMember, Protocols
 from ottla.coordinator.group.consumer_protocol import subscribed_topics
-from ottla.coordinator.group.group import NO_MEMBER, GroupType
+from ottla.coordinator.group.group import NO_MEMBER, CommitCheck, Group, GroupType
 from ottla.coordinator.shard import CoordinatorRecord, Token, string_hash
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.internal.group_records import (
@@ -29,12 +29,19 @@ from ottla.protocol.internal.group_records import (
     encode_value,
     record_type_of,
 )
+from ottla.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.protocol.messages.sync_group import SyncGroupResponse
 from ottla.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.committed_offset import CommittedOffset
 
 CONSUMER_PROTOCOL: Final = "consumer"
+
+
+_NOT_FOUND_FROM: Final = 6
+"""The version of DescribeGroups in which an unknown group is an error."""
 
 
 class State(Enum):
@@ -56,7 +63,6 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
     State.DEAD: frozenset(),
 }
-
 _CAN_REBALANCE: Final = tuple(state for state, next_ones in TRANSITIONS.items() if State.PREPARING_REBALANCE in next_ones)
 
 
@@ -109,7 +115,7 @@ class ClassicGroup:
         self.join_delay_ms = 0
         self.join_remaining_ms = 0
 
-    # What every kind of group answers
+    # What classic and consumer groups answer
 
     @property
     def state_name(self) -> str:
@@ -144,10 +150,11 @@ class ClassicGroup:
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
-    ) -> None:
+    ) -> CommitCheck | None:
+        """KafkaError if the member may not commit. Partitions need no check."""
         if generation < 0 and self.state is State.EMPTY:
             # An admin client, or a consumer with manually assigned partitions.
-            return
+            return None
         if generation >= 0 or member_id != NO_MEMBER or instance_id is not None:
             self.check_member(member_id, instance_id)
             if generation != self.generation:
@@ -157,6 +164,7 @@ class ClassicGroup:
         if not transactional and self.state is State.COMPLETING_REBALANCE:
             # The member has joined the new generation, so it must have revoked its partitions.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Any client may fetch offsets of a classic group."""
@@ -174,6 +182,7 @@ class ClassicGroup:
         return [CoordinatorRecord(encode_key(GroupMetadataKey(group=self.group_id)), None)]
 
     def offset_base_ms(self, offset: CommittedOffset) -> int | None:
+        """When the retention of an offset starts. None: it does not expire now (G09)."""
         if self.protocol_type is None:
             return offset.commit_timestamp_ms
         if self.state is State.EMPTY:
@@ -436,3 +445,59 @@ def _in_java_order(names: Collection[str]) -> list[str]:
         return (code ^ code >> 16) & (buckets - 1)
 
     return sorted(names, key=bucket)
+
+
+def join_response(group: ClassicGroup, member: ClassicMember, *, with_members: bool = True) -> JoinGroupResponse:
+    """The current generation; the leader gets the list of members."""
+    members: list[JoinGroupResponseMember] = []
+    if with_members and member.member_id == group.leader:
+        members = [
+            JoinGroupResponseMember(
+                member_id=other.member_id,
+                group_instance_id=other.instance_id,
+                metadata=other.subscription(group.protocol_name),
+            )
+            for other in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name or "",
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=members,
+    )
+
+
+def sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
+
+
+def described_group(group_id: str, group: Group | None, version: int) -> DescribedGroup:
+    """A group that is not classic is Dead here, as an unknown one."""
+    if not isinstance(group, ClassicGroup):
+        described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        if version >= _NOT_FOUND_FROM:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = (
+                f"group {group_id} does not exist" if group is None else f"group {group_id} is not a classic group"
+            )
+        return described
+    protocol = group.protocol_name if group.state is State.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state_name,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.subscription(protocol),
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -11,12 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ottla.coordinator.group import consumer_records as records
-from ottla.coordinator.group import regex
 from ottla.coordinator.group.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec, enabled
 from ottla.coordinator.group.consumer_group import ConsumerGroup, ResolvedPattern, assignor_for
 from ottla.coordinator.group.consumer_member import ConsumerMember, Reconciliation
 from ottla.coordinator.group.group import GroupConfig, Topics
-from ottla.coordinator.group.subscription import MetadataHashes, all_alike, ids_of, topics_of, topics_of_all
+from ottla.coordinator.group.subscription import (
+    MetadataHashes,
+    all_alike,
+    check_pattern,
+    ids_of,
+    matching_names,
+    topics_of,
+    topics_of_all,
+)
 from ottla.coordinator.shard import CoordinatorRecord, Now
 
 
@@ -102,7 +109,7 @@ class Change:
         group_id, member, before = self.group.group_id, self.member, self.before
         used = {other.pattern for other in self._members.values() if other.pattern}
         if member.pattern and member.pattern != before.pattern:
-            regex.check(member.pattern)
+            check_pattern(member.pattern)
         for expression in sorted(self._patterns.keys() - used):
             del self._patterns[expression]
             self.records.append(records.no_pattern(group_id, expression))
@@ -111,7 +118,7 @@ class Change:
             known = self._patterns.get(expression)
             if known is not None and not self.context.patterns_are_old:
                 continue
-            topics = regex.matching(expression, self.context.topics.topics)
+            topics = matching_names(expression, self.context.topics.topics)
             if known is None or known.topics != topics:
                 changed = True
                 self._patterns[expression] = ResolvedPattern(topics, self.context.now.wall_ms)

@@ -16,7 +16,7 @@ the target was computed; a member's is the assignment epoch it has come to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +30,7 @@ from ottla.coordinator.group.consumer_member import (
     MemberState,
     Owned,
 )
-from ottla.coordinator.group.group import CommitCheck, GroupType
+from ottla.coordinator.group.group import CommitCheck, GroupType, Topics
 from ottla.coordinator.group.subscription import topics_of_all
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode, KafkaError
@@ -40,6 +40,8 @@ from ottla.protocol.internal.group_records import (
     CurrentTopicPartitions,
     decode_record,
 )
+from ottla.protocol.messages.consumer_group_describe import Assignment as DescribedAssignment
+from ottla.protocol.messages.consumer_group_describe import DescribedGroup, Member, TopicPartitions
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.committed_offset import CommittedOffset
@@ -48,6 +50,10 @@ FIRST_EPOCH: Final = 1
 NO_ASSIGNMENT: Final[Assignment] = {}
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 """The version of OffsetCommit that carries a member epoch."""
+
+
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class ConsumerGroup:
         """The log has a record that only Kafka 4.0 wrote. It is deleted with the next change."""
         self._subscribed: frozenset[str] | None = None
 
-    # The interface of a group
+    # What classic and consumer groups answer
 
     @property
     def state_name(self) -> str:
@@ -363,3 +369,47 @@ def assignor_for(members: Mapping[str, ConsumerMember], default: str) -> str:
         if member.server_assignor is not None:
             votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
     return min(votes, key=lambda name: (-votes[name], name), default=default)
+
+
+def described(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor(default_assignor),
+        members=[_member(group, member, topics) for member in group.members.values()],
+    )
+
+
+def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Member:
+    # Partitions that it is revoking are still its own.
+    has = {
+        topic_id: [*member.assigned.get(topic_id, ()), *member.pending_revocation.get(topic_id, ())]
+        for topic_id in member.assigned.keys() | member.pending_revocation.keys()
+    }
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.pattern,
+        assignment=_named(has, topics),
+        target_assignment=_named(group.target_of(member.member_id), topics),
+        member_type=_CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
+    )
+
+
+def _named(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> DescribedAssignment:
+    """Deleted topics are left out."""
+    names = topics.topic_names
+    return DescribedAssignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=names[topic_id], partitions=sorted(numbers))
+            for topic_id, numbers in sorted(partitions.items())
+            if topic_id in names
+        ]
+    )

@@ -25,18 +25,19 @@ from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
 from ottla.coordinator.group.consumer_change import Change, ChangeContext
 from ottla.coordinator.group.consumer_classic import ClassicMembers
-from ottla.coordinator.group.consumer_describe import described
-from ottla.coordinator.group.consumer_group import ConsumerGroup
+from ottla.coordinator.group.consumer_group import ConsumerGroup, described
 from ottla.coordinator.group.consumer_member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     LEAVING_STATIC_EPOCH,
+    UNCHANGED,
     ConsumerMember,
     MemberState,
     Owned,
+    check_epoch,
     check_instance,
+    check_request,
 )
-from ottla.coordinator.group.consumer_request import UNCHANGED, check_epoch, check_request
 from ottla.coordinator.group.group import Caller, Group, Groups, GroupType, Topics
 from ottla.coordinator.group.member_deadlines import MemberDeadlines
 from ottla.coordinator.group.subscription import MetadataHashes, topics_of_all

@@ -1,19 +1,19 @@
 """What classic and consumer groups have in common.
 
-Owns the configuration of groups, the table of the groups of one shard, and the interface of a group. Never changes a group.
+Owns the configuration of groups, and the table of the groups of one shard. Never changes a group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.coordinator.group.committed_offset import CommittedOffset
+    from ottla.coordinator.group.classic_group import ClassicGroup
+    from ottla.coordinator.group.consumer_group import ConsumerGroup
     from ottla.coordinator.group.offset_store import OffsetStore
 
 NO_MEMBER: Final = ""
@@ -21,6 +21,7 @@ NO_GENERATION: Final = -1
 
 GroupType = Literal["classic", "consumer"]
 
+Group: TypeAlias = "ClassicGroup | ConsumerGroup"
 CommitCheck = Callable[[bytes, str, int], None]
 """(topic id, topic, partition): KafkaError if the member may not commit this partition."""
 
@@ -102,61 +103,6 @@ class NoTopics:
     brokers: Mapping[int, Broker] = field(default_factory=dict)
 
 
-class Group(Protocol):
-    """A classic or consumer group."""
-
-    group_id: str
-
-    @property
-    def type(self) -> GroupType: ...
-
-    @property
-    def state_name(self) -> str:
-        """The state in ListGroups and DescribeGroups."""
-        ...
-
-    @property
-    def protocol_type(self) -> str | None:
-        """`consumer` for consumers; None for a group that never had members."""
-        ...
-
-    @property
-    def is_empty(self) -> bool:
-        """The group has no members and may be deleted."""
-        ...
-
-    def is_subscribed_to(self, topic: str) -> bool: ...
-
-    def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool = False
-    ) -> CommitCheck | None:
-        """Check that the member may commit offsets. KafkaError if not. In a consumer group `generation` is the member epoch.
-
-        The returned function, if any, checks each partition.
-        """
-        ...
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that the member may fetch offsets. KafkaError if not."""
-        ...
-
-    def check_offset_delete(self) -> None: ...
-
-    def check_delete(self) -> None: ...
-
-    def tombstones(self) -> list[CoordinatorRecord]:
-        """Records that delete the group, without its offsets."""
-        ...
-
-    def offset_base_ms(self, offset: CommittedOffset) -> int | None:
-        """When the retention of an offset starts. None: it does not expire now (G09)."""
-        ...
-
-    def extend_session(self, member_id: str, now_ms: int) -> None:
-        """A member committed offsets, which extends its session in classic groups."""
-        ...
-
-
 class Groups:
     """The groups of one shard, with their configuration, offsets and topics."""
 
@@ -178,29 +124,3 @@ class Groups:
         if found is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
         return found
-
-
-class Kind(Protocol):
-    """A group protocol, as far as the shard needs it. Its requests are methods of the implementations."""
-
-    @property
-    def name(self) -> GroupType:
-        """The first part of its timer keys."""
-        ...
-
-    @property
-    def record_types(self) -> frozenset[int]:
-        """The types of the records it replays."""
-        ...
-
-    def replay(self, record_type: int, key: Any, value: Any) -> None:
-        """Replay one record; `value` None is a tombstone, which is ignored if the group is of another kind."""
-        ...
-
-    def on_loaded(self, now: Now) -> Decision: ...
-
-    def on_timer(self, key: TimerKey, now: Now) -> Decision: ...
-
-    def topics_changed(self, now: Now) -> Decision:
-        """`Groups.topics` has changed."""
-        ...

@@ -2,8 +2,8 @@
 
 Owns the routing of requests, records and timers to `classic_group_protocol`, `consumer_group_protocol` and `offset_store`.
 
-A protocol plugs in as a `group.Kind`, which names its record types and timers. Classic requests go to the classic protocol unless
-the group is a consumer group with members.
+Each protocol names the types of the records it replays; its name is the first part of its timer keys. Classic requests go to the
+classic protocol unless the group is a consumer group with members.
 
 1. A group id stands for one group of one kind at a time (`Groups.by_id`). Its offsets do not depend on the kind.
 2. An offset record without a group creates one: an empty classic group without a protocol type, a "simple" group.
@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ottla.coordinator.group.classic_group import ClassicGroup
+from ottla.coordinator.group.classic_group import ClassicGroup, described_group
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
-from ottla.coordinator.group.classic_responses import described_group
 from ottla.coordinator.group.committed_offset import Commits
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_group_protocol import ConsumerGroupProtocol
-from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Kind, Topics
+from ottla.coordinator.group.group import Caller, CommitCheck, Group, GroupConfig, Groups, Topics
 from ottla.coordinator.group.offset_store import OffsetStore
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError
@@ -52,9 +51,9 @@ class GroupShard:
         self.groups = Groups(config, self.offsets)
         self.classic = ClassicGroupProtocol(self.groups)
         self.consumer = ConsumerGroupProtocol(self.groups, self.classic)
-        self._kinds: tuple[Kind, ...] = (self.classic, self.consumer)
+        self._kinds = (self.classic, self.consumer)
         self._kind_of_record = {number: kind for kind in self._kinds for number in kind.record_types}
-        self._kind_of_timer: dict[str, Kind] = {kind.name: kind for kind in self._kinds}
+        self._kind_of_timer: dict[str, ClassicGroupProtocol | ConsumerGroupProtocol] = {kind.name: kind for kind in self._kinds}
 
     # The host's calls
 

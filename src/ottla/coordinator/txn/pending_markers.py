@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from ottla.coordinator.txn.state import State
-from ottla.coordinator.txn.transaction_metadata import TransactionMetadata
+from ottla.coordinator.txn.transaction_metadata import State, TransactionMetadata
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 

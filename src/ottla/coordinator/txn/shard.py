@@ -20,11 +20,13 @@ from typing import Final
 
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, TimerKey, Token, replied
 from ottla.coordinator.txn.pending_markers import Marker, PendingMarkers, marker_of
-from ottla.coordinator.txn.state import IDLE, PREPARED, State
 from ottla.coordinator.txn.transaction_metadata import (
     EPOCH_MAX,
+    IDLE,
+    PREPARED,
     VERSION_1,
     VERSION_2,
+    State,
     TransactionMetadata,
     from_value,
     is_exhausted,

@@ -2,7 +2,7 @@
 
 A transition returns a new `TransactionMetadata`, which takes effect when its record is replayed.
 
-1. Every transition is in `state.TRANSITIONS`.
+1. Every transition is in `TRANSITIONS`.
 2. Epoch 32767 is never given to a producer, so that it can always be fenced. After 32766 the next epoch comes with a new producer
    id.
 3. With transaction version 2 every end of a transaction bumps the epoch, so that late records are not taken for those of the next
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
+from enum import IntEnum
 from operator import attrgetter
 from typing import Any, Final
 
-from ottla.coordinator.txn.state import IDLE, TRANSITIONS, State
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.protocol.internal.txn_records import TransactionLogValue, transaction_value
 from ottla.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
@@ -25,6 +25,48 @@ EPOCH_MAX: Final = 32767
 VERSION_1: Final = 0
 """Clients before KIP-890. Kafka writes 0."""
 VERSION_2: Final = 2
+
+
+class State(IntEnum):
+    """The numbers are in the log, the titles in DescribeTransactions and ListTransactions. Both are Kafka's."""
+
+    EMPTY = 0
+    """The producer has its id and epoch and has written nothing yet."""
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    """Decided. The markers are still to be written."""
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    """All markers are written."""
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """The id expires. Never in the log, which has a tombstone."""
+    PREPARE_EPOCH_FENCE = 7
+    """The producer is being fenced, by a new one or by the timeout. Never in the log: PREPARE_ABORT follows in the same step."""
+
+    @property
+    def title(self) -> str:
+        """The name in responses."""
+        return _TITLES[self]
+
+
+_TITLES: Final = {state: "".join(word.capitalize() for word in state.name.split("_")) for state in State}
+STATE_BY_TITLE: Final = {title: state for state, title in _TITLES.items()}
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE}),
+    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
+    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT, State.DEAD}),
+    State.DEAD: frozenset(),
+    State.PREPARE_EPOCH_FENCE: frozenset({State.PREPARE_ABORT}),
+}
+"""State -> next states. EMPTY and COMPLETE_* may become PREPARE_ABORT: with transaction version 2 a producer also aborts when it
+does not know whether its transaction has begun."""
+PREPARED: Final = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
+IDLE: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+"""No transaction is open. An unused id expires in these states."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ottla.broker.controller.election import Election
 from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.metadata import tree
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
-from ottla.cluster import alter_partition, broker_changes, control_requests, elections, reassignment, znodes
+from ottla.cluster import broker_changes, control_requests, elections, reassignment, znodes
 from ottla.cluster.image import NO_LEADER
 from ottla.errors import ErrorCode
 from ottla.ports import Check, Create
@@ -100,11 +100,11 @@ def dead_in_isr() -> list[Patch]:
 
 @bug("a replica that has restarted since is added to the ISR", world="stories", first=36, seeds_max=60)
 def restarted_replica_in_isr() -> list[Patch]:
-    original = alter_partition.alter_partition
+    original = broker_changes.alter_partition
 
     def grant(image: Any, partition: Any, change: Any) -> Any:
         return original(
-            image, partition, replace(change, isr=[(broker, alter_partition.UNKNOWN_EPOCH) for broker, _ in change.isr])
+            image, partition, replace(change, isr=[(broker, broker_changes.UNKNOWN_EPOCH) for broker, _ in change.isr])
         )
 
     return [(broker_requests, "alter_partition", grant)]
@@ -112,7 +112,7 @@ def restarted_replica_in_isr() -> list[Patch]:
 
 @bug("an ISR change whose answer was lost is not recognised", world="stories", first=56, seeds_max=80)
 def lost_answer_not_recognised() -> list[Patch]:
-    original = alter_partition.alter_partition
+    original = broker_changes.alter_partition
 
     def grant(image: Any, partition: Any, change: Any) -> Any:
         if change.partition_epoch < partition.partition_epoch:
@@ -124,7 +124,7 @@ def lost_answer_not_recognised() -> list[Patch]:
 
 @bug("an ISR change for an old partition epoch is accepted", world="late", seeds_max=20)
 def stale_isr_change_accepted() -> list[Patch]:
-    original = alter_partition.alter_partition
+    original = broker_changes.alter_partition
 
     def grant(image: Any, partition: Any, change: Any) -> Any:
         renewed = replace(change, partition_epoch=partition.partition_epoch)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ottla.broker.replicas.partition import Partition
-from ottla.cluster.uuids import uuid_bytes
+from ottla.cluster.znodes import uuid_bytes
 from ottla.sim.actors.play import Play
 from ottla.sim.kernel.metadata_tree import MetadataTree
 from ottla.sim.kernel.node import Node

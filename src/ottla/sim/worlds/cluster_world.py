@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinator.txn.state import IDLE
+from ottla.coordinator.txn.transaction_metadata import IDLE
 from ottla.records.batch import read_batch_header
 from ottla.records.record import read_records
 from ottla.sim.actors.cluster_admin import GUESTS, Administrator, Guests, Visitor

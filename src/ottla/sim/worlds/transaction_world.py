@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.broker.replicas.partition import Partition
-from ottla.coordinator.txn.state import IDLE
+from ottla.coordinator.txn.transaction_metadata import IDLE
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.sim.actors.cast import Cast

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.controller.partition_requests import Reassignment
-from ottla.cluster.alter_partition import IsrProposal
+from ottla.cluster.broker_changes import IsrProposal
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, NewPartitions, NewTopic, ResourceType
 from ottla.errors import ErrorCode, KafkaError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.controller.partition_requests import Reassignment
-from ottla.cluster.alter_partition import IsrProposal
+from ottla.cluster.broker_changes import IsrProposal
 from ottla.ports import Create, Delete, SetData
 from ottla.types import TopicPartition
 from tests.kit.controller_world import World, all_here, in_world, make, until

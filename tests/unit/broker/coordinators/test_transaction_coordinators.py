@@ -16,7 +16,7 @@ from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.purgatory import Purgatory
 from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.settings import BrokerSettings
-from ottla.coordinator.txn.state import State
+from ottla.coordinator.txn.transaction_metadata import State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -12,8 +12,7 @@ import pytest
 from ottla.coordinator.shard import CoordinatorRecord, Decision, Now, SetTimer, TimerKey
 from ottla.coordinator.txn.pending_markers import Marker
 from ottla.coordinator.txn.shard import TransactionConfig, TransactionShard
-from ottla.coordinator.txn.state import TRANSITIONS, State
-from ottla.coordinator.txn.transaction_metadata import TransactionMetadata
+from ottla.coordinator.txn.transaction_metadata import TRANSITIONS, State, TransactionMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest

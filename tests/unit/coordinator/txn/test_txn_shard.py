@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.shard import CoordinatorRecord
-from ottla.coordinator.txn.state import STATE_BY_TITLE, TRANSITIONS, State
+from ottla.coordinator.txn.transaction_metadata import STATE_BY_TITLE, TRANSITIONS, State
 from ottla.errors import ErrorCode, MalformedInput
 from ottla.protocol.internal.txn_records import (
     PartitionsSchema,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.txn.state import IDLE, State
+from ottla.coordinator.txn.transaction_metadata import IDLE, State
 from ottla.errors import ErrorCode
 from ottla.types import TopicPartition
 
