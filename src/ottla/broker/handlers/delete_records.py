@@ -28,13 +28,10 @@ _NO_LOW_WATERMARK = -1
 def handle(
     partitions: Partitions, purgatory: Purgatory, metadata: LocalMetadata, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    topics: list[DeleteRecordsTopicResult] = []
+    response = _response(request, ErrorCode.NONE)
     waits: list[_Wait] = []
-    for topic in request.topics:
-        results: list[DeleteRecordsPartitionResult] = []
-        for asked in topic.partitions:
-            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
-            results.append(result)
+    for topic, results in zip(request.topics, response.topics, strict=True):
+        for asked, result in zip(topic.partitions, results.partitions, strict=True):
             try:
                 if topic.name.startswith("__"):
                     image = metadata.image.topics.get(topic.name)
@@ -47,8 +44,6 @@ def handle(
                     waits.append(_Wait(partition, offset, result))
             except KafkaError as error:
                 result.error_code = error.code
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    response = DeleteRecordsResponse(topics=topics)
     if not waits:
         return response
 
@@ -86,13 +81,17 @@ class _Wait:
 
 
 def refuse(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+    return _response(request, error.code)
+
+
+def _response(request: DeleteRecordsRequest, code: ErrorCode) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
                     DeleteRecordsPartitionResult(
-                        partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=error.code
+                        partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=code
                     )
                     for asked in topic.partitions
                 ],

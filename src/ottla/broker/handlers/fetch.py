@@ -62,17 +62,7 @@ def handle(
     )
     if session.error:
         return FetchResponse(error_code=int(session.error))
-    fetch = FetchRead(
-        fetch_source,
-        session,
-        version=version,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        isolation_level=request.isolation_level,
-        replica_id=replica_id,
-        replica_epoch=replica_epoch,
-        rack=request.rack_id,
-    )
+    fetch = FetchRead(fetch_source, session, request, version, replica_id, replica_epoch)
     if replica_id >= 0:
         fetch.follower_progress()
     fetch.read()

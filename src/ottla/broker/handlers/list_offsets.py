@@ -201,13 +201,7 @@ def _look_up(
 def refuse(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
-                    for asked in topic.partitions
-                ],
-            )
+            ListOffsetsTopicResponse(name=topic.name, partitions=[_failed(asked, error) for asked in topic.partitions])
             for topic in request.topics
         ]
     )

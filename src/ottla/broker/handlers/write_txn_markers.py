@@ -32,20 +32,14 @@ def handle(
     request: WriteTxnMarkersRequest,
     context: RequestContext,
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    response = WriteTxnMarkersResponse()
+    response = _response(request, ErrorCode.NONE)
     waits: list[tuple[CommitWait, WritableTxnMarkerPartitionResult]] = []
-    for marker in request.markers:
-        result = WritableTxnMarkerResult(producer_id=marker.producer_id)
-        response.markers.append(result)
-        for topic in marker.topics:
-            answers: list[WritableTxnMarkerPartitionResult] = []
-            result.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
-            for index in topic.partition_indexes:
-                answer = WritableTxnMarkerPartitionResult(partition_index=index)
-                answers.append(answer)
+    for marker, result in zip(request.markers, response.markers, strict=True):
+        for topic in result.topics:
+            for answer in topic.partitions:
                 try:
                     wait = marker_writer.write(
-                        TopicPartition(topic.name, index),
+                        TopicPartition(topic.name, answer.partition_index),
                         marker.producer_id,
                         marker.producer_epoch,
                         commit=marker.transaction_result,
@@ -70,6 +64,10 @@ def handle(
 
 
 def refuse(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
+    return _response(request, error.code)
+
+
+def _response(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -78,7 +76,7 @@ def refuse(request: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarker
                     WritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
                             for index in topic.partition_indexes
                         ],
                     )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.replicas import leading
@@ -33,6 +33,9 @@ from ottla.replication.leader import Leadership
 from ottla.storage.segment import IndexLost
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import OffsetAndEpoch, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.protocol.messages.fetch import FetchRequest  # loaded with the first Fetch request
 
 READ_COMMITTED: Final = 1
 _ZSTD_FROM: Final = 10
@@ -88,28 +91,18 @@ class FetchRead:
     """One Fetch request, while it is answered."""
 
     def __init__(
-        self,
-        source: FetchSource,
-        context: FetchContext,
-        *,
-        version: int,
-        min_bytes: int,
-        max_bytes: int,
-        isolation_level: int,
-        replica_id: int,
-        replica_epoch: int = -1,
-        rack: str = "",
+        self, source: FetchSource, context: FetchContext, request: FetchRequest, version: int, replica_id: int, replica_epoch: int
     ) -> None:
         self.source = source
         self._context = context
         self._version = version
-        self._max_bytes = max_bytes if max_bytes < source.bytes_max else source.bytes_max
-        self._min_bytes = min_bytes if min_bytes < self._max_bytes else self._max_bytes
+        self._max_bytes = request.max_bytes if request.max_bytes < source.bytes_max else source.bytes_max
+        self._min_bytes = request.min_bytes if request.min_bytes < self._max_bytes else self._max_bytes
         self._is_follower = replica_id >= _FOLLOWER_FROM
-        self.committed = isolation_level == READ_COMMITTED and not self._is_follower
+        self.committed = request.isolation_level == READ_COMMITTED and not self._is_follower
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
-        self._rack = rack if source.selects_replicas and not self._is_follower else ""
+        self._rack = request.rack_id if source.selects_replicas and not self._is_follower else ""
         """The consumer's rack, if it may be sent to a replica near it."""
         self._reads: list[PartitionRead] = []
         self._left = 0
