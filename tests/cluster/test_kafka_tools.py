@@ -143,14 +143,14 @@ def test_access_entries_written_by_kafkas_tool_are_heard_by_every_broker(three: 
     tool("acls", *by_hand, "--add", *bob, "--topic", "ord", "--resource-pattern-type", "prefixed")
     tool("acls", *by_hand, "--remove", "--force", *bob, "--topic", "orders")
     said = (
-        "Topic orders (LITERAL): 1 entries",
-        "Group * (LITERAL): 1 entries",
-        "Topic ord (PREFIXED): 1 entries",
-        "Topic orders (LITERAL): 0 entries",
+        "Topic orders (LITERAL) changed: 1 entries",
+        "Group * (LITERAL) changed: 1 entries",
+        "Topic ord (PREFIXED) changed: 1 entries",
+        "Topic orders (LITERAL) changed: 0 entries",
     )
     for broker in three.brokers.values():
         for line in said:
-            until(lambda broker=broker, line=line: f"access control of {line}" in broker.output(), f"{broker.number}: {line}")
+            until(lambda broker=broker, line=line: f"ACLs of {line}" in broker.output(), f"{broker.number}: {line}")
 
 
 def test_a_topic_written_in_the_shell_is_served_and_a_mark_deletes_it(three: Cluster) -> None:

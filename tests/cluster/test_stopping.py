@@ -24,7 +24,7 @@ def test_brokers_stop_soon_although_zookeeper_is_away(
         two.produce("t", [b"kept"] * 20)
         own_zookeeper.stop() if away == "killed" else own_zookeeper.pause()
         for broker in two.brokers.values():
-            until(lambda broker=broker: "ZooKeeper: suspended" in broker.output(), "it knows that ZooKeeper is away")
+            until(lambda broker=broker: "ZooKeeper session suspended" in broker.output(), "it knows that ZooKeeper is away")
         for broker in two.brokers.values():
             broker.signal(signal.SIGTERM)
         for broker in two.brokers.values():

@@ -132,7 +132,7 @@ def test_l06_the_only_disk_is_full(volume: Callable[[str, int], Path]) -> None:
         assert code != 0
         why = [line for line in broker.log.splitlines() if "all data directories are offline" in line]
         assert len(why) == 1, broker.log
-        assert f"the last one, {small}, failed: [Errno 28] No space left on device" in why[0]
+        assert f"the last one failed: {small}: [Errno 28] No space left on device" in why[0]
         assert "Traceback" not in broker.log
 
         volume("small", 8 * MEGABYTE)

@@ -46,7 +46,7 @@ def test_status_and_a_move_there_and_back(kafka: ApacheCluster, tmp_path: Path) 
     assert Counter(broker for each in status["partitions"] for broker in each["replicas"]) == {1: 2, 2: 2, 3: 2}
     assert "throttled" not in ottla(kafka, "config", "describe", "broker", "3", "--overrides")
     ottla(kafka, "reassign", "execute", str(back), "--wait")
-    assert ottla(kafka, "reassign", "status") == "no replicas are being moved\n"
+    assert ottla(kafka, "reassign", "status") == "no reassignment is running\n"
 
 
 def test_a_slow_move_is_cancelled(kafka: ApacheCluster, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ class Stage:
         self.proxy.arm(END_TXN, BEFORE, FLOW, act)
         self.write(PER_BATCH // 2)
         assert driver.process.wait(PATIENCE_S) == 0, driver.log[-3000:]
-        assert "stopping: the running batch is finished first" in driver.log
+        assert "stopping after the running batch" in driver.log
         begun, noted = (_batches(self.folder / ".ottla" / "shop" / "copy" / name) for name in ("offsets", "commits"))
         # A batch may have been planned while we stopped; none was left half done.
         assert begun - noted <= {max(begun)}
@@ -239,7 +239,7 @@ def _jvm_dies(stage: Stage) -> None:
     _driver_dies(PRODUCE, BEFORE, Driver.kill_jvm)(stage)
     stage.wait(lambda: not driver.running, "the driver notices", may_end=True)
     assert driver.process.returncode == 1, driver.log[-3000:]
-    assert "nothing is lost: run it again" in driver.log, driver.log[-3000:]
+    assert "no data is lost: run the pipeline again" in driver.log, driver.log[-3000:]
 
 
 def _worker_dies(moment: str) -> Callable[[Stage], None]:
@@ -256,7 +256,7 @@ def _worker_dies(moment: str) -> Callable[[Stage], None]:
         assert killed[0] > 0
         stage.wait(stage.drained, "after a worker was killed")
         assert stage.starts == before
-        assert "runs again" in stage.driver.log
+        assert " again (attempt " in stage.driver.log
 
     return fall
 
@@ -309,7 +309,7 @@ def _zombie(api_key: int) -> Callable[[Stage], None]:
 
 
 # Ours, or Spark's, if the one that took over has done no batch more than the zombie's.
-ZOMBIE_SAYS = ("another driver runs this flow", "CONCURRENT_STREAM_LOG_UPDATE")
+ZOMBIE_SAYS = ("stop the other driver that runs this flow", "CONCURRENT_STREAM_LOG_UPDATE")
 
 
 def _timeout(stage: Stage) -> None:
