@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import topic
-from ottla.cli.cluster import command as cluster
+from ottla.cli import perf, topic
+from ottla.cli.cluster.status import status
+from ottla.cli.cluster.up import up
 from ottla.cli.config import command as config
 from ottla.cli.consume import consume
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
-from ottla.cli.perf import command as perf
+from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.produce import produce
 from ottla.cli.reassign import command as reassign
 from ottla.cli.txn import command as txn
 
-app = typer.Typer(
+app = Commands(
     help="Kafka's little sister: a broker, and commands for any Kafka.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -58,21 +59,23 @@ def serve(
     A setting comes from --set, else the environment (OTTLA_LOG_RETENTION_MS), else --config, else it has Kafka's default.
     """
     # Only tests that call the app itself come here: `ottla.cli.main` starts a broker without Typer.
-
     from ottla.cli.serve import main
 
     words = [*(["--config", str(config)] if config else []), *(["--data-dir", str(data_dir)] if data_dir else [])]
     raise typer.Exit(main([*words, *(word for pair in set_ or [] for word in ("--set", pair))]))
 
 
+cluster = Commands(help="A cluster: start one on this machine, or show any.", no_args_is_help=True)
+cluster.add("up")(up)
+cluster.add("status")(status)
 app.add_typer(topic.app, name="topic")
 app.add_typer(config.app, name="config")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
-app.command("produce")(produce)
-app.command("consume")(consume)
+app.add("produce")(produce)
+app.add("consume")(consume)
 app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(cluster.app, name="cluster")
+app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")

@@ -17,7 +17,8 @@ from ottla.cli.failure import EXIT_USAGE, Failure, code_name, did_you_mean, expl
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, read_text
 
 if TYPE_CHECKING:
-    from ottla.cli.client import AdminClient, ClusterMetadata, Consumer, Producer, TopicMetadata
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ class Connection:
         if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS and in_file:
             bootstrap_servers = in_file
         self.bootstrap_servers = str(self._properties.pop("bootstrap.servers", None) or bootstrap_servers)
-        self._last_error: Any = None
+        self.last_error: Any = None
         self._went_down = False
         self._reached = False
 
@@ -104,26 +105,25 @@ class Connection:
             raise Failure(f"this command needs a PLAINTEXT connection, not {protocol}", f"use {tool} instead")
 
     def _config(self, **overrides: Any) -> dict[str, Any]:
-        from ottla.cli.client import KafkaError
+        from confluent_kafka import KafkaError
 
         def on_error(error: Any) -> None:
-            self._last_error = error
+            self.last_error = error
             # librdkafka reports it once, then an error for each attempt to connect.
             self._went_down = self._went_down or error.code() == KafkaError._ALL_BROKERS_DOWN
 
-        config: dict[str, Any] = {
+        return {
             "client.id": "ottla-cli",
             "log_level": 0,  # no log lines of the library on stderr; error_cb gets its errors
             "error_cb": on_error,
             "socket.connection.setup.timeout.ms": int(METADATA_TIMEOUT_S * 1000),
+            **self._properties,
+            **overrides,
+            "bootstrap.servers": self.bootstrap_servers,
         }
-        config.update(self._properties)
-        config.update(overrides)
-        config["bootstrap.servers"] = self.bootstrap_servers
-        return config
 
     def _build(self, kind: type[T], **overrides: Any) -> T:
-        from ottla.cli.client import KafkaException
+        from confluent_kafka import KafkaException
 
         try:
             return kind(self._config(**overrides))  # type: ignore[call-arg]
@@ -132,13 +132,13 @@ class Connection:
 
     @cached_property
     def admin(self) -> AdminClient:
-        from ottla.cli.client import AdminClient
+        from confluent_kafka.admin import AdminClient
 
         self.reach()
         return self._build(AdminClient)
 
     def producer(self, **overrides: Any) -> Producer:
-        from ottla.cli.client import Producer
+        from confluent_kafka import Producer
 
         # The Java client's partitioner. librdkafka's default puts the same key into another partition.
         self.reach()
@@ -146,11 +146,10 @@ class Connection:
         return self._build(Producer, **{"partitioner": partitioner, **overrides})
 
     def consumer(self, **overrides: Any) -> Consumer:
-        from ottla.cli.client import Consumer
+        from confluent_kafka import Consumer
 
         # The library needs a group id, but joins no group and commits nothing while partitions are assigned by hand.
-        fixed = {"group.id": self._properties.get("group.id", "ottla-cli"), "enable.auto.commit": False}
-        config = {**fixed, **overrides}
+        config = {"group.id": self._properties.get("group.id", "ottla-cli"), "enable.auto.commit": False, **overrides}
         if not config["group.id"]:
             raise Failure("the group name is empty", exit_code=EXIT_USAGE)  # the library would end the process
         self.reach()
@@ -158,13 +157,13 @@ class Connection:
 
     def metadata(self) -> ClusterMetadata:
         """All topics and brokers. A request for a single topic could auto-create it."""
-        from ottla.cli.client import KafkaError, KafkaException
+        from confluent_kafka import KafkaError, KafkaException
 
         try:
             return self.admin.list_topics(timeout=METADATA_TIMEOUT_S)
         except KafkaException as exception:
             self.admin.poll(0)
-            error = self._last_error or exception.args[0]
+            error = self.last_error or exception.args[0]
             if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION):
                 raise explain(error, self.bootstrap_servers) from None
             raise Failure(
@@ -194,10 +193,6 @@ class Connection:
         went_down, self._went_down = self._went_down, False
         return went_down
 
-    @property
-    def last_error(self) -> Any:
-        return self._last_error
-
 
 def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) -> Failure:
     hint = did_you_mean(name, (topic for topic in known if not topic.startswith("__")))
@@ -212,7 +207,7 @@ def unknown_partition(topic: str, partition: int, count: int) -> Failure:
 
 def result_of(future: Future[T], subject: str) -> T:
     """The result of an admin request. Failure about `subject` if it failed."""
-    from ottla.cli.client import KafkaError, KafkaException
+    from confluent_kafka import KafkaError, KafkaException
 
     try:
         return future.result(REQUEST_TIMEOUT_S)
@@ -220,7 +215,6 @@ def result_of(future: Future[T], subject: str) -> T:
         error = exception.args[0]
         if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             raise Failure(f"{subject}: the broker no longer answers", code=code_name(error)) from None
-
         raise explain(error, subject) from None
     except TimeoutError:
         raise Failure(f"{subject}: no answer within {REQUEST_TIMEOUT_S:.0f} s", code="_TIMED_OUT") from None

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import Connection, unknown_partition
-from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
+from ottla.cli.failure import EXIT_USAGE, Failure, explain
 from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex, parse_position
 
 if TYPE_CHECKING:
-    from ottla.cli.client import Consumer, Message
+    from confluent_kafka import Consumer, Message
 
 _TIMESTAMP_TYPES = {0: "none", 1: "CreateTime", 2: "LogAppendTime"}
 _BATCH_RECORDS = 500
@@ -91,7 +91,6 @@ def find_bounds(
     return bounds
 
 
-@guarded
 def consume(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)],
     start: Annotated[
@@ -195,7 +194,7 @@ def next_messages(consumer: Consumer, count: int) -> list[Message]:
 def _copy(
     connection: Connection, consumer: Consumer, bounds: Bounds, writing: Writing, count: int | None, *, follow: bool
 ) -> None:
-    from ottla.cli.client import KafkaError, TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     wanted = bounds.open()
     consumer.assign([TopicPartition(topic, index, bounds.start[topic, index]) for topic, index in sorted(wanted)])

@@ -105,11 +105,8 @@ def explain(error: Any, subject: str | None = None) -> Failure:
 
 def report(failure: Failure, *, as_json: bool) -> None:
     if as_json:
-        document: dict[str, Any] = {"message": failure.message}
-        if failure.code:
-            document["code"] = failure.code
-        if failure.hint:
-            document["hint"] = failure.hint
+        more = {"code": failure.code, "hint": failure.hint}
+        document = {"message": failure.message, **{name: text for name, text in more.items() if text}}
         print(json.dumps({"error": document}, ensure_ascii=False), file=sys.stderr)
         return
     print(f"error: {failure.message}", file=sys.stderr)
@@ -192,7 +189,6 @@ def _forget_output() -> None:
 
 def _kafka_error(exception: Exception) -> Any:
     """The KafkaError inside an exception of the client. Does not import the client."""
-
     client = sys.modules.get("confluent_kafka")
     if client is not None and isinstance(exception, client.KafkaException) and exception.args:
         error = exception.args[0]

@@ -14,7 +14,7 @@ def listed_offsets(
     connection: Connection, keys: Iterable[TopicIndex], spec: Any, isolation: str = "read_uncommitted"
 ) -> dict[TopicIndex, int]:
     """The offset that ListOffsets returns for each partition."""
-    from ottla.cli.client import IsolationLevel, TopicPartition
+    from confluent_kafka import IsolationLevel, TopicPartition
 
     asked = {TopicPartition(*key): spec for key in keys}
     if not asked:
@@ -31,7 +31,7 @@ def log_bounds(
     connection: Connection, keys: Collection[TopicIndex], isolation: str = "read_uncommitted"
 ) -> dict[TopicIndex, tuple[int, int]]:
     """Start and end offset of each partition; the end is exclusive."""
-    from ottla.cli.client import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
     starts = listed_offsets(connection, keys, OffsetSpec.earliest(), isolation)  # type: ignore[no-untyped-call]
     ends = listed_offsets(connection, keys, OffsetSpec.latest(), isolation)  # type: ignore[no-untyped-call]
@@ -40,7 +40,7 @@ def log_bounds(
 
 def at_time(connection: Connection, bounds: Mapping[TopicIndex, tuple[int, int]], time_ms: int) -> dict[TopicIndex, int]:
     """The offset of the first record since that time in each partition; the end if there is none."""
-    from ottla.cli.client import OffsetSpec
+    from confluent_kafka.admin import OffsetSpec
 
     found = listed_offsets(connection, bounds, OffsetSpec.for_timestamp(time_ms))
     return {key: offset if offset >= 0 else bounds[key][1] for key, offset in found.items()}

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.failure import EXIT_USAGE, C, Failure, guarded
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+
+
+class Commands(typer.Typer):
+    def add(self, name: str) -> Callable[[C], C]:
+        """Decorator: add a command that prints failures and sets the exit code."""
+        return lambda command: self.command(name)(guarded(command))
+
 
 Bootstrap = Annotated[
     str,
@@ -80,7 +88,6 @@ def read_text_or_stdin(path: Path) -> str:
 
 def parse_pairs(words: list[str] | None, option: str) -> dict[str, str]:
     """Parse the `key=value` words of a repeatable option."""
-
     pairs = {}
     for word in words or []:
         key, equals, value = word.partition("=")

@@ -21,8 +21,8 @@ def print_line(document: Any) -> None:
     sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """Print a table without borders. Columns in `right` are right-aligned. Cells are plain text, not Rich markup."""
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[object]], *, right: Sequence[str] = (), none: str = "") -> None:
+    """Print a table without borders. Columns in `right` are right-aligned, a None is shown as `none`. No Rich markup."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -32,7 +32,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text(none if cell is None else str(cell)) for cell in row))
     with console.capture() as captured:
         console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
@@ -40,7 +40,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
 
 def note(text: str) -> None:
     """Print a message for people on stderr. stdout holds results only."""
-
     print(text, file=sys.stderr)
 
 

@@ -67,7 +67,6 @@ def call(
 
 def error_name(code: int) -> str:
     """The name of an error code. A newer broker may send an unknown code."""
-
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -12,13 +12,13 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_partition, unknown_topic
-from ottla.cli.failure import EXIT_USAGE, Failure, explain, guarded
+from ottla.cli.failure import EXIT_USAGE, Failure, explain
 from ottla.cli.formats import Format, Headers, Outgoing, Reading, decode_bytes, parse_header, unescape, word_bytes
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_line
 
 if TYPE_CHECKING:
-    from ottla.cli.client import Message, Producer
+    from confluent_kafka import Message, Producer
 
 
 @dataclass(slots=True)
@@ -75,16 +75,15 @@ class Delivery:
 def ensure_topic(connection: Connection, topic: str, *, create: bool) -> int:
     """The number of partitions of the topic. With `create`, a missing topic is created with the broker's defaults."""
     known = connection.metadata().topics
-    if topic in known:
-        return len(connection.topic(topic).partitions)
-    if not create:
-        failure = unknown_topic(topic, known)
-        failure.hint = f"{failure.hint}, or pass --create"
-        raise failure
-    from ottla.cli.client import NewTopic
+    if topic not in known:
+        if not create:
+            failure = unknown_topic(topic, known)
+            failure.hint = f"{failure.hint}, or pass --create"
+            raise failure
+        from confluent_kafka.admin import NewTopic
 
-    new = NewTopic(topic, num_partitions=-1, replication_factor=-1)
-    result_of(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
+        new = NewTopic(topic, num_partitions=-1, replication_factor=-1)
+        result_of(connection.admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic], f"topic {topic}")
     return len(connection.topic(topic).partitions)
 
 
@@ -94,15 +93,10 @@ def _lines(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery, number: int) -> None:
-    from ottla.cli.client import KafkaException
+    from confluent_kafka import KafkaException
 
-    arguments: dict[str, Any] = {}
-    if record.partition is not None:
-        arguments["partition"] = record.partition
-    if record.timestamp_ms is not None:
-        arguments["timestamp"] = record.timestamp_ms
-    if record.headers:
-        arguments["headers"] = record.headers
+    parts = {"partition": record.partition, "timestamp": record.timestamp_ms, "headers": record.headers or None}
+    arguments: dict[str, Any] = {name: part for name, part in parts.items() if part is not None}
     while True:
         try:
             producer.produce(topic, record.value, record.key, on_delivery=delivery.delivered, **arguments)
@@ -113,7 +107,6 @@ def _send(producer: Producer, topic: str, record: Outgoing, delivery: Delivery, 
             raise explain(exception.args[0], f"line {number}") from None
 
 
-@guarded
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     values: Annotated[
@@ -156,9 +149,8 @@ def produce(
     if values and file is not None:
         raise Failure("give values or --file, not both", exit_code=EXIT_USAGE)
     if format_ is Format.JSON and key_separator is not None:
-        raise Failure(
-            "--key-separator cannot be combined with --format json", "put the key into the object", exit_code=EXIT_USAGE
-        )
+        hint = "put the key into the object"
+        raise Failure("--key-separator cannot be combined with --format json", hint, exit_code=EXIT_USAGE)
     if key_separator == "":
         raise Failure("--key-separator is empty", "give the text between key and value, as in -K :", exit_code=EXIT_USAGE)
     key_form = key_format or (Format.TEXT if format_ is Format.JSON else format_)
@@ -189,13 +181,11 @@ def produce(
             bad_line.message += f" (written to {topic} before it: {counted(delivery.records, 'record')})"
         raise
     if delivery.failed:
-        failure = explain(
-            delivery.first_error, f"{delivery.failed} of {delivery.failed + delivery.records} records were not written"
-        )
+        count = delivery.failed + delivery.records
+        failure = explain(delivery.first_error, f"{delivery.failed} of {count} records were not written")
         if failure.code in ("_MSG_TIMED_OUT", "_TRANSPORT"):
-            failure.hint = (
-                f"no acknowledgement within {timeout_s:g} s; check that the broker at {connection.bootstrap_servers} runs"
-            )
+            address = connection.bootstrap_servers
+            failure.hint = f"no acknowledgement within {timeout_s:g} s; check that the broker at {address} runs"
         raise failure
     if json_output and not verbose:
         print_document(delivery.document())
@@ -218,5 +208,4 @@ def _source(values: list[str] | None, file: Path | None, stack: ExitStack) -> It
             raise Failure(f"cannot read {file}: {error.strerror}") from None
     if sys.stdin.isatty():
         note("One record per line; Ctrl-D ends.")
-
     return _lines(sys.stdin.buffer)

@@ -248,7 +248,6 @@ def _report_to_supervisor(fd: int, broker: Broker) -> None:
             loop.remove_reader(channel)
             channel.close()
             logging.getLogger("ottla").info("Stopping: the process that started this broker has ended")
-
             broker.ask_to_stop()
 
     try:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm, parse_pairs
+from ottla.cli.failure import EXIT_USAGE, Failure, raise_together
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
-    from ottla.cli.client import TopicMetadata
+    from confluent_kafka.admin import TopicMetadata
 
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """Limits of librdkafka, which raises a ValueError above them."""
 BROKER_ID_MAX = 2**31 - 1
 
-app = typer.Typer(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
+app = Commands(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -40,8 +40,7 @@ def parse_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-@app.command("create")
-@guarded
+@app.add("create")
 def create(
     names: Names,
     partitions: Annotated[
@@ -67,7 +66,7 @@ def create(
     json_output: Json = False,
 ) -> None:
     """Create topics."""
-    from ottla.cli.client import NewTopic
+    from confluent_kafka.admin import NewTopic
 
     settings = parse_pairs(config, "--config")
     layout: dict[str, Any] = {"num_partitions": partitions or -1}
@@ -106,8 +105,7 @@ def create(
     raise_together(failures)
 
 
-@app.command("list")
-@guarded
+@app.add("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics (__…).")] = False,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -133,8 +131,7 @@ def list_topics(
         note("no topics yet; create one with `ottla topic create NAME`")
 
 
-@app.command("describe")
-@guarded
+@app.add("describe")
 def describe(
     names: Names,
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -174,7 +171,9 @@ def describe(
 
 
 def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
-    from ottla.cli.client import ConfigResource, ConfigSource, ResourceType, TopicCollection
+    from confluent_kafka import TopicCollection
+    from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
+
     from ottla.cli.offsets import log_bounds
 
     name = topic.topic
@@ -212,8 +211,7 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
     }
 
 
-@app.command("alter")
-@guarded
+@app.add("alter")
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
@@ -231,7 +229,8 @@ def alter(
     json_output: Json = False,
 ) -> None:
     """Add partitions or change settings."""
-    from ottla.cli.client import NewPartitions
+    from confluent_kafka.admin import NewPartitions
+
     from ottla.cli.config.command import alter_settings
 
     if partitions is None and not set_ and not unset:
@@ -255,8 +254,7 @@ def alter(
         print(f"topic {name} altered")
 
 
-@app.command("delete")
-@guarded
+@app.add("delete")
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")] = False,
@@ -274,7 +272,6 @@ def delete(
             raise unknown_topic(name, known, creatable=False)
     if present:
         confirm(f"Delete {', '.join(present)} and all records?", yes)
-
     failures = []
     deleted = []
     if present:

@@ -246,7 +246,6 @@ def require_free(port: int, whose: str, option: str) -> None:
 
 def _ask(port: int, word: bytes) -> bytes:
     """ZooKeeper's answer to a four-letter word, or nothing if it does not answer."""
-
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as connection:
             connection.sendall(word)

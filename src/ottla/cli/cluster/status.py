@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import guarded
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json
 from ottla.cli.output import counted, print_document, print_table
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from ottla.cli.cluster.view import ClusterView, PartitionState
 
 
-@guarded
 def status(
     topics: Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only these topics.")] = None,
     problems: Annotated[bool, typer.Option("--problems", help="Only partitions that are offline or under-replicated.")] = False,

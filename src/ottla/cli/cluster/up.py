@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import Json, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
 
@@ -64,7 +64,6 @@ def broker_properties(
     return properties | overrides
 
 
-@guarded
 def up(
     brokers: Annotated[int, typer.Option("--brokers", "-n", min=1, max=BROKERS_MAX, help="The number of brokers.")] = 3,
     data_dir: Annotated[Path, typer.Option("--data-dir", "-d", metavar="DIR", help="The directory of all their files.")] = Path(

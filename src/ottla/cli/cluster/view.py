@@ -17,7 +17,7 @@ from ottla.cli.plain_request import call
 from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
-from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 R = TypeVar("R")
 
@@ -91,9 +91,15 @@ class ClusterView:
             name = topic.name or ""
             self.topics.add(name)
             for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index):
-                state = _state(name, partition)
-                state.is_internal = topic.is_internal or name.startswith("__")
-                self.partitions[name, partition.partition_index] = state
+                self.partitions[name, partition.partition_index] = PartitionState(
+                    name,
+                    partition.partition_index,
+                    partition.leader_id,
+                    partition.leader_epoch,
+                    list(partition.replica_nodes),
+                    list(partition.isr_nodes),
+                    topic.is_internal or name.startswith("__"),
+                )
 
     @property
     def all_brokers(self) -> list[BrokerState]:
@@ -170,14 +176,3 @@ class ClusterView:
             time.sleep(0.25)
             self.refresh()
         raise last or Failure("the cluster has no controller now", "see `ottla cluster status`", code="NOT_CONTROLLER")
-
-
-def _state(topic: str, partition: MetadataResponsePartition) -> PartitionState:
-    return PartitionState(
-        topic,
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        list(partition.replica_nodes),
-        list(partition.isr_nodes),
-    )

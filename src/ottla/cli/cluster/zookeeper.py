@@ -101,7 +101,6 @@ def server_command(jars: Sequence[Path], directory: Path, port: int) -> list[str
         "autopurge.snapRetainCount=3\nautopurge.purgeInterval=1\n"
     )
     # The jars have log4j or logback, depending on their source.
-
     log4j, logback = directory / "log4j.properties", directory / "logback.xml"
     log4j.write_text(
         "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"

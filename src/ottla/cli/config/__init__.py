@@ -1,5 +1,1 @@
-"""`ottla config`.
-
-`command` holds describe, set and unset; `protocol_resource` handles the resources that librdkafka cannot name: all brokers,
-and groups.
-"""
+"""`ottla config`: `command`, and `protocol_resource` for the resources that librdkafka cannot name."""

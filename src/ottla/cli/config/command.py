@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
-from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, parse_pairs
+from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, parse_pairs
 from ottla.cli.output import print_document, print_table
 
 if TYPE_CHECKING:
-    from ottla.cli.client import ConfigEntry, ConfigResource
+    from confluent_kafka.admin import ConfigEntry, ConfigResource
+
     from ottla.cli.config.protocol_resource import ProtocolResource
 
-app = typer.Typer(help="Settings of topics, brokers and groups: describe, set, unset.", no_args_is_help=True)
+app = Commands(help="Settings of topics, brokers and groups: describe, set, unset.", no_args_is_help=True)
 
 CLUSTER_WIDE = "default"
 _UNITS = ("ms", "minutes", "hours")
@@ -44,7 +45,8 @@ _SOURCES = {
 
 def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | ProtocolResource:
     """The resource, in the library's type where it has one."""
-    from ottla.cli.client import ConfigResource, ResourceType
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
     from ottla.cli.config import protocol_resource
 
     if kind == "topic":
@@ -77,7 +79,8 @@ def describe_settings(connection: Connection, kind: str, name: str) -> dict[str,
 
 def alter_settings(connection: Connection, kind: str, name: str, changes: dict[str, str], removals: Sequence[str]) -> None:
     """Set and unset settings in one request. Failure with similar names for an unknown setting."""
-    from ottla.cli.client import AlterConfigOpType, ConfigEntry
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+
     from ottla.cli.config import protocol_resource
 
     if not all(removals):
@@ -126,7 +129,7 @@ def _default_of(name: str) -> str | None:
 
 def entry_document(entry: ConfigEntry) -> dict[str, Any]:
     """A setting as JSON. `default` is its value without any override."""
-    from ottla.cli.client import ConfigSource
+    from confluent_kafka.admin import ConfigSource
 
     source = ConfigSource(entry.source)
     synonyms = list(entry.synonyms.values())
@@ -155,8 +158,7 @@ def entry_document(entry: ConfigEntry) -> dict[str, Any]:
     }
 
 
-@app.command("describe")
-@guarded
+@app.add("describe")
 def describe(
     kind: Kind,
     name: Name,
@@ -192,8 +194,7 @@ def describe(
     )
 
 
-@app.command("set")
-@guarded
+@app.add("set")
 def set_settings(
     kind: Kind,
     name: Name,
@@ -212,8 +213,7 @@ def set_settings(
             print(f"{kind} {name}: {key}={value}")
 
 
-@app.command("unset")
-@guarded
+@app.add("unset")
 def unset_settings(
     kind: Kind,
     name: Name,
@@ -223,7 +223,6 @@ def unset_settings(
     json_output: Json = False,
 ) -> None:
     """Reset settings to their defaults."""
-
     alter_settings(Connection(bootstrap_servers, command_config), kind, name, {}, keys)
     if json_output:
         print_document({"entity": kind, "name": name, "unset": keys})

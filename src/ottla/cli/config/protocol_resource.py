@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.connection import Connection
 
 if TYPE_CHECKING:
-    from ottla.cli.client import ConfigEntry
+    from confluent_kafka.admin import ConfigEntry
 
 _SET, _DELETE = 0, 1
 
@@ -33,7 +33,8 @@ def group(name: str) -> ProtocolResource:
 
 def describe(connection: Connection, resource: ProtocolResource) -> dict[str, ConfigEntry]:
     """Settings of the resource. For all brokers the reply holds only dynamic settings: the rest belongs to single brokers."""
-    from ottla.cli.client import ConfigEntry, ConfigSource
+    from confluent_kafka.admin import ConfigEntry, ConfigSource
+
     from ottla.cli.plain_request import call, raise_if_error
     from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 

@@ -1,5 +1,1 @@
-"""`ottla group`, and `ottla consume --group`.
-
-`command` holds list, describe, members, delete and delete-offsets; `reset` holds reset-offsets. `plan` computes offsets (pure),
-`offsets` sends the requests for committed offsets, `view` describes groups, `consume` reads as a member.
-"""
+"""`ottla group` (`command`, `reset`, `plan`, `offsets`, `view`) and `ottla consume --group` (`consume`)."""

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded, raise_together
+from ottla.cli.failure import EXIT_USAGE, Failure, raise_together
 from ottla.cli.group.reset import reset_offsets
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes, confirm
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
     from ottla.cli.group.view import Group
 
-app = typer.Typer(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
+app = Commands(help="Consumer groups: list, describe, members, reset-offsets, delete, delete-offsets.", no_args_is_help=True)
 
 _NONE_YET = "no groups yet; a consumer with a group.id creates one"
 
 Names = Annotated[list[str], typer.Argument(metavar="GROUP", show_default=False)]
 
 
-@app.command("list")
-@guarded
+@app.add("list")
 def list_(
     state: Annotated[
         list[str] | None,
@@ -59,8 +58,7 @@ def list_(
         note("no group matches" if rows else _NONE_YET)
 
 
-@app.command("describe")
-@guarded
+@app.add("describe")
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", show_default=False)] = None,
     all_groups: Annotated[bool, typer.Option("--all", help="All groups.")] = False,
@@ -91,31 +89,23 @@ def describe(
 
 
 def _print_group(group: Group) -> None:
-    print(_head(group))
+    parts = [
+        f"{group.name}  {group.type}, {group.state}",
+        counted(len(group.members), "member"),
+        *([f"protocol {group.protocol}"] if group.protocol else []),
+        f"coordinator {group.coordinator_id} ({group.coordinator})",
+        *([f"lag {group.lag}"] if group.lag is not None else []),
+    ]
+    print(", ".join(parts))
     if not group.partitions:
         note(f"group {group.name} has no committed offsets and no assigned partitions")
         return
     print_table(
         ["TOPIC", "PARTITION", "COMMITTED", "LOG-START", "LOG-END", "LAG", "LEAD", "MEMBER", "HOST", "CLIENT"],
-        [[_cell(value) for value in partition.document().values()] for partition in group.partitions],
+        [partition.document().values() for partition in group.partitions],
         right=["PARTITION", "COMMITTED", "LOG-START", "LOG-END", "LAG", "LEAD"],
+        none="-",
     )
-
-
-def _head(group: Group) -> str:
-    count = len(group.members)
-    parts = [
-        f"{group.name}  {group.type}, {group.state}",
-        counted(count, "member"),
-        *([f"protocol {group.protocol}"] if group.protocol else []),
-        f"coordinator {group.coordinator_id} ({group.coordinator})",
-        *([f"lag {group.lag}"] if group.lag is not None else []),
-    ]
-    return ", ".join(parts)
-
-
-def _cell(value: Any) -> Any:
-    return "-" if value is None else value
 
 
 def _assignment_text(assignment: Sequence[TopicIndex]) -> str:
@@ -125,8 +115,7 @@ def _assignment_text(assignment: Sequence[TopicIndex]) -> str:
     )
 
 
-@app.command("members")
-@guarded
+@app.add("members")
 def members(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -148,7 +137,7 @@ def members(
         [
             (
                 member.member_id,
-                _cell(member.instance_id),
+                member.instance_id,
                 member.host,
                 member.client_id,
                 len(member.assignment),
@@ -158,11 +147,11 @@ def members(
             for member in group.members
         ],
         right=["PARTITIONS"],
+        none="-",
     )
 
 
-@app.command("delete")
-@guarded
+@app.add("delete")
 def delete(
     names: Names,
     yes: Yes = False,
@@ -208,8 +197,7 @@ def _refused_delete(connection: Connection, name: str, failure: Failure) -> Fail
     return failure
 
 
-@app.command("delete-offsets")
-@guarded
+@app.add("delete-offsets")
 def delete_offsets_command(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
@@ -241,4 +229,4 @@ def delete_offsets_command(
             print(f"group {name}: offset of {topic_name}-{partition} deleted")
 
 
-app.command("reset-offsets")(reset_offsets)
+app.add("reset-offsets")(reset_offsets)

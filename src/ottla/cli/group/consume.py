@@ -23,7 +23,7 @@ from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex
 
 if TYPE_CHECKING:
-    from ottla.cli.client import Consumer, Message
+    from confluent_kafka import Consumer, Message
 
 _BATCH_RECORDS = 500
 _SILENCE_S = 15.0
@@ -123,7 +123,7 @@ class _Membership:
         self._unfinished -= {(each.topic, each.partition) for each in partitions}
 
     def _on_event(self, message: Message) -> None:
-        from ottla.cli.client import KafkaError
+        from confluent_kafka import KafkaError
 
         error = message.error()
         key = (str(message.topic()), int(message.partition() or 0))
@@ -135,7 +135,7 @@ class _Membership:
             raise explain(error, f"group {self._group}")
 
     def _commit(self, messages: list[Message]) -> None:
-        from ottla.cli.client import TopicPartition
+        from confluent_kafka import TopicPartition
 
         ends = {(str(message.topic()), int(message.partition() or 0)): int(message.offset() or 0) + 1 for message in messages}
         self._commits += 1

@@ -40,7 +40,7 @@ def has_members(group: Group, doing: str) -> Failure:
 
 
 def alter_offsets(connection: Connection, group: Group, steps: Sequence[Step]) -> None:
-    from ottla.cli.client import ConsumerGroupTopicPartitions, TopicPartition
+    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     offsets = [TopicPartition(step.topic, step.partition, step.new_offset) for step in steps]
     request = ConsumerGroupTopicPartitions(group.name, offsets)

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure
@@ -40,16 +40,9 @@ class Step:
         return f"offset {self.wanted} is before the start of {self.topic}-{self.partition}; using {self.log_start}"
 
     def document(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "committed": self.committed,
-            "new_offset": self.new_offset,
-            "log_start": self.log_start,
-            "log_end": self.log_end,
-            "lag": self.log_end - self.new_offset,
-            "wanted": self.new_offset if self.wanted is None else self.wanted,
-        }
+        fields = asdict(self)
+        wanted = fields.pop("wanted")
+        return {**fields, "lag": self.log_end - self.new_offset, "wanted": self.new_offset if wanted is None else wanted}
 
 
 def plan(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.connection import Connection, unknown_partition, unknown_topic
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
+from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import TopicIndex, parse_time_ms
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Bounds = Mapping[TopicIndex, tuple[int, int]]
 
 
-@guarded
 def reset_offsets(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
@@ -194,19 +193,9 @@ def _show(name: str, steps: Sequence[Step], *, executed: bool, export: bool, jso
     else:
         print_table(
             ["TOPIC", "PARTITION", "COMMITTED", "NEW-OFFSET", "LOG-START", "LOG-END", "NEW-LAG"],
-            [
-                (
-                    step.topic,
-                    step.partition,
-                    "-" if step.committed is None else step.committed,
-                    step.new_offset,
-                    step.log_start,
-                    step.log_end,
-                    step.log_end - step.new_offset,
-                )
-                for step in steps
-            ],
+            [[value for name, value in step.document().items() if name != "wanted"] for step in steps],
             right=["PARTITION", "COMMITTED", "NEW-OFFSET", "LOG-START", "LOG-END", "NEW-LAG"],
+            none="-",
         )
     if executed and not json_output:
         note(f"committed the offsets of group {name}")

@@ -15,7 +15,7 @@ from ottla.cli.failure import Failure, did_you_mean
 from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
-    from ottla.cli.client import ConsumerGroupDescription
+    from confluent_kafka.admin import ConsumerGroupDescription
 
 
 # Kafka's names of the states that the library knows.
@@ -119,19 +119,12 @@ class Group:
 
 
 def state_name(state: Any, type_: Any) -> str:
-    known = _STATES.get(state.name)
-    if known is not None:
-        return known
-    return _REBALANCING if type_.name == "CONSUMER" else _UNKNOWN
-
-
-def type_name(type_: Any) -> str:
-    return str(type_.name).lower()
+    return _STATES.get(state.name) or (_REBALANCING if type_.name == "CONSUMER" else _UNKNOWN)
 
 
 def list_groups(connection: Connection) -> list[dict[str, str]]:
     """Name, type and state of all consumer groups."""
-    from ottla.cli.client import ConsumerGroupState, ConsumerGroupType
+    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 
     connection.metadata()
     found = result_of(connection.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), "groups")
@@ -141,7 +134,7 @@ def list_groups(connection: Connection) -> list[dict[str, str]]:
     for listing in found.valid:
         type_ = getattr(listing, "type", ConsumerGroupType.UNKNOWN)
         state = state_name(getattr(listing, "state", ConsumerGroupState.UNKNOWN), type_)
-        rows.append({"group": listing.group_id, "type": type_name(type_), "state": state})
+        rows.append({"group": listing.group_id, "type": type_.name.lower(), "state": state})
     return sorted(rows, key=lambda row: row["group"])
 
 
@@ -177,7 +170,7 @@ def _group(described: ConsumerGroupDescription) -> Group:
     node = described.coordinator
     return Group(
         described.group_id,
-        type_name(described.type),
+        described.type.name.lower(),
         state_name(described.state, described.type),
         described.partition_assignor or "",
         node.id,
@@ -204,7 +197,7 @@ def _indexes(assignment: Any) -> list[TopicIndex]:
 
 
 def committed_offsets(connection: Connection, group: str) -> dict[TopicIndex, int]:
-    from ottla.cli.client import ConsumerGroupTopicPartitions
+    from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = ConsumerGroupTopicPartitions(group)
     future = connection.admin.list_consumer_group_offsets([request], request_timeout=REQUEST_TIMEOUT_S)[group]
@@ -223,15 +216,12 @@ def led_log_bounds(connection: Connection, keys: Iterable[TopicIndex]) -> dict[T
 
 def with_partitions(connection: Connection, group: Group) -> Group:
     """The group with all partitions that are committed or assigned."""
-
     committed = committed_offsets(connection, group.name)
     owners = {key: member for member in group.members for key in member.assignment}
     keys = sorted({*committed, *owners})
     bounds = led_log_bounds(connection, keys)
-    nowhere = (None, None)
     group.partitions = []
-    for topic, partition in keys:
-        start, end = bounds.get((topic, partition), nowhere)
-        owner = owners.get((topic, partition))
-        group.partitions.append(PartitionView(topic, partition, committed.get((topic, partition)), start, end, owner))
+    for key in keys:
+        start, end = bounds.get(key, (None, None))
+        group.partitions.append(PartitionView(*key, committed.get(key), start, end, owners.get(key)))
     return group

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.failure import EXIT_FAILED, guarded
+from ottla.cli.failure import EXIT_FAILED
 from ottla.cli.formats import time_text
-from ottla.cli.options import Json
+from ottla.cli.options import Commands, Json
 from ottla.cli.output import print_line, size_text
 
 if TYPE_CHECKING:
     from ottla.cli.log.segments import Item
 
-app = typer.Typer(help="Read the files of a log without a broker.", no_args_is_help=True)
+app = Commands(help="Read the files of a log without a broker.", no_args_is_help=True)
 
 
 # Without a callback Typer would merge an app of one command into its parent.
@@ -24,8 +24,7 @@ def root() -> None:
     pass
 
 
-@app.command("dump")
-@guarded
+@app.add("dump")
 def dump(
     paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR", show_default=False)],
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
@@ -67,8 +66,6 @@ def dump(
 
 
 def render(item: Item) -> str:
-    """An item as a line of text."""
-
     fields = item.fields
     if item.kind == "file":
         return f"{item.path}: base offset {fields['base_offset']}, {size_text(fields['size'])}"

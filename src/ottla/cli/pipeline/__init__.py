@@ -1,4 +1,1 @@
-"""`ottla pipeline`.
-
-`command` holds its commands, `running` runs flows and shows their progress, `template` is what `init` writes.
-"""
+"""`ottla pipeline`: `command`, `running` (flows and their progress), `template` (what `init` writes)."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import Json, Yes, parse_pairs
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.options import Commands, Json, Yes, parse_pairs
 from ottla.cli.output import note, print_document, print_table
 
 if TYPE_CHECKING:
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = typer.Typer(help="Pipelines on Spark: init, check, run, status, reset.", no_args_is_help=True)
+app = Commands(help="Pipelines on Spark: init, check, run, status, reset.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
@@ -46,8 +46,7 @@ FlowNames = Annotated[list[str] | None, typer.Option("--flow", metavar="NAME", h
 _RUN_AGAIN = "no data is lost: run the pipeline again"
 
 
-@app.command("init")
-@guarded
+@app.add("init")
 def init(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline and of its two files.")] = "orders",
 ) -> None:
@@ -66,8 +65,7 @@ def init(
     note(f"next: ottla pipeline check {name}.py")
 
 
-@app.command("check")
-@guarded
+@app.add("check")
 def check(
     file: File,
     settings: Settings = None,
@@ -116,8 +114,7 @@ def check(
     )
 
 
-@app.command("run")
-@guarded
+@app.add("run")
 def run(
     file: File,
     settings: Settings = None,
@@ -156,8 +153,7 @@ def run(
             run_flows(spark, project, plan, once=once, json_output=json_output)
 
 
-@app.command("status")
-@guarded
+@app.add("status")
 def status(
     file: File,
     settings: Settings = None,
@@ -193,8 +189,7 @@ def status(
     )
 
 
-@app.command("reset")
-@guarded
+@app.add("reset")
 def reset(
     file: File,
     settings: Settings = None,
@@ -216,7 +211,6 @@ def reset(
         if not sys.stdin.isatty():
             raise Failure("no terminal to ask for confirmation", "pass --yes", exit_code=EXIT_USAGE)
         typer.confirm(f"Remove the checkpoints of {', '.join(chosen)} in {project.storage}?", abort=True)
-
     with _explained():
         from ottla.pipelines.reset import reset as reset_flows
 

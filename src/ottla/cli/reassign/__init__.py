@@ -1,4 +1,1 @@
-"""`ottla reassign`.
-
-`command` holds its commands, `plan` reads, writes and proposes assignments (pure), `moves` sends the requests.
-"""
+"""`ottla reassign`: `command`, `plan` (proposes assignments), `moves` (sends the requests)."""

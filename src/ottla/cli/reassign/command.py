@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, read_text_or_stdin
 from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 0.5
 
-app = typer.Typer(help="Move replicas to other brokers: plan, execute, status, cancel.", no_args_is_help=True)
+app = Commands(help="Move replicas to other brokers: plan, execute, status, cancel.", no_args_is_help=True)
 
 PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="The plan; - is stdin.", show_default=False)]
 OptionalPlanFile = Annotated[
@@ -57,8 +57,7 @@ def _parse_brokers(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-@app.command("plan")
-@guarded
+@app.add("plan")
 def plan(
     topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="All topics, including internal ones.")] = False,
@@ -110,8 +109,7 @@ def plan(
         print_document(document)
 
 
-@app.command("execute")
-@guarded
+@app.add("execute")
 def execute(
     file: PlanFile,
     throttle: Annotated[
@@ -151,8 +149,7 @@ def execute(
             note(f"watch it with `ottla reassign status {file}`{more}")
 
 
-@app.command("status")
-@guarded
+@app.add("status")
 def status(
     file: OptionalPlanFile = None,
     keep_throttle: KeepThrottle = False,
@@ -200,8 +197,7 @@ def status(
         note(f"removed the throttle of {', '.join(freed)}")
 
 
-@app.command("cancel")
-@guarded
+@app.add("cancel")
 def cancel(
     file: OptionalPlanFile = None,
     keep_throttle: KeepThrottle = False,
@@ -222,7 +218,6 @@ def cancel(
         print_document({"cancelled": [{"topic": topic, "partition": index} for topic, index in keys], "unthrottled": freed})
         return
     print(f"{counted(len(keys), 'reassignment')} cancelled" if keys else "no reassignment is running")
-
     if freed:
         note(f"removed the throttle of {', '.join(freed)}")
 

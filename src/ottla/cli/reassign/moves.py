@@ -148,16 +148,12 @@ class Reassignments:
         for topic in leaders:
             changes = {LEADER_REPLICAS: ",".join(leaders[topic]), FOLLOWER_REPLICAS: ",".join(followers[topic])}
             alter_settings(self._connection, "topic", topic, changes, [])
-        self._set_rate(brokers, bytes_per_s)
-
-    def _set_rate(self, brokers: Iterable[int], bytes_per_s: int) -> None:
+        rate = str(bytes_per_s)
         for broker in sorted(brokers):
-            rate = str(bytes_per_s)
             alter_settings(self._connection, "broker", str(broker), {LEADER_RATE: rate, FOLLOWER_RATE: rate}, [])
 
     def unthrottle(self, topics: Collection[str]) -> list[str]:
         """Remove the throttle of these topics and all brokers, unless running reassignments need it. Returns their titles."""
-
         moving = {move.topic for move in self.moves(behind=False)}
         freed: list[str] = []
         for topic in sorted(set(topics) - moving):
@@ -169,7 +165,7 @@ class Reassignments:
         return freed
 
     def _unset(self, kind: str, name: str, keys: list[str]) -> bool:
-        from ottla.cli.client import ConfigSource
+        from confluent_kafka.admin import ConfigSource
 
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG if kind == "topic" else ConfigSource.DYNAMIC_BROKER_CONFIG
         entries = describe_settings(self._connection, kind, name)
@@ -182,8 +178,4 @@ class Reassignments:
 def _behind(state: PartitionState | None, adding: list[int]) -> dict[int, int | None]:
     ends = state.log_end_offsets if state is not None else {}
     leader_end = ends.get(state.leader) if state is not None else None
-    found: dict[int, int | None] = {}
-    for broker in adding:
-        end = ends.get(broker)
-        found[broker] = max(0, leader_end - end) if leader_end is not None and end is not None else None
-    return found
+    return {broker: max(0, leader_end - ends[broker]) if leader_end is not None and broker in ends else None for broker in adding}

@@ -64,28 +64,23 @@ def _fits(broker: int, others: Collection[int], racks: Mapping[int, str | None])
 
 def _level(target: Assignment, load: dict[int, int], racks: Mapping[int, str | None]) -> None:
     """Move replicas from the fullest to the emptiest brokers, one at a time, until rule 3 holds."""
-    moved = True
-    while moved:
-        moved = False
+
+    def step() -> bool:
         for source in sorted(load, key=lambda broker: -load[broker]):
             for goal in sorted(load, key=lambda broker: load[broker]):
                 if load[source] - load[goal] < 2:
                     break
                 for replicas in target.values():
-                    if source not in replicas or goal in replicas:
-                        continue
                     others = [broker for broker in replicas if broker != source]
-                    if not _fits(goal, others, racks):
-                        continue
-                    replicas[replicas.index(source)] = goal
-                    load[source] -= 1
-                    load[goal] += 1
-                    moved = True
-                    break
-                if moved:
-                    break
-            if moved:
-                break
+                    if source in replicas and goal not in replicas and _fits(goal, others, racks):
+                        replicas[replicas.index(source)] = goal
+                        load[source] -= 1
+                        load[goal] += 1
+                        return True
+        return False
+
+    while step():
+        pass
 
 
 def _lead(target: Assignment) -> None:
@@ -167,7 +162,6 @@ def parse_document(text: str, source: str) -> Assignment:
         found[topic, index] = replicas
     if not found:
         raise wrong("it lists no partitions")
-
     return found
 
 

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.failure import EXIT_USAGE, Failure, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Yes
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import duration_ms
 
 if TYPE_CHECKING:
-    from ottla.cli.txn.view import OpenTransaction, Transactions
+    from ottla.cli.txn.view import Transactions
 
-app = typer.Typer(help="Transactions: list, describe, find-hanging, abort.", no_args_is_help=True)
+app = Commands(help="Transactions: list, describe, find-hanging, abort.", no_args_is_help=True)
 
 
-@app.command("list")
-@guarded
+@app.add("list")
 def list_(
     state: Annotated[
         list[str] | None,
@@ -53,8 +52,7 @@ def list_(
         )
 
 
-@app.command("describe")
-@guarded
+@app.add("describe")
 def describe(
     names: Annotated[list[str], typer.Argument(metavar="TRANSACTIONAL-ID", show_default=False)],
     bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
@@ -84,16 +82,13 @@ def describe(
         return
     print_table(
         ["TRANSACTIONAL-ID", "COORDINATOR", "PRODUCER-ID", "EPOCH", "STATE", "TIMEOUT-MS", "OPEN-MS", "PARTITIONS"],
-        [
-            [*(("-" if cell is None else cell) for cell in list(document.values())[:-1]), " ".join(document["partitions"]) or "-"]
-            for document in documents
-        ],
+        [{**document, "partitions": " ".join(document["partitions"]) or "-"}.values() for document in documents],
         right=["COORDINATOR", "PRODUCER-ID", "EPOCH", "TIMEOUT-MS", "OPEN-MS"],
+        none="-",
     )
 
 
-@app.command("find-hanging")
-@guarded
+@app.add("find-hanging")
 def find_hanging(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only in this topic (repeatable).")
@@ -115,13 +110,16 @@ def find_hanging(
     if json_output:
         print_document([each.document(now_ms) for each in found])
     elif found:
-        _print_open(found, now_ms)
+        print_table(
+            ["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "IDLE-MS"],
+            [[value for key, value in each.document(now_ms).items() if key != "last_timestamp_ms"] for each in found],
+            right=["PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "IDLE-MS"],
+        )
     else:
         note("no hanging transactions")
 
 
-@app.command("abort")
-@guarded
+@app.add("abort")
 def abort(
     partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION")],
     start_offset: Annotated[
@@ -165,19 +163,10 @@ def _transactions(bootstrap_servers: str, command_config: Path | None) -> Transa
     return Transactions(Connection(bootstrap_servers, command_config))
 
 
-def _print_open(found: list[OpenTransaction], now_ms: int) -> None:
-    print_table(
-        ["TOPIC", "PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "IDLE-MS"],
-        [[value for key, value in each.document(now_ms).items() if key != "last_timestamp_ms"] for each in found],
-        right=["PARTITION", "PRODUCER-ID", "EPOCH", "COORDINATOR-EPOCH", "START-OFFSET", "IDLE-MS"],
-    )
-
-
 def _duration_ms(text: str | None, option: str) -> int:
     if text is None:
         return -1
     found = 0 if text == "0" else duration_ms(text)
     if found is None:
         raise Failure(f"{option} {text!r} is not a duration", "write 30s, 5m or 2h", exit_code=EXIT_USAGE)
-
     return found

@@ -79,9 +79,8 @@ class Transactions:
         )
         found: list[ListedTransaction] = []
         for broker in self._metadata.brokers.values():
-            answer = call(
-                self._connection, "list_transactions", version, request, ListTransactionsResponse, self._address(broker.id)
-            )
+            address = self._address(broker.id)
+            answer = call(self._connection, "list_transactions", version, request, ListTransactionsResponse, address)
             raise_if_error(answer.error_code, f"broker {broker.id} cannot list its transactions")
             if answer.unknown_state_filters:
                 raise Failure(
@@ -97,17 +96,12 @@ class Transactions:
 
     def described(self, transactional_id: str) -> tuple[TransactionState, int]:
         """The state of a transactional id, and the broker id of its coordinator."""
-        request = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)
-        found = call(self._connection, "find_coordinator", 2, request, FindCoordinatorResponse)
+        find = FindCoordinatorRequest(key_type=_TRANSACTION, key=transactional_id)
+        found = call(self._connection, "find_coordinator", 2, find, FindCoordinatorResponse)
         raise_if_error(found.error_code, f"transactional id {transactional_id} has no coordinator")
-        answer = call(
-            self._connection,
-            "describe_transactions",
-            0,
-            DescribeTransactionsRequest(transactional_ids=[transactional_id]),
-            DescribeTransactionsResponse,
-            (found.host, found.port),
-        )
+        describe = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        coordinator = (found.host, found.port)
+        answer = call(self._connection, "describe_transactions", 0, describe, DescribeTransactionsResponse, coordinator)
         (state,) = answer.transaction_states
         if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise Failure(
@@ -160,9 +154,8 @@ class Transactions:
         suspects = [each for each in self.open_in(partitions) if each.last_timestamp_ms <= oldest_ms]
         if not suspects:
             return []
-        names = {
-            each.producer_id: each.transactional_id for each in self.listed(producer_ids={each.producer_id for each in suspects})
-        }
+        listed = self.listed(producer_ids={each.producer_id for each in suspects})
+        names = {each.producer_id: each.transactional_id for each in listed}
         described: dict[str, set[TopicIndex]] = {}
         for name in set(names.values()):
             state, _ = self.described(name)
@@ -183,26 +176,15 @@ class Transactions:
             # -1: the producer has no marker in this partition yet.
             coordinator_epoch=max(transaction.coordinator_epoch, 0),
         )
-        leader = self._leader(transaction.topic, transaction.partition)
-        answer = call(
-            self._connection,
-            "write_txn_markers",
-            1,
-            WriteTxnMarkersRequest(markers=[marker]),
-            WriteTxnMarkersResponse,
-            self._address(leader),
-        )
-        raise_if_error(
-            answer.markers[0].topics[0].partitions[0].error_code,
-            f"the transaction in {transaction.topic}-{transaction.partition} cannot be aborted",
-        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        address = self._address(self._leader(transaction.topic, transaction.partition))
+        answer = call(self._connection, "write_txn_markers", 1, request, WriteTxnMarkersResponse, address)
+        error_code = answer.markers[0].topics[0].partitions[0].error_code
+        raise_if_error(error_code, f"the transaction in {transaction.topic}-{transaction.partition} cannot be aborted")
 
     def _leader(self, topic: str, partition: int) -> int:
-        found = (
-            self._connection.topic(topic).partitions
-            if topic not in self._metadata.topics
-            else self._metadata.topics[topic].partitions
-        )
+        known = self._metadata.topics
+        found = (known[topic] if topic in known else self._connection.topic(topic)).partitions
         if partition not in found:
             raise unknown_partition(topic, partition, len(found))
         leader: int = found[partition].leader
@@ -217,5 +199,4 @@ class Transactions:
 
 def _state(word: str) -> str:
     """The state in the brokers' spelling. Brokers report unknown states."""
-
     return next((title for title in STATE_BY_TITLE if title.lower() == word.lower()), word)

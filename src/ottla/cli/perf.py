@@ -11,6 +11,7 @@ import random
 import string
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,18 +20,20 @@ import typer
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import Bounds, find_bounds, reader_properties
-from ottla.cli.failure import Failure, explain, guarded
-from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.failure import Failure, explain
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Acks, Bootstrap, CommandConfig, Commands, Json, Properties, parse_pairs
 from ottla.cli.output import print_document
 from ottla.cli.positions import Position
 from ottla.cli.produce import ensure_topic
 
 if TYPE_CHECKING:
-    from ottla.cli.client import Consumer, Message, Producer
+    from confluent_kafka import Consumer, Message, Producer
 
-app = typer.Typer(help="Performance: produce, consume, latency.", no_args_is_help=True)
+app = Commands(help="Performance: produce, consume, latency.", no_args_is_help=True)
 
 MB = 1024 * 1024
+SAMPLES_MAX = 500_000
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 _PAYLOADS_MAX = 64
 _PAYLOADS_BYTES = 1 << 20
 _SILENCE_S = 30.0
@@ -40,6 +43,36 @@ Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many r
 Size = Annotated[int, typer.Option("--size", min=0, help="Bytes of each value.")]
 Create = Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")]
 Compression = Annotated[str, typer.Option("--compression", "-z", metavar="none|gzip|snappy|lz4|zstd")]
+
+
+class Latencies:
+    """Latencies of many records in bounded memory.
+
+    Like Kafka's own performance tool it keeps at most 500,000 evenly spaced samples, and the exact count, sum and maximum.
+    """
+
+    def __init__(self, expected: int | None = None) -> None:
+        self._every = max(1, -(-(expected or 0) // SAMPLES_MAX))
+        self._samples = array("d")
+        self.count = 0
+        self.total_s = 0.0
+        self.max_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        if self.count % self._every == 0:
+            self._samples.append(seconds)
+        self.count += 1
+        self.total_s += seconds
+        if seconds > self.max_s:
+            self.max_s = seconds
+
+    def summary_ms(self) -> dict[str, float]:
+        if not self.count:
+            return {}
+        ordered = sorted(self._samples)
+        found = {name: ordered[min(len(ordered) - 1, int(q * len(ordered)))] for name, q in QUANTILES.items()}
+        values = {"avg": self.total_s / self.count, **found, "max": self.max_s}
+        return {name: round(seconds * 1000, 3) for name, seconds in values.items()}
 
 
 @contextmanager
@@ -95,8 +128,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
     print("\n".join(parts))
 
 
-@app.command("produce")
-@guarded
+@app.add("produce")
 def perf_produce(
     topic: Topic,
     records: Records = 1_000_000,
@@ -111,8 +143,6 @@ def perf_produce(
     json_output: Json = False,
 ) -> None:
     """Produce records as fast as possible, or at --throughput. Measures throughput and latency."""
-    from ottla.cli.perf.latencies import Latencies
-
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     ensure_topic(connection, topic, create=create)
     producer = connection.producer(**{"acks": acks, "compression.type": compression, "linger.ms": 5})
@@ -178,8 +208,7 @@ def _produce_all(
             show()
 
 
-@app.command("consume")
-@guarded
+@app.add("consume")
 def perf_consume(
     topic: Topic,
     records: Annotated[int | None, typer.Option("--records", "-n", min=1, help="How many. (default: all)")] = None,
@@ -207,7 +236,7 @@ def perf_consume(
 
 
 def _consume_all(consumer: Consumer, bounds: Bounds, wanted: int, show: Callable[[int], None]) -> tuple[int, int]:
-    from ottla.cli.client import KafkaError, TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
     open_partitions = bounds.open()
     consumer.assign([TopicPartition(topic, index, bounds.start[topic, index]) for topic, index in sorted(open_partitions)])
@@ -232,8 +261,7 @@ def _consume_all(consumer: Consumer, bounds: Bounds, wanted: int, show: Callable
     return count, size_bytes
 
 
-@app.command("latency")
-@guarded
+@app.add("latency")
 def perf_latency(
     topic: Topic,
     records: Records = 1_000,
@@ -246,8 +274,7 @@ def perf_latency(
     json_output: Json = False,
 ) -> None:
     """Produce a record, wait until a consumer has it, produce the next. Measures the latency of each."""
-    from ottla.cli.client import TopicPartition
-    from ottla.cli.perf.latencies import Latencies
+    from confluent_kafka import TopicPartition
 
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
     ensure_topic(connection, topic, create=create)
@@ -278,7 +305,6 @@ def perf_latency(
 
     try:
         round_trip(values[0])  # connects and fetches metadata before the measurement
-
         started = time.perf_counter()
         with progress("latency", records) as show:
             for index in range(records):

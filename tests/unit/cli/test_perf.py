@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.cli.perf.command import MB, payloads, rates
-from ottla.cli.perf.latencies import SAMPLES_MAX, Latencies
+from ottla.cli.perf import MB, SAMPLES_MAX, Latencies, payloads, rates
 
 
 def test_quantiles_of_a_thousand() -> None:

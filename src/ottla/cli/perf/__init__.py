@@ -1,1 +1,0 @@
-"""`ottla perf`: `command` (produce, consume, latency), `latencies` (quantiles in bounded memory)."""
