@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import perf, topic
+from ottla.cli import config, perf, topic
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
-from ottla.cli.config import command as config
 from ottla.cli.consume import consume
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log

@@ -176,17 +176,16 @@ def _json_timestamp(value: Any, number: int) -> int | None:
 
 
 def to_json(record: Incoming) -> dict[str, Any]:
-    document: dict[str, Any] = {
+    return {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
         "timestamp_type": record.timestamp_type,
+        **_bytes_json("key", record.key),
+        **_bytes_json("value", record.value),
+        "headers": [{"name": name, **_bytes_json("value", value)} for name, value in record.headers],
     }
-    document.update(_bytes_json("key", record.key))
-    document.update(_bytes_json("value", record.value))
-    document["headers"] = [{"name": name, **_bytes_json("value", value)} for name, value in record.headers]
-    return document
 
 
 def _bytes_json(name: str, data: bytes | None) -> dict[str, str | None]:

@@ -231,7 +231,7 @@ def alter(
     """Add partitions or change settings."""
     from confluent_kafka.admin import NewPartitions
 
-    from ottla.cli.config.command import alter_settings
+    from ottla.cli.config import alter_settings
 
     if partitions is None and not set_ and not unset:
         raise Failure("nothing to change", "pass --partitions, --set or --unset", exit_code=EXIT_USAGE)

@@ -5,7 +5,6 @@
 
 `broker` runs `ottla serve` in its own process, on a free port, with data in a temporary directory. `plugin` provides the pytest
 fixtures `ottla_broker` and `ottla_topic`; pytest finds it where Ottla is installed.
-
 """
 
 from ottla.testing.broker import Broker, BrokerFailed

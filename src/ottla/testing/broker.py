@@ -61,7 +61,6 @@ class Broker:
         self._port = 0
         """The port that the last start tried, if no listeners are given."""
         self._lifeline: socket.socket | None = None
-
         self._scratch: Path | None = None
         self._remove_scratch: weakref.finalize[[str], Broker] | None = None
 

@@ -52,7 +52,6 @@ def ottla_topic(ottla_broker: Broker, request: pytest.FixtureRequest) -> Iterato
 
 def topic_name(test: str) -> str:
     """A new topic name that contains the name of the test."""
-
     unique = uuid.uuid4().hex[:8]
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", test).strip("-.")[: _TOPIC_LENGTH_MAX - len(unique) - 1]
     return f"{readable}-{unique}" if readable else unique

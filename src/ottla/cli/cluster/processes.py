@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from ottla.cli.failure import Failure
 from ottla.runtime.free_ports import is_free
@@ -83,10 +83,7 @@ class Member:
             line = self.channel.recv(4096)
         except TimeoutError:
             return None
-        if not line:
-            return None
-        found: dict[str, object] = json.loads(line)
-        return found
+        return cast(dict[str, object], json.loads(line)) if line else None
 
     def close(self) -> None:
         if self.channel is not None:

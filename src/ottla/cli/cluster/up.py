@@ -214,6 +214,7 @@ def _no_broker_left(cluster: LocalCluster) -> Failure:
 
 
 def _announce(cluster: LocalCluster, connect: str, controller_id: int, took_s: float, json_output: bool) -> None:
+    brokers = sorted(cluster.brokers.items())
     if json_output:
         print_document(
             {
@@ -221,18 +222,14 @@ def _announce(cluster: LocalCluster, connect: str, controller_id: int, took_s: f
                 "zookeeper": connect,
                 "controller_id": controller_id,
                 "brokers": [
-                    {"id": number, "address": cluster.addresses[number], "pid": member.process.pid}
-                    for number, member in sorted(cluster.brokers.items())
+                    {"id": number, "address": cluster.addresses[number], "pid": member.process.pid} for number, member in brokers
                 ],
             }
         )
     else:
         print_table(
             ["BROKER", "ADDRESS", "PID", "LOG"],
-            [
-                (number, cluster.addresses[number], member.process.pid, member.log)
-                for number, member in sorted(cluster.brokers.items())
-            ],
+            [(number, cluster.addresses[number], member.process.pid, member.log) for number, member in brokers],
             right=["BROKER", "PID"],
         )
         print(f"ZooKeeper: {connect}")

@@ -66,13 +66,11 @@ def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Pat
 
     coordinator = Connection(group.coordinator, command_config)
     coordinator.bootstrap_servers = group.coordinator
-    topics: dict[str, list[Any]] = {}
-    for topic, partition in keys:
-        topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=partition))
-    request = OffsetDeleteRequest(
-        group_id=group.name,
-        topics=[OffsetDeleteRequestTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
+    topics: dict[str, OffsetDeleteRequestTopic] = {}
+    for topic, index in keys:
+        partition = OffsetDeleteRequestPartition(partition_index=index)
+        topics.setdefault(topic, OffsetDeleteRequestTopic(name=topic)).partitions.append(partition)
+    request = OffsetDeleteRequest(group_id=group.name, topics=list(topics.values()))
     response = call(coordinator, "offset_delete", 0, request, OffsetDeleteResponse)
     _raise_if(response.error_code, group, f"group {group.name}")
     for answered in response.topics:
@@ -81,8 +79,8 @@ def delete_offsets(group: Group, keys: Sequence[TopicIndex], command_config: Pat
 
 
 def _raise_if(code: int, group: Group, subject: str, topic: str | None = None) -> None:
-    if code == 0:
-        return
+    from ottla.cli.plain_request import raise_if_error
+
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
         raise Failure(
             f"group {group.name} is subscribed to {topic}: its offsets cannot be deleted",
@@ -91,6 +89,4 @@ def _raise_if(code: int, group: Group, subject: str, topic: str | None = None) -
         )
     if code == ErrorCode.NON_EMPTY_GROUP:
         raise has_members(group, "its offsets can be deleted")
-    from ottla.cli.plain_request import raise_if_error
-
     raise_if_error(code, subject)

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,49 +22,31 @@ if TYPE_CHECKING:
 Bounds = Mapping[TopicIndex, tuple[int, int]]
 
 
+def _target(*names: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Target", **more)
+
+
 def reset_offsets(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
         list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC[:0,1,…]", help="Topic and partitions (repeatable).")
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with a committed offset.")] = False,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the start of the log.", rich_help_panel="Target")
-    ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of the log.", rich_help_panel="Target")] = False,
+    to_earliest: Annotated[bool, _target("--to-earliest", help="To the start of the log.")] = False,
+    to_latest: Annotated[bool, _target("--to-latest", help="To the end of the log.")] = False,
     to_current: Annotated[
-        bool,
-        typer.Option(
-            "--to-current", help="To the committed offset, or the end of the log if there is none.", rich_help_panel="Target"
-        ),
+        bool, _target("--to-current", help="To the committed offset, or the end of the log if there is none.")
     ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="OFFSET", min=0, help="To this offset.", rich_help_panel="Target")
-    ] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option("--shift-by", metavar="N", help="Forward by N offsets; -N is backward.", rich_help_panel="Target"),
-    ] = None,
+    to_offset: Annotated[int | None, _target("--to-offset", metavar="OFFSET", min=0, help="To this offset.")] = None,
+    shift_by: Annotated[int | None, _target("--shift-by", metavar="N", help="Forward by N offsets; -N is backward.")] = None,
     to_time: Annotated[
-        str | None,
-        typer.Option(
-            "--to-time", "--to-datetime", metavar="TIME", help="To the first record since that time.", rich_help_panel="Target"
-        ),
+        str | None, _target("--to-time", "--to-datetime", metavar="TIME", help="To the first record since that time.")
     ] = None,
     by_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--by-duration",
-            metavar="1h30m",
-            help="To the first record since that long ago (or PT1H30M).",
-            rich_help_panel="Target",
-        ),
+        str | None, _target("--by-duration", metavar="1h30m", help="To the first record since that long ago (or PT1H30M).")
     ] = None,
     from_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-file", metavar="FILE", help="To the offsets of a file of --export (CSV or JSON).", rich_help_panel="Target"
-        ),
+        Path | None, _target("--from-file", metavar="FILE", help="To the offsets of a file of --export (CSV or JSON).")
     ] = None,
     execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Commit the new offsets, or only show them.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print the new offsets as a file for --from-file.")] = False,

@@ -130,7 +130,11 @@ def _read_log(path: Path, base_offset: int, *, records: bool, verify: bool) -> I
             try:
                 info = read_batch_header(data, position)
             except MalformedInput as error:
-                yield from _tail(path, data, position, error)
+                rest = bytes(data[position:])
+                # Zeros are preallocated space (`log.preallocate`).
+                if any(rest):
+                    problem = f"the last {len(rest)} bytes are not a batch: {error}"
+                    yield Item(str(path), "damage", {"position": position, "problem": problem})
                 return
             yield Item(str(path), "batch", batch_fields(info))
             problems, held = _check_batch(data, info, next_offset, verify=verify, records=records)
@@ -141,13 +145,6 @@ def _read_log(path: Path, base_offset: int, *, records: bool, verify: bool) -> I
                 yield Item(str(path), "damage", {"position": position, "offset": info.base_offset, "problem": problem})
             next_offset = max(next_offset, info.next_offset)
             position = info.end
-
-
-def _tail(path: Path, data: Buffer, position: int, error: MalformedInput) -> Iterator[Item]:
-    """Damage after the last batch, unless it is all zeros: preallocated space (`log.preallocate`)."""
-    rest = bytes(data[position:])
-    if any(rest):
-        yield Item(str(path), "damage", {"position": position, "problem": f"the last {len(rest)} bytes are not a batch: {error}"})
 
 
 def _check_batch(

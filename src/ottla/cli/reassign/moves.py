@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.cluster.view import ClusterView, PartitionState
-from ottla.cli.config.command import alter_settings, describe_settings
+from ottla.cli.config import alter_settings, describe_settings
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import Failure
 from ottla.cli.plain_request import error_name, raise_if_error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,12 +16,12 @@ from ottla.cli.output import print_document, print_table
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigEntry, ConfigResource
 
-    from ottla.cli.config.protocol_resource import ProtocolResource
-
 app = Commands(help="Settings of topics, brokers and groups: describe, set, unset.", no_args_is_help=True)
 
 CLUSTER_WIDE = "default"
 _UNITS = ("ms", "minutes", "hours")
+_BROKER, _GROUP = 4, 32
+_SET, _DELETE = 0, 1
 
 Kind = Annotated[
     str,
@@ -43,11 +44,18 @@ _SOURCES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ProtocolResource:
+    """A resource that librdkafka cannot name, all brokers or a group: as DescribeConfigs names it, and its title in messages."""
+
+    type: int
+    name: str
+    title: str
+
+
 def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | ProtocolResource:
     """The resource, in the library's type where it has one."""
     from confluent_kafka.admin import ConfigResource, ResourceType
-
-    from ottla.cli.config import protocol_resource
 
     if kind == "topic":
         connection.topic(name)
@@ -55,7 +63,7 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
     if kind == "broker":
         brokers = connection.metadata().brokers
         if name == CLUSTER_WIDE:
-            return protocol_resource.ALL_BROKERS
+            return ProtocolResource(_BROKER, "", "all brokers")
         if not name.isdecimal() or int(name) not in brokers:
             raise Failure(
                 f"broker {name} does not exist",
@@ -63,16 +71,14 @@ def _resource(connection: Connection, kind: str, name: str) -> ConfigResource | 
             )
         return ConfigResource(ResourceType.BROKER, name)
     if kind == "group":
-        return protocol_resource.group(name)
+        return ProtocolResource(_GROUP, name, f"group {name}")
     raise Failure(f"{kind!r} is not a resource with settings", "use topic, broker or group", exit_code=EXIT_USAGE)
 
 
 def describe_settings(connection: Connection, kind: str, name: str) -> dict[str, ConfigEntry]:
-    from ottla.cli.config import protocol_resource
-
     resource = _resource(connection, kind, name)
-    if isinstance(resource, protocol_resource.ProtocolResource):
-        return protocol_resource.describe(connection, resource)
+    if isinstance(resource, ProtocolResource):
+        return _describe_protocol(connection, resource)
     future = connection.admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource]
     return result_of(future, f"settings of {kind} {name}")
 
@@ -80,8 +86,6 @@ def describe_settings(connection: Connection, kind: str, name: str) -> dict[str,
 def alter_settings(connection: Connection, kind: str, name: str, changes: dict[str, str], removals: Sequence[str]) -> None:
     """Set and unset settings in one request. Failure with similar names for an unknown setting."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
-
-    from ottla.cli.config import protocol_resource
 
     if not all(removals):
         raise Failure("a setting has no name", exit_code=EXIT_USAGE)
@@ -93,8 +97,8 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
             if key not in known:
                 raise Failure(f"{kind} {name} has no setting {key}", did_you_mean(key, known))
     try:
-        if isinstance(resource, protocol_resource.ProtocolResource):
-            protocol_resource.alter(connection, resource, changes, removals)
+        if isinstance(resource, ProtocolResource):
+            _alter_protocol(connection, resource, changes, removals)
             return
         resource.incremental_configs = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in changes.items()
@@ -107,6 +111,51 @@ def alter_settings(connection: Connection, kind: str, name: str, changes: dict[s
         if unknown and failure.hint is None:
             failure.hint = did_you_mean(unknown[0], known)
         raise
+
+
+def _describe_protocol(connection: Connection, resource: ProtocolResource) -> dict[str, ConfigEntry]:
+    """Settings of the resource. For all brokers the reply holds only dynamic settings: the rest belongs to single brokers."""
+    from confluent_kafka.admin import ConfigEntry, ConfigSource
+
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
+
+    asked = DescribeConfigsResource(resource_type=resource.type, resource_name=resource.name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=[asked], include_synonyms=True)
+    (result,) = call(connection, "describe_configs", 1, request, DescribeConfigsResponse).results
+    raise_if_error(result.error_code, f"settings of {resource.title}", result.error_message)
+    return {
+        found.name: ConfigEntry(
+            found.name,
+            found.value,
+            ConfigSource(found.config_source),
+            found.read_only,
+            is_sensitive=found.is_sensitive,
+            synonyms={
+                synonym.name: ConfigEntry(synonym.name, synonym.value, ConfigSource(synonym.source)) for synonym in found.synonyms
+            },
+        )
+        for found in result.configs
+    }
+
+
+def _alter_protocol(
+    connection: Connection, resource: ProtocolResource, changes: Mapping[str, str], removals: Sequence[str]
+) -> None:
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.incremental_alter_configs import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+
+    configs = [AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in changes.items()]
+    configs += [AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removals]
+    altered = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[altered])
+    (result,) = call(connection, "incremental_alter_configs", 0, request, IncrementalAlterConfigsResponse).responses
+    raise_if_error(result.error_code, f"settings of {resource.title}", result.error_message)
 
 
 def _known_names(connection: Connection, kind: str, name: str) -> set[str]:
