@@ -138,16 +138,21 @@ def _elements(text: str | None) -> list[str]:
     return [element.strip() for element in text.split(",")] if text else []
 
 
+def config_path(requested: ConfigAlteration) -> str:
+    if requested.resource_type == ResourceType.TOPIC:
+        return znodes.topic_config_path(requested.resource_name)
+    if requested.resource_type == ResourceType.GROUP:
+        return znodes.group_config_path(requested.resource_name)
+    return znodes.broker_config_path(requested.resource_name)
+
+
 def config_change(image: ClusterImage, requested: ConfigAlteration, config: Mapping[str, str]) -> Change | None:
     """The write of the configs of a resource; None if there is nothing to write."""
-    data = znodes.encode_config(config)
-    if requested.resource_type == ResourceType.GROUP:
-        path = znodes.group_config_path(requested.resource_name)
-        # Group ids come and go without end: a group without configs keeps no node.
-        if requested.resource_name in image.group_configs:
-            return SetData(path, data) if config else Delete(path)
-        return Create(path, data) if config else None
+    path, data, name = config_path(requested), znodes.encode_config(config), requested.resource_name
     if requested.resource_type == ResourceType.TOPIC:
-        return SetData(znodes.topic_config_path(requested.resource_name), data)
-    path = znodes.broker_config_path(requested.resource_name)
-    return SetData(path, data) if requested.resource_name in image.broker_configs else Create(path, data)
+        return SetData(path, data)
+    if requested.resource_type == ResourceType.GROUP and not config:
+        # Group ids come and go without end: a group without configs keeps no node.
+        return Delete(path) if name in image.group_configs else None
+    known = image.group_configs if requested.resource_type == ResourceType.GROUP else image.broker_configs
+    return SetData(path, data) if name in known else Create(path, data)

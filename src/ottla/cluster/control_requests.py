@@ -96,7 +96,10 @@ def control_requests_between(
     if before.topics is not after.topics:
         for name, old_topic in before.topics.items():
             if name not in after.topics:
-                _add_deletion(old_topic, contents)
+                for number, partition in enumerate(old_topic.partitions):
+                    for replica in partition.replicas:
+                        if replica in contents:
+                            _add_stop_replica(contents[replica], name, number, DELETED)
                 changed.append(_deleted(old_topic, controller_epoch))
     everything = _add_everything(after, contents, new_brokers, created, controller_epoch) if new_brokers else []
     brokers_changed = before.brokers != after.brokers or before.controller_id != after.controller_id
@@ -188,7 +191,7 @@ def _add_changes(
                     _add_leader_and_isr(contents[replica], topic, by_newness[new])
         for replica in old.replicas if old is not None else ():
             if replica not in partition.replicas and replica in contents:
-                _add_stop_replica(contents[replica], topic.name, number, partition.leader_epoch, delete=True)
+                _add_stop_replica(contents[replica], topic.name, number, partition.leader_epoch)
     return states
 
 
@@ -217,20 +220,13 @@ def _add_leader_and_isr(contents: _Contents, topic: TopicImage, state: LeaderAnd
     contents.leaders.add(state.leader)
 
 
-def _add_stop_replica(contents: _Contents, topic: str, number: int, leader_epoch: int, *, delete: bool) -> None:
+def _add_stop_replica(contents: _Contents, topic: str, number: int, leader_epoch: int) -> None:
     states = contents.stop_replica.get(topic)
     if states is None:
         states = contents.stop_replica[topic] = StopReplicaTopicState(topic_name=topic)
     states.partition_states.append(
-        StopReplicaPartitionState(partition_index=number, leader_epoch=leader_epoch, delete_partition=delete)
+        StopReplicaPartitionState(partition_index=number, leader_epoch=leader_epoch, delete_partition=True)
     )
-
-
-def _add_deletion(topic: TopicImage, contents: dict[int, _Contents]) -> None:
-    for number, partition in enumerate(topic.partitions):
-        for replica in partition.replicas:
-            if replica in contents:
-                _add_stop_replica(contents[replica], topic.name, number, DELETED, delete=True)
 
 
 def _metadata(number: int, partition: PartitionImage, image: ClusterImage, controller_epoch: int) -> UpdateMetadataPartitionState:

@@ -30,6 +30,7 @@ from ottla.cluster.topic_changes import (
     new_topic,
     partitions_asked,
 )
+from ottla.cluster.tree_changes import state_changes
 from ottla.cluster.znodes import new_uuid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Check, Create, Random, SetData
@@ -202,10 +203,7 @@ class ControllerTerm:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "there are no producer ids left")
         block = range(last + 1, last + 1 + PRODUCER_ID_BLOCK_SIZE)
         data = znodes.encode_producer_id_block(self.broker_id, block[0], block[-1])
-        return [
-            self.fence,
-            SetData(znodes.PRODUCER_ID_BLOCK, data, version),
-        ], block
+        return [self.fence, SetData(znodes.PRODUCER_ID_BLOCK, data, version)], block
 
     def take_leadership(self, image: ClusterImage) -> MetadataUpdate:
         """At the start of a broker that is alone: elect the leader of every partition, under a new leader epoch.
@@ -214,20 +212,12 @@ class ControllerTerm:
         read that end must be able to tell (KIP-101, KIP-320).
         """
         update = self._update(image)
-        changed: list[TopicImage] = []
-        for topic in image.topics.values():
-            partitions = tuple(reelect(partition, image.brokers.keys()) for partition in topic.partitions)
-            for number, (before, after) in enumerate(zip(topic.partitions, partitions, strict=True)):
-                if after is not before:
-                    update.changes.append(
-                        SetData(
-                            znodes.partition_state_path(topic.name, number),
-                            znodes.encode_partition_state(after, self.epoch),
-                            before.partition_epoch,
-                        )
-                    )
-            changed.append(replace(topic, partitions=partitions))
+        changed = [
+            replace(topic, partitions=tuple(reelect(partition, image.brokers.keys()) for partition in topic.partitions))
+            for topic in image.topics.values()
+        ]
         update.image = image.with_topics(changed)
+        update.changes += state_changes(image, update.image, self.epoch)
         return update
 
     def adopt(self, image: ClusterImage, found: Iterable[FoundTopic], random: Random) -> Adoption:

@@ -15,7 +15,7 @@ from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity
-from ottla.cluster.config_changes import altered_config
+from ottla.cluster.config_changes import altered_config, config_path
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ResourceType
 from ottla.errors import ErrorCode, KafkaError
@@ -73,7 +73,7 @@ class ClusterConfigs:
 
     async def _alter(self, image: ClusterImage, requested: ConfigAlteration, *, validate_only: bool) -> None:
         """Start from the configs in the store: another broker may have changed them a moment ago."""
-        path = _path(requested)
+        path = config_path(requested)
         entity = path.removeprefix("/config/")
         notification = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(entity), sequential=True)
         while True:
@@ -89,14 +89,6 @@ class ClusterConfigs:
             # On this broker the configs hold when the reply goes out, whenever the notification comes.
             await self._dynamic.read_entities([entity])
             return
-
-
-def _path(requested: ConfigAlteration) -> str:
-    if requested.resource_type == ResourceType.TOPIC:
-        return znodes.topic_config_path(requested.resource_name)
-    if requested.resource_type == ResourceType.GROUP:
-        return znodes.group_config_path(requested.resource_name)
-    return znodes.broker_config_path(requested.resource_name)
 
 
 def _write(requested: ConfigAlteration, path: str, node: Node | None, config: Mapping[str, str]) -> list[Change]:

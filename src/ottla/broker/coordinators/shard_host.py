@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.broker.coordinators.shard_loader import ShardLoader
@@ -39,21 +40,19 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Shard)
 
 
+@dataclass(slots=True, eq=False)
 class HostedShard(Generic[S]):
     """One shard in one leader epoch."""
 
-    __slots__ = ("leader_epoch", "shard", "timers", "topic_partition", "unloaded", "waiting")
-
-    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
-        self.topic_partition = topic_partition
-        self.leader_epoch = leader_epoch
-        self.shard: S | None = None
-        """None while it is being loaded, and once it is unloaded."""
-        self.unloaded = False
-        self.timers: dict[TimerKey, int] = {}
-        """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
-        self.waiting: dict[Reply[Any], None] = {}
-        """Replies of requests that wait in the shard or for a commit."""
+    topic_partition: TopicPartition
+    leader_epoch: int
+    shard: S | None = None
+    """None while it is being loaded, and once it is unloaded."""
+    unloaded: bool = False
+    timers: dict[TimerKey, int] = field(default_factory=dict)
+    """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
+    waiting: dict[Reply[Any], None] = field(default_factory=dict)
+    """Replies of requests that wait in the shard or for a commit."""
 
 
 class Coordinator(Protocol[S]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
@@ -52,26 +52,16 @@ _FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
 """Prefixes of settings of Java plug-ins; Ottla has none."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BrokerSettings(SettingValues):
     """Typed values by Kafka's names. Build one with `parse`."""
 
-    __slots__ = ("_listeners", "_values", "dynamic_broker", "dynamic_default", "static", "warnings")
-
-    def __init__(
-        self,
-        static: Mapping[str, str],
-        dynamic_default: Mapping[str, str],
-        dynamic_broker: Mapping[str, str],
-        values: Mapping[str, Value],
-        listeners: Listeners,
-        warnings: list[str],
-    ) -> None:
-        self.static = static
-        self.dynamic_default = dynamic_default
-        self.dynamic_broker = dynamic_broker
-        self.warnings = warnings
-        self._values = values
-        self._listeners = listeners
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    dynamic_broker: Mapping[str, str]
+    _values: Mapping[str, Value]
+    _listeners: Listeners
+    warnings: list[str]
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerSettings:

@@ -60,18 +60,7 @@ def describe_topic(broker: BrokerSettings, topic: TopicSettings, names: Collecti
             synonyms.append(Synonym(setting.name, setting.render(topic.value(setting.name)), ConfigSource.TOPIC_CONFIG))
         if setting.server_default is not None:
             synonyms += _broker_synonyms(broker, BROKER_SETTINGS[setting.server_default])
-        described.append(
-            DescribedSetting(
-                setting.name,
-                setting.render(topic.value(setting.name)),
-                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
-                setting.type,
-                setting.doc,
-                read_only=False,
-                sensitive=setting.sensitive,
-                synonyms=tuple(synonyms),
-            )
-        )
+        described.append(_described(setting, setting.render(topic.value(setting.name)), tuple(synonyms)))
     return described
 
 
@@ -87,12 +76,7 @@ def describe_group(broker: BrokerSettings, overrides: Mapping[str, str], names: 
             synonyms += _broker_synonyms(broker, BROKER_SETTINGS[setting.server_default])
         else:
             synonyms.append(Synonym(setting.name, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG))
-        source = synonyms[0].source
-        described.append(
-            DescribedSetting(
-                setting.name, value, source, setting.type, setting.doc, read_only=False, sensitive=False, synonyms=tuple(synonyms)
-            )
-        )
+        described.append(_described(setting, value, tuple(synonyms)))
     return described
 
 
@@ -109,7 +93,7 @@ def describe_broker(broker: BrokerSettings, names: Collection[str] | None) -> li
         if setting.name in UNITS and not synonyms:
             # As in Kafka, a setting whose value is set in another unit has no value.
             value = None
-        described.append(_described_broker(setting, setting.render(value), synonyms))
+        described.append(_described(setting, setting.render(value), synonyms))
     return described
 
 
@@ -121,11 +105,11 @@ def describe_cluster_default(broker: BrokerSettings, names: Collection[str] | No
         if setting is None or (names and name not in names):
             continue
         synonym = Synonym(name, None if setting.sensitive else text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        described.append(_described_broker(setting, synonym.value, (synonym,)))
+        described.append(_described(setting, synonym.value, (synonym,)))
     return described
 
 
-def _described_broker(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedSetting:
+def _described(setting: Setting, value: str | None, synonyms: tuple[Synonym, ...]) -> DescribedSetting:
     return DescribedSetting(
         setting.name,
         value,

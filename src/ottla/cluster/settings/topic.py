@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -29,17 +30,13 @@ from ottla.cluster.settings.setting import (
     unknown_name,
 )
 
-__all__ = ["TOPIC_SETTINGS", "TopicSettings", "topic_config_problems"]
 
-
+@dataclass(frozen=True, slots=True, eq=False)
 class TopicSettings(SettingValues):
-    """Typed values by name, immutable. Build one with `resolve`."""
+    """Typed values by name. Build one with `resolve`."""
 
-    __slots__ = ("_values", "overrides")
-
-    def __init__(self, values: Mapping[str, Value], overrides: Mapping[str, str]) -> None:
-        self._values = values
-        self.overrides = overrides
+    _values: Mapping[str, Value]
+    overrides: Mapping[str, str]
 
     @classmethod
     def resolve(cls, broker: BrokerSettings, overrides: Mapping[str, str]) -> TopicSettings:

@@ -12,8 +12,9 @@ Owns the members, the state and the invariants below. Never decides when somethi
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ottla.coordinator.group.classic_member import ClassicMember, Protocols
 from ottla.coordinator.group.consumer_protocol import subscribed_topics
@@ -66,54 +67,33 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
 _CAN_REBALANCE: Final = tuple(state for state, next_ones in TRANSITIONS.items() if State.PREPARING_REBALANCE in next_ones)
 
 
+@dataclass(slots=True, eq=False)
 class ClassicGroup:
-    type: Final[GroupType] = "classic"
+    type: ClassVar[GroupType] = "classic"
 
-    __slots__ = (
-        "awaiting_join",
-        "current_state_timestamp_ms",
-        "generation",
-        "group_id",
-        "instances",
-        "join_delay_ms",
-        "join_remaining_ms",
-        "leader",
-        "members",
-        "new_member_added",
-        "pending_join",
-        "pending_sync",
-        "previous_state",
-        "protocol_name",
-        "protocol_type",
-        "state",
-        "subscribed_topics",
-        "votes_for",
-    )
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
-        self.current_state_timestamp_ms = NO_TIMESTAMP
-        """When the state was entered, by the last record."""
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.generation = 0
-        self.leader: str | None = None
-        self.members: dict[str, ClassicMember] = {}
-        self.instances: dict[str, str] = {}
-        self.pending_join: dict[str, int] = {}
-        """Member ids sent with MEMBER_ID_REQUIRED, each with its deadline."""
-        self.pending_sync: set[str] = set()
-        """Members of the new generation that have not sent SyncGroup."""
-        self.awaiting_join = 0
-        self.votes_for: dict[str, int] = {}
-        self.subscribed_topics: frozenset[str] | None = None
-        """None: unknown, because the protocol type is not `consumer` or no protocol is selected."""
-        self.new_member_added = False
-        """A member joined during the initial rebalance delay, which is then extended."""
-        self.join_delay_ms = 0
-        self.join_remaining_ms = 0
+    group_id: str
+    state: State = State.EMPTY
+    previous_state: State = State.DEAD
+    current_state_timestamp_ms: int = NO_TIMESTAMP
+    """When the state was entered, by the last record."""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    generation: int = 0
+    leader: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    pending_join: dict[str, int] = field(default_factory=dict)
+    """Member ids sent with MEMBER_ID_REQUIRED, each with its deadline."""
+    pending_sync: set[str] = field(default_factory=set)
+    """Members of the new generation that have not sent SyncGroup."""
+    awaiting_join: int = 0
+    votes_for: dict[str, int] = field(default_factory=dict)
+    subscribed_topics: frozenset[str] | None = None
+    """None: unknown, because the protocol type is not `consumer` or no protocol is selected."""
+    new_member_added: bool = False
+    """A member joined during the initial rebalance delay, which is then extended."""
+    join_delay_ms: int = 0
+    join_remaining_ms: int = 0
 
     # What classic and consumer groups answer
 

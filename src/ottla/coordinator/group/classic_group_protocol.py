@@ -18,7 +18,7 @@ SyncGroup, which stays pending until the leader's brings the assignment and the 
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.coordinator.group.classic_group import ClassicGroup, State, join_response, sync_response
 from ottla.coordinator.group.classic_member import ClassicMember, Protocols
@@ -517,17 +517,14 @@ class ClassicGroupProtocol:
             self._restart_session(decision, group, member, now)
 
 
-class _Join:
+class _Join(NamedTuple):
     """One JoinGroup request and its context."""
 
-    __slots__ = ("caller", "now", "protocols", "request", "token")
-
-    def __init__(self, request: JoinGroupRequest, protocols: Protocols, caller: Caller, token: Token, now: Now) -> None:
-        self.request = request
-        self.protocols = protocols
-        self.caller = caller
-        self.token = token
-        self.now = now
+    request: JoinGroupRequest
+    protocols: Protocols
+    caller: Caller
+    token: Token
+    now: Now
 
     @property
     def rebalance_timeout_ms(self) -> int:

@@ -17,8 +17,8 @@ the target was computed; a member's is the assignment epoch it has come to.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.coordinator.group import consumer_records as records
 from ottla.coordinator.group.assignors import Assignment
@@ -62,40 +62,25 @@ class ResolvedPattern:
     resolved_ms: int
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    type: Final[GroupType] = "consumer"
-    protocol_type: Final = "consumer"
+    type: ClassVar[GroupType] = "consumer"
+    protocol_type: ClassVar[str] = "consumer"
 
-    __slots__ = (
-        "_subscribed",
-        "assignment_epoch",
-        "assignment_ms",
-        "epoch",
-        "group_id",
-        "has_partition_metadata",
-        "instances",
-        "members",
-        "metadata_hash",
-        "owners",
-        "patterns",
-        "target",
-    )
-
-    def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_ms = 0
-        """When the target assignment was computed; 0: never."""
-        self.members: dict[str, ConsumerMember] = {}
-        self.instances: dict[str, str] = {}
-        self.target: dict[str, Assignment] = {}
-        self.owners: dict[bytes, dict[int, str]] = {}
-        self.patterns: dict[str, ResolvedPattern] = {}
-        self.has_partition_metadata = False
-        """The log has a record that only Kafka 4.0 wrote. It is deleted with the next change."""
-        self._subscribed: frozenset[str] | None = None
+    group_id: str
+    epoch: int = FIRST_EPOCH
+    metadata_hash: int = 0
+    assignment_epoch: int = FIRST_EPOCH
+    assignment_ms: int = 0
+    """When the target assignment was computed; 0: never."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)
+    target: dict[str, Assignment] = field(default_factory=dict)
+    owners: dict[bytes, dict[int, str]] = field(default_factory=dict)
+    patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
+    has_partition_metadata: bool = False
+    """The log has a record that only Kafka 4.0 wrote. It is deleted with the next change."""
+    _subscribed: frozenset[str] | None = None
 
     # What classic and consumer groups answer
 
@@ -234,20 +219,21 @@ class ConsumerGroup:
             case 5:
                 self._member_record(key.member_id, value)
             case 6 if value is None:
-                self._target_epoch_record(-1, 0)
+                self.assignment_epoch, self.assignment_ms = -1, 0
             case 6:
-                self._target_epoch_record(value.assignment_epoch, value.assignment_timestamp)
+                self.assignment_epoch, self.assignment_ms = value.assignment_epoch, value.assignment_timestamp
             case 7 if value is None:
-                self._target_record(key.member_id, None)
+                self.target.pop(key.member_id, None)
             case 7:
-                topics = value.topic_partitions
-                self._target_record(key.member_id, {topic.topic_id: frozenset(topic.partitions) for topic in topics})
+                self.target[key.member_id] = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
             case 8:
                 self._current_record(key.member_id, value)
-            case 16 if value is None:
-                self._pattern_record(key.regular_expression, None)
             case 16:
-                self._pattern_record(key.regular_expression, ResolvedPattern(frozenset(value.topics), value.timestamp))
+                self._subscribed = None
+                if value is None:
+                    self.patterns.pop(key.regular_expression, None)
+                else:
+                    self.patterns[key.regular_expression] = ResolvedPattern(frozenset(value.topics), value.timestamp)
 
     def _epoch_record(self, epoch: int, metadata_hash: int) -> None:
         self.epoch = epoch
@@ -284,16 +270,6 @@ class ConsumerGroup:
         if value.instance_id is not None:
             self.instances[value.instance_id] = member_id
         self._subscribed = None
-
-    def _target_record(self, member_id: str, assignment: Assignment | None) -> None:
-        if assignment is None:
-            self.target.pop(member_id, None)
-        else:
-            self.target[member_id] = assignment
-
-    def _target_epoch_record(self, epoch: int, wall_ms: int) -> None:
-        self.assignment_epoch = epoch
-        self.assignment_ms = wall_ms
 
     def _current_record(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         member = self.members.get(member_id)
@@ -333,13 +309,6 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     del self.owners[topic]
-
-    def _pattern_record(self, expression: str, resolved: ResolvedPattern | None) -> None:
-        if resolved is None:
-            self.patterns.pop(expression, None)
-        else:
-            self.patterns[expression] = resolved
-        self._subscribed = None
 
     def facts(self) -> dict[str, Any]:
         """The durable state, for comparison in tests: equal for groups with the same log."""

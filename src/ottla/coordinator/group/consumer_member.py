@@ -282,14 +282,12 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) ->
         return
     if epoch > member.epoch:
         raise _fenced("larger", epoch, member)
-    if epoch != member.previous_epoch or not _is_part_of(owned, member.assigned):
+    if (
+        epoch != member.previous_epoch
+        or owned is None
+        or not all(partitions <= member.assigned.get(topic, {}).keys() for topic, partitions in owned.items())
+    ):
         raise _fenced("smaller", epoch, member)
-
-
-def _is_part_of(owned: Assignment | None, assigned: Owned) -> bool:
-    if owned is None:
-        return False
-    return all(partitions <= assigned.get(topic, {}).keys() for topic, partitions in owned.items())
 
 
 def _fenced(how: str, epoch: int, member: ConsumerMember) -> KafkaError:

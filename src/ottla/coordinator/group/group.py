@@ -71,14 +71,7 @@ class Topic(Protocol):
     def topic_id(self) -> bytes: ...
 
     @property
-    def partitions(self) -> Sequence[Any]:
-        """One entry per partition; each has `replicas`, the ids of brokers."""
-        ...
-
-
-class Broker(Protocol):
-    @property
-    def rack(self) -> str | None: ...
+    def partitions(self) -> Sequence[Any]: ...
 
 
 class Topics(Protocol):
@@ -90,9 +83,6 @@ class Topics(Protocol):
     @property
     def topic_names(self) -> Mapping[bytes, str]: ...
 
-    @property
-    def brokers(self) -> Mapping[int, Broker]: ...
-
 
 @dataclass(frozen=True, slots=True)
 class NoTopics:
@@ -100,7 +90,6 @@ class NoTopics:
 
     topics: Mapping[str, Topic] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
 
 
 class Groups:
