@@ -23,7 +23,6 @@ HEADER = "ottla-sent-us"
 """Eight bytes, big endian: microseconds since 1970."""
 
 _PARTS_BITS = 6
-_PARTS = 1 << _PARTS_BITS
 _LARGEST_US = (1 << 40) - 1  # twelve days
 
 

@@ -133,10 +133,7 @@ def first_state(replicas: tuple[int, ...]) -> PartitionImage:
 def create_changes(topic: TopicImage, controller_epoch: int) -> list[Change]:
     changes: list[Change] = [
         Create(znodes.topic_config_path(topic.name), znodes.encode_config(topic.config)),
-        Create(
-            znodes.topic_path(topic.name),
-            znodes.encode_topic(topic.topic_id, topic.partitions),
-        ),
+        Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, topic.partitions)),
         Create(znodes.partitions_path(topic.name)),
     ]
     return changes + _partition_changes(topic, 0, controller_epoch)
@@ -201,10 +198,5 @@ def _continue_placement(image: ClusterImage, topic: TopicImage, added: int, fact
 
 
 def grow_changes(before: TopicImage, after: TopicImage, controller_epoch: int) -> list[Change]:
-    changes: list[Change] = [
-        SetData(
-            znodes.topic_path(after.name),
-            znodes.encode_topic(after.topic_id, after.partitions),
-        )
-    ]
-    return changes + _partition_changes(after, len(before.partitions), controller_epoch)
+    grown = SetData(znodes.topic_path(after.name), znodes.encode_topic(after.topic_id, after.partitions))
+    return [grown, *_partition_changes(after, len(before.partitions), controller_epoch)]

@@ -51,7 +51,8 @@ class ControllerClient:
     async def create_topics(self, requested: Sequence[NewTopic]) -> list[TopicResult]:
         """For each topic, in order: as this broker knows it, or a KafkaError."""
         try:
-            response: CreateTopicsResponse = await self._ask("create_topics", 7, _create_request(requested))
+            request = CreateTopicsRequest(topics=[_topic(new) for new in requested], timeout_ms=_TIMEOUT_MS)
+            response: CreateTopicsResponse = await self._ask("create_topics", 7, request)
         except PeerUnavailable as error:
             lost = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"the controller is not available: {error}")
             return [lost for _ in requested]
@@ -78,10 +79,6 @@ class ControllerClient:
         if self._election.controller_id < 0:
             raise PeerUnavailable("the cluster has no controller at the moment")
         return await self._call(self._election.controller_id, api_name, version, request)
-
-
-def _create_request(requested: Sequence[NewTopic]) -> CreateTopicsRequest:
-    return CreateTopicsRequest(topics=[_topic(new) for new in requested], timeout_ms=_TIMEOUT_MS)
 
 
 def _topic(new: NewTopic) -> CreatableTopic:

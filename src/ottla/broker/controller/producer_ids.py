@@ -51,22 +51,19 @@ class ProducerIds:
     async def allocate_block(self) -> range:
         """As the controller: a block that no broker had before. KafkaError if the store does not take it."""
         try:
-            return await self._allocate_block()
+            while True:
+                node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
+                assert node is not None
+                term = self._state.active_term()
+                changes, block = term.next_producer_ids(znodes.decode_producer_id_block(node.data), node.version)
+                try:
+                    await self._store.multi(changes)
+                except BadVersion:
+                    # Either another broker took this block, or another broker became the controller.
+                    epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
+                    if epoch is None or epoch.version != self._state.active_term().epoch_version:
+                        raise KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now") from None
+                    continue
+                return block
         except StoreError as error:
             raise kafka_error(error) from error
-
-    async def _allocate_block(self) -> range:
-        while True:
-            node = await self._store.get(znodes.PRODUCER_ID_BLOCK)
-            assert node is not None
-            term = self._state.active_term()
-            changes, block = term.next_producer_ids(znodes.decode_producer_id_block(node.data), node.version)
-            try:
-                await self._store.multi(changes)
-            except BadVersion:
-                # Either another broker took this block, or another broker became the controller.
-                epoch = await self._store.get(znodes.CONTROLLER_EPOCH)
-                if epoch is None or epoch.version != self._state.active_term().epoch_version:
-                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "another broker is the controller now") from None
-                continue
-            return block

@@ -114,17 +114,14 @@ class ShardWriter(Generic[S]):
             if decision.message is not None:
                 shard.replay_message(decision.message, producer_id)
         except KafkaError as error:
-            self._append_failed(hosted, decision, error)
+            logger.warning("Cannot append to %s: %s", hosted.topic_partition, error)
+            failure = _as_coordinator_error(error)
+            _refuse(decision, failure)
+            if not decision.pure and not hosted.unloaded:
+                self._reload(hosted, failure)
             return
         self._set_timers(hosted, decision)
         self._release_at(hosted, partition, last_offset + 1, decision)
-
-    def _append_failed(self, hosted: HostedShard[S], decision: Decision, error: KafkaError) -> None:
-        logger.warning("Cannot append to %s: %s", hosted.topic_partition, error)
-        failure = _as_coordinator_error(error)
-        _refuse(decision, failure)
-        if not decision.pure and not hosted.unloaded:
-            self._reload(hosted, failure)
 
     def _set_timers(self, hosted: HostedShard[S], decision: Decision) -> None:
         if decision.timers and not hosted.unloaded:

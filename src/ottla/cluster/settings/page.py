@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS
 from ottla.cluster.settings.setting import INT_MAX, LONG_MAX, Setting
@@ -42,18 +42,7 @@ def _broker_part() -> Iterator[str]:
     yield "## Broker\n"
     yield from _table(
         ("Setting", "Type", "Default", "Allowed", "Changes", "What it is"),
-        (
-            (
-                f"`{setting.name}`",
-                setting.type.words,
-                _default(setting),
-                _allowed(setting),
-                _CHANGES[setting.update_mode],
-                setting.doc,
-            )
-            for setting in BROKER_SETTINGS.values()
-            if setting.used
-        ),
+        _rows(BROKER_SETTINGS, lambda setting: _CHANGES[setting.update_mode]),
     )
     yield "\nSynonyms; the first one that is set is used:\n"
     for synonyms in dict.fromkeys(SYNONYMS.values()):
@@ -66,18 +55,7 @@ def _topic_part() -> Iterator[str]:
     yield "Set when a topic is created, or changed later. A topic without a value uses the broker's setting.\n"
     yield from _table(
         ("Setting", "Type", "Default", "Allowed", "Broker setting", "What it is"),
-        (
-            (
-                f"`{setting.name}`",
-                setting.type.words,
-                _default(setting),
-                _allowed(setting),
-                f"`{setting.server_default}`" if setting.server_default else "",
-                setting.doc,
-            )
-            for setting in TOPIC_SETTINGS.values()
-            if setting.used
-        ),
+        _rows(TOPIC_SETTINGS, lambda setting: f"`{setting.server_default}`" if setting.server_default else ""),
     )
     yield ""
 
@@ -101,6 +79,13 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
+def _rows(settings: dict[str, Setting], fifth: Callable[[Setting], str]) -> Iterator[tuple[str, ...]]:
+    for setting in settings.values():
+        if setting.used:
+            allowed = setting.valid.words if setting.valid is not None else ""
+            yield f"`{setting.name}`", setting.type.words, _default(setting), allowed, fifth(setting), setting.doc
+
+
 def _default(setting: Setting) -> str:
     if setting.default is None:
         return ""
@@ -108,10 +93,6 @@ def _default(setting: Setting) -> str:
         return "no limit"
     text = setting.render(setting.default)
     return f"`{text}`" if text else ""
-
-
-def _allowed(setting: Setting) -> str:
-    return setting.valid.words if setting.valid is not None else ""
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ottla.coordinator.group.classic_member import ClassicMember, Protocols
 from ottla.coordinator.group.consumer_protocol import subscribed_topics
 from ottla.coordinator.group.group import NO_MEMBER, CommitCheck, Group, GroupType
 from ottla.coordinator.shard import CoordinatorRecord, Token, string_hash
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.committed_offset import CommittedOffset
 
 CONSUMER_PROTOCOL: Final = "consumer"
-
-
 _NOT_FOUND_FROM: Final = 6
 """The version of DescribeGroups in which an unknown group is an error."""
 
@@ -65,6 +62,43 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     State.DEAD: frozenset(),
 }
 _CAN_REBALANCE: Final = tuple(state for state, next_ones in TRANSITIONS.items() if State.PREPARING_REBALANCE in next_ones)
+
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, subscription) in the member's order of preference."""
+
+
+@dataclass(slots=True, eq=False)
+class ClassicMember:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    join_token: Token | None = None
+    """The pending JoinGroup."""
+    sync_token: Token | None = None
+    """The pending SyncGroup."""
+    is_new: bool = False
+    """Its first JoinGroup is pending: it does not know its member id yet and cannot send heartbeats."""
+    deadline_ms: int = 0
+    """The session expires then, unless a heartbeat comes."""
+    timer_ms: int = 0
+    """When the session timer fires and compares the deadline. 0: no timer is set."""
+
+    def extend_session(self, now_ms: int) -> None:
+        """A heartbeat came. It is not the member's own while its first JoinGroup is pending."""
+        if not self.is_new:
+            self.deadline_ms = now_ms + self.session_timeout_ms
+
+    def subscription(self, protocol: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
 
 
 @dataclass(slots=True, eq=False)

@@ -20,8 +20,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinator.group.classic_group import ClassicGroup, State, join_response, sync_response
-from ottla.coordinator.group.classic_member import ClassicMember, Protocols
+from ottla.coordinator.group.classic_group import ClassicGroup, ClassicMember, Protocols, State, join_response, sync_response
 from ottla.coordinator.group.group import NO_GENERATION, NO_MEMBER, Caller, Groups, GroupType
 from ottla.coordinator.shard import Decision, Now, TimerKey, Token, replied
 from ottla.errors import ErrorCode, KafkaError

@@ -126,8 +126,7 @@ class Change:
         return changed
 
     def write_target_and_step(self) -> None:
-        target_epoch, target = self._target()
-        self.step(target_epoch, target)
+        self.step(*self._target())
 
     def _target(self) -> tuple[int, Assignment]:
         """The target assignment of the member and its epoch."""

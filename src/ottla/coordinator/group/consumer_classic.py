@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group import migration
-from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL
-from ottla.coordinator.group.classic_member import Protocols
+from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, Protocols
 from ottla.coordinator.group.consumer_change import Change
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember, MemberState, check_instance, partitions_of

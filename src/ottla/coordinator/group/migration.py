@@ -16,8 +16,7 @@ as generation, and rebalances.
 from __future__ import annotations
 
 from ottla.coordinator.group import consumer_records as records
-from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, ClassicGroup, State
-from ottla.coordinator.group.classic_member import ClassicMember
+from ottla.coordinator.group.classic_group import CONSUMER_PROTOCOL, ClassicGroup, ClassicMember, State
 from ottla.coordinator.group.consumer_group import FIRST_EPOCH, ConsumerGroup
 from ottla.coordinator.group.consumer_member import ClassicMetadata, ConsumerMember
 from ottla.coordinator.group.consumer_protocol import (
