@@ -103,11 +103,11 @@ def test_l02_a_flipped_bit_ends_the_log_and_later_segments_go() -> None:
     computer.append(*(b"%060d" % number for number in range(8)))
     assert len(computer.log.segments) > 3
     computer.kill()
-    second = computer.log.segment_bases[1]
+    second = computer.log.local.bases[1]
     computer.disk.flip_bit(computer.path(second), 80)
     log = computer.start()
     assert log.log_end_offset == second
-    assert log.segment_bases == computer.log.segment_bases
+    assert log.local.bases == list(computer.log.local.bases)
     computer.append(b"again")
     assert computer.log.log_end_offset == second + 1
 
@@ -166,7 +166,7 @@ def test_a_lost_segment_is_the_end_of_the_log() -> None:
     computer = Computer(SMALL)
     computer.append(*(b"%060d" % number for number in range(8)))
     computer.kill()
-    second = computer.log.segment_bases[1]
+    second = computer.log.local.bases[1]
     computer.set_bytes(computer.path(second), b"")
     assert computer.start().log_end_offset == second
 
@@ -178,7 +178,7 @@ def test_what_recovery_truncated_does_not_come_back() -> None:
         computer.append(*(b"%060d" % number for number in range(7)))
         computer.log.flush(NOW_MS)
         computer.kill()
-        second = computer.log.segment_bases[1]
+        second = computer.log.local.bases[1]
         computer.disk.flip_bit(computer.path(second), 80)
         computer.start()
         computer.append(b"new" * 20)
@@ -207,7 +207,7 @@ def test_a_recovery_point_is_not_durable_before_the_log_start_it_moved_with() ->
         if points.get(("orders", 0), 0) == 3:
             assert starts["orders", 0] == 3
         log = computer.start()
-        for base in log.segment_bases:
+        for base in log.local.bases:
             data = computer.disk.contents(computer.path(base))
             if base + 2 > log.log_start_offset:
                 assert scan(data)[1] == len(data)
@@ -246,7 +246,7 @@ def test_an_interrupted_truncation_leaves_no_gap() -> None:
         computer.crash()
         log = computer.start()
         offsets = []
-        for base in log.segment_bases:
+        for base in log.local.bases:
             offsets += [batch.base_offset for batch in scan(computer.disk.contents(computer.path(base)))[0]]
         assert offsets == list(range(log.log_end_offset))
         assert log.log_end_offset >= 3

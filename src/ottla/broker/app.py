@@ -50,8 +50,8 @@ from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
-from ottla.replication.closest import RACK_AWARE
 from ottla.replication.fetch_session import FetchSessionCache
+from ottla.replication.leader import RACK_AWARE
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.types import TopicPartition

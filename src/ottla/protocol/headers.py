@@ -23,8 +23,6 @@ from ottla.ports import Part
 from ottla.protocol.registry import API_BY_KEY, Api
 from ottla.wire.codec import JOIN_BYTES_MAX, Encoder, decoder, encoder, parts_size, skip_tags
 
-LENGTH_BYTES = 4
-
 _API_VERSIONS = 18
 _CONTROLLED_SHUTDOWN = 7
 

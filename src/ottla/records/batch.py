@@ -122,10 +122,6 @@ class BatchInfo:
         return self.attributes & DELETE_HORIZON_BIT != 0
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id >= 0
-
-    @property
     def last_sequence(self) -> int:
         """Sequences wrap from the largest int32 to 0."""
         if self.base_sequence == NO_SEQUENCE:

@@ -48,11 +48,6 @@ def murmur2(data: bytes, start: i64, size: i64) -> i64:
     return h
 
 
-def partition_of_key(key: bytes, partitions: int) -> int:
-    hashed: int = murmur2(key, 0, len(key)) & 0x7FFFFFFF
-    return hashed % partitions
-
-
 def partition_of_keys(keys: BytesInput | None, count: int, partitions: int, next_null: int = 0) -> bytes:
     """The partitions of `count` keys as int32. Null keys are distributed round-robin from `next_null` on."""
     if partitions < 1:

@@ -196,12 +196,12 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: b
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"attributes {info.attributes & 0xFFFF:#06x} are not allowed")
     if info.producer_id < NO_PRODUCER_ID:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"invalid producer id {info.producer_id}")
-    if info.has_producer_id and (info.producer_epoch < 0 or (from_client and info.base_sequence < 0)):
+    if info.producer_id >= 0 and (info.producer_epoch < 0 or (from_client and info.base_sequence < 0)):
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
             f"invalid epoch {info.producer_epoch} or sequence {info.base_sequence} of producer {info.producer_id}",
         )
-    if info.is_transactional and not info.has_producer_id:
+    if info.is_transactional and info.producer_id < 0:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
     if info.is_log_append_time:
         detail = "a producer may not set the timestamp type LogAppendTime"

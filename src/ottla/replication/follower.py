@@ -27,9 +27,6 @@ class EpochsOfLog(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
-    @property
-    def latest_epoch(self) -> int: ...
-
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch: ...
 
 

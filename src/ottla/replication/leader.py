@@ -27,6 +27,9 @@ from typing import Final
 from ottla.errors import ErrorCode
 from ottla.types import NO_OFFSET
 
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+"""The one value of `replica.selector.class` that has an effect."""
+
 _NOT_APPLIED: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 """Errors after which the ISR is certainly unchanged."""
 
@@ -120,14 +123,10 @@ class Leadership:
         self.replicas: tuple[int, ...] = ()
         self._min_isr = min_isr
         self._is_alive = is_alive
-        self._maximal: frozenset[int] = frozenset(isr)
+        self.maximal_isr: frozenset[int] = frozenset(isr)
         self._assign(replicas, now_ms)
 
     # State
-
-    @property
-    def maximal_isr(self) -> frozenset[int]:
-        return self._maximal
 
     @property
     def min_isr(self) -> int:
@@ -145,7 +144,7 @@ class Leadership:
     def high_watermark(self, log_end_offset: int, now_ms: int) -> int:
         """The high watermark by the fetches of this epoch (rules 1 to 3); NO_OFFSET if it is unknown."""
         lowest = min(log_end_offset, self.epoch_start_offset) if self.is_under_min_isr else log_end_offset
-        maximal = self._maximal
+        maximal = self.maximal_isr
         for replica, follower in self.followers.items():
             if follower.log_end_offset < lowest and (
                 replica in maximal
@@ -245,13 +244,13 @@ class Leadership:
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         epochs = tuple(self.followers[replica].broker_epoch if replica in self.followers else -1 for replica in isr)
         self.pending = IsrProposal(self.leader_epoch, self.partition_epoch, isr, epochs)
-        self._maximal = frozenset(self.isr).union(isr)
+        self.maximal_isr = frozenset(self.isr).union(isr)
         return self.pending
 
     def _commit(self, isr: Sequence[int]) -> None:
         self.isr = tuple(isr)
         self.pending = None
-        self._maximal = frozenset(isr)
+        self.maximal_isr = frozenset(isr)
 
     def _assign(self, replicas: Sequence[int], now_ms: int) -> None:
         known = self.followers
@@ -261,3 +260,17 @@ class Leadership:
             for replica in replicas
             if replica != self.broker_id
         }
+
+
+def closest_replica(leadership: Leadership, rack: str, offset: int, rack_of: Callable[[int], str | None]) -> int | None:
+    """The in-sync follower in the consumer's rack with the offset and the largest log end offset; None: the leader (R19)."""
+    if rack_of(leadership.broker_id) == rack:
+        return None
+    best, best_end = None, NO_OFFSET
+    for replica in leadership.isr:
+        follower = leadership.followers.get(replica)
+        if follower is None or rack_of(replica) != rack:
+            continue
+        if follower.log_start_offset <= offset <= follower.log_end_offset and follower.log_end_offset > best_end:
+            best, best_end = replica, follower.log_end_offset
+    return best

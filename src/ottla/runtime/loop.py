@@ -37,8 +37,6 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 class ThreadWorkers:
     """`ports.Workers` on threads, started with the first work."""
 
-    __slots__ = ("_pool", "_threads_max")
-
     def __init__(self, threads_max: int = 4) -> None:
         self._threads_max = threads_max
         self._pool: ThreadPoolExecutor | None = None

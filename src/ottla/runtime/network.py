@@ -99,15 +99,9 @@ class RealNetwork:
 
 
 class TcpListener:
-    __slots__ = ("_port", "_server")
-
     def __init__(self, server: asyncio.AbstractServer, port: int) -> None:
         self._server = server
-        self._port = port
-
-    @property
-    def port(self) -> int:
-        return self._port
+        self.port = port
 
     def close(self) -> None:
         self._server.close()

@@ -66,10 +66,6 @@ def flush_file(disk: Disk, path: str) -> None:
         file.close()
 
 
-def _write_entries(disk: Disk, path: str, entries: Iterable[str], temporary_suffix: str = ".tmp") -> None:
-    replace_text(disk, path, _entries_text(entries), temporary_suffix)
-
-
 def _entries_text(entries: Iterable[str]) -> str:
     lines = list(entries)
     return "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines])
@@ -101,8 +97,9 @@ def _number(text: str, path: str) -> int:
         raise CorruptCheckpoint(f"{path} has {text!r} instead of a number") from None
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    _write_entries(disk, path, (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()))
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int], temporary_suffix: str = ".tmp") -> None:
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    replace_text(disk, path, _entries_text(lines), temporary_suffix)
 
 
 def drop_offsets(disk: Disk, path: str, gone: Collection[TopicPartition]) -> None:
@@ -113,8 +110,7 @@ def drop_offsets(disk: Disk, path: str, gone: Collection[TopicPartition]) -> Non
         offsets = {}
     left = {key: offset for key, offset in offsets.items() if key not in gone}
     if len(left) < len(offsets):
-        lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in left.items())
-        _write_entries(disk, path, lines, ".drop.tmp")
+        write_offsets(disk, path, left, ".drop.tmp")
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

@@ -41,15 +41,13 @@ from ottla.storage.names import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     REPLICA_SWAP,
-    STRAY_DIR,
     future_dir,
     is_deleted_dir,
     parse_future_dir,
     parse_partition_dir,
     partition_dir,
 )
-from ottla.storage.new_log import new_log
-from ottla.storage.recovery import LogCheckpoints, open_log
+from ottla.storage.recovery import LogCheckpoints, new_log, open_log
 from ottla.storage.segment_cache import SegmentCache
 from ottla.types import ZERO_UUID, TopicPartition
 
@@ -320,20 +318,19 @@ class DataDir:
         Nothing is flushed before the first records are. If a crash removes the empty directory, it is created again.
         """
         path = f"{self.path}/{partition_dir(topic_partition)}"
-        return self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
+        return self._make_log(path, topic_partition, topic_id, config, now_ms)
 
     def make_future_log(self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
         """Create the log to which a log of another directory is copied. It has its own cache, as a worker uses it."""
         self.check_online()
         self.forget_deleted(topic_partition)
         path = f"{self.path}/{future_dir(topic_partition, self._random.bytes(16))}"
-        log = self._make_log(path, topic_partition, topic_id, config, now_ms, SegmentCache(_CACHE_OF_A_THREAD))
+        log = self._make_log(path, topic_partition, topic_id, config, now_ms)
         self.futures[topic_partition] = log
         return log
 
-    def _make_log(
-        self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int, cache: SegmentCache
-    ) -> Log:
+    def _make_log(self, path: str, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, now_ms: int) -> Log:
+        cache = SegmentCache(_CACHE_OF_A_THREAD)
         if self._disk.exists(path):  # left from a failed attempt
             log = open_log(self._disk, self._random, path, topic_partition, config, LogCheckpoints(clean=True), cache, now_ms)
         else:
@@ -364,15 +361,9 @@ class DataDir:
         log.metadata_written()
         log.topic_id = topic_id
 
-    def delete_log(self, topic_partition: TopicPartition) -> str:
-        """Close a log and rename its directory. Returns the new path, for `remove_tree` after `file.delete.delay.ms`."""
-        return self._retire(topic_partition, DELETE_DIR)
-
-    def set_aside(self, topic_partition: TopicPartition) -> str:
-        """Close a log that belongs to no topic and rename its directory to `-stray`. Returns the new path."""
-        return self._retire(topic_partition, STRAY_DIR)
-
-    def _retire(self, topic_partition: TopicPartition, suffix: str) -> str:
+    def delete_log(self, topic_partition: TopicPartition, suffix: str = DELETE_DIR) -> str:
+        """Close a log and rename its directory. Returns the new path, for `remove_tree` after `file.delete.delay.ms`. A log that
+        belongs to no topic gets the suffix STRAY_DIR, and is kept."""
         log = self.logs.pop(topic_partition)
         self.deleted.append(topic_partition)
         self._gone.add(topic_partition)

@@ -51,8 +51,8 @@ class LocalLog:
         self._segment_ms = config.segment_ms_max
         self.dir = dir
         self.segments = segments
-        """To be changed here only."""
-        self._bases = [segment.base_offset for segment in segments]
+        self.bases = [segment.base_offset for segment in segments]
+        """Both to be changed here only."""
         self.active = segments[-1]
         self.log_end_offset = self.active.end_offset
         self.size_bytes = sum(segment.size for segment in segments)
@@ -79,7 +79,7 @@ class LocalLog:
 
     def segments_from(self, offset: int) -> list[Segment]:
         """The segment that holds an offset, and all behind it."""
-        return self.segments[max(bisect_right(self._bases, offset) - 1, 0) :]
+        return self.segments[max(bisect_right(self.bases, offset) - 1, 0) :]
 
     # --- append
 
@@ -137,7 +137,7 @@ class LocalLog:
 
     def _add(self, segment: Segment) -> None:
         self.segments.append(segment)
-        self._bases.append(segment.base_offset)
+        self.bases.append(segment.base_offset)
         self.active = segment
         self.unflushed.dir = True
 
@@ -201,7 +201,7 @@ class LocalLog:
             return known[0], known[1], -1, -1
         segment, slot = self.active, -1
         if offset < segment.base_offset:
-            slot = bisect_right(self._bases, offset) - 1
+            slot = bisect_right(self.bases, offset) - 1
             segment = self.segments[slot]
         while True:
             if offset > segment.base_offset:
@@ -250,9 +250,9 @@ class LocalLog:
     def remove_segments(self, first: int, end: int) -> list[int]:
         """Take segments out of the log and rename their files. Reads that began keep their descriptors. Returns their bases."""
         removed = self.segments[first:end]
-        bases = self._bases[first:end]
+        bases = self.bases[first:end]
         del self.segments[first:end]
-        del self._bases[first:end]
+        del self.bases[first:end]
         self._positions.clear()
         self.unflushed.dir = True
         for segment in removed:
@@ -264,7 +264,7 @@ class LocalLog:
     def truncate_to(self, offset: int, now_ms: int | None) -> None:
         """Drop all batches from the one that holds `offset` on. The offset is at or behind the first segment's base.
         CORRUPT_MESSAGE if that batch cannot be found."""
-        keep = max(bisect_right(self._bases, offset), 1)
+        keep = max(bisect_right(self.bases, offset), 1)
         self.segments[keep - 1].find(offset)  # fails before anything has changed
         self.truncations += 1
         self._positions.clear()
@@ -294,7 +294,7 @@ class LocalLog:
         The order of the renames lets recovery finish a swap that a crash interrupted: every new file is `.swap` before the first
         old one goes, and gets its final name after the last old one is gone.
         """
-        slot = self._bases.index(replaced[0].base_offset)
+        slot = self.bases.index(replaced[0].base_offset)
         end = slot + len(replaced)
         assert self.segments[slot:end] == list(replaced)
         assert end < len(self.segments), "the active segment is never replaced"
@@ -306,7 +306,7 @@ class LocalLog:
         self.remove_segments(slot, end)
         cleaned.files.rename(SWAP, "", SEGMENT_SUFFIXES)
         self.segments.insert(slot, cleaned)
-        self._bases.insert(slot, cleaned.base_offset)
+        self.bases.insert(slot, cleaned.base_offset)
         self.size_bytes += cleaned.size
         cleaned.indexes.has_aborted = cleaned.files.exists(TXN_INDEX)
         self.find_aborted()

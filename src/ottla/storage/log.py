@@ -101,10 +101,6 @@ class Log:
         return list(self.local.segments)
 
     @property
-    def segment_bases(self) -> list[int]:
-        return [segment.base_offset for segment in self.local.segments]
-
-    @property
     def first_base_offset(self) -> int:
         return self.local.segments[0].base_offset
 

@@ -1,4 +1,4 @@
-"""Recovery: opens the log in a partition's directory.
+"""Recovery: opens the log in a partition's directory, or creates it.
 
 1. Interrupted compaction swaps are completed or rolled back.
 2. After a clean shutdown the segments are trusted. Otherwise every segment from the recovery point on is scanned, and the log is
@@ -133,6 +133,37 @@ def open_log(
     )
     log.cleaned_offset = found.cleaned_offset
     return log
+
+
+def new_log(
+    disk: Disk,
+    random: Random,
+    dir: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    cache: SegmentCache,
+    now_ms: int,
+) -> Log:
+    """Create a log in a directory that does not exist, with as few disk operations as possible: a topic may have thousands of
+    partitions. Nothing is flushed: see `Log.flush_plan`."""
+    disk.make_dirs(dir)
+    segment = Segment.create(disk, dir, 0, config, random, now_ms, cache, in_new_dir=True)
+    return Log(
+        disk,
+        random,
+        dir,
+        topic_partition,
+        ZERO_UUID,
+        config,
+        EpochCache(disk, f"{dir}/{EPOCH_CHECKPOINT}"),
+        [segment],
+        log_start_offset=0,
+        recovery_point=0,
+        cache=cache,
+        now_ms=now_ms,
+        producers=ProducerStates(topic_partition),
+        snapshots=Snapshots(disk, dir, []),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""Results and exceptions of the operations of a log."""
+"""Results and exceptions of the operations of a log.
+
+No dataclasses: mypyc does not compile their generated methods, and every append and read creates an object.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.ports import FileRange
@@ -17,20 +19,7 @@ class UnexpectedOffset(Exception):
         self.last_offset = last_offset
 
 
-@dataclass(init=False)
 class AppendInfo:
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    """NO_TIMESTAMP with CreateTime."""
-    log_start_offset: int
-    size_bytes: int
-    rolled: bool = False
-    """A segment was sealed and needs a flush."""
-    duplicate: bool = False
-    """Nothing was written: the batch is in the log at these offsets."""
-
-    # Written out: mypyc does not compile the one that `dataclass` generates, and every append creates one.
     def __init__(
         self,
         first_offset: int,
@@ -44,27 +33,24 @@ class AppendInfo:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.log_append_time_ms = log_append_time_ms
+        """NO_TIMESTAMP with CreateTime."""
         self.log_start_offset = log_start_offset
         self.size_bytes = size_bytes
         self.rolled = rolled
+        """A segment was sealed and needs a flush."""
         self.duplicate = duplicate
+        """Nothing was written: the batch is in the log at these offsets."""
 
 
-@dataclass(init=False)
 class ReadInfo:
-    ranges: list[FileRange]
-    """At most one range, of whole batches, in one segment."""
-    size: int
-    records_end_offset: int
-    """The offset behind the last record; the requested offset if there is none."""
-    first_batch_too_large: bool = False
-    """Empty because the first batch exceeds `max_bytes`."""
-
     def __init__(self, ranges: list[FileRange], size: int, records_end_offset: int, first_batch_too_large: bool = False) -> None:
         self.ranges = ranges
+        """At most one range, of whole batches, in one segment."""
         self.size = size
         self.records_end_offset = records_end_offset
+        """The offset behind the last record; the requested offset if there is none."""
         self.first_batch_too_large = first_batch_too_large
+        """Empty because the first batch exceeds `max_bytes`."""
 
 
 class OffsetByTime(NamedTuple):

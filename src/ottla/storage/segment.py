@@ -167,24 +167,20 @@ class Segment:
         return index
 
     def _load_index(self) -> OffsetIndex:
-        index = self.indexes.load_offset(self.size)
-        if index is None:
+        if self.indexes.load_offset(self.size) is None:
             self.rebuild_indexes()
-            index = self.indexes.offset
-            assert index is not None
         else:
             self._indexes_loaded()
-        return index
+        assert self.indexes.offset is not None
+        return self.indexes.offset
 
     def _load_time_index(self) -> TimeIndex:
-        index = self.indexes.load_time()
-        if index is None:
+        if self.indexes.load_time() is None:
             self.rebuild_indexes()
-            index = self.indexes.time
-            assert index is not None
         else:
             self._indexes_loaded()
-        return index
+        assert self.indexes.time is not None
+        return self.indexes.time
 
     def _indexes_loaded(self) -> None:
         if not self.active:

@@ -58,7 +58,7 @@ def test_l07_nothing_at_or_above_the_high_watermark_is_cleaned() -> None:
     fill(log)
     log.roll(NOW_MS)
     before = records(log)
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     log._high_watermark = bases[2] + 1
     assert dirt_of(log).end_offset == bases[2]
     compact(disk, log)
@@ -143,7 +143,7 @@ def test_small_segments_become_one_and_no_larger_than_allowed() -> None:
     compact(disk, log)  # now they are small, and find together
     assert len(log.segments) < compact_once <= before
     assert all(segment.size <= COMPACTED.segment_bytes for segment in log.segments)
-    assert log.segment_bases == sorted(log.segment_bases)
+    assert log.local.bases == sorted(log.local.bases)
 
 
 def test_l08_a_tombstone_stays_for_delete_retention_behind_the_first_pass() -> None:
@@ -317,7 +317,7 @@ def test_what_happens_to_the_log_meanwhile_makes_a_pass_give_up(how: str) -> Non
     while progress.replacement is None:
         progress = compaction.advance(1 << 20)
     if how == "retention":
-        log.advance_log_start(log.segment_bases[1])
+        log.advance_log_start(log.local.bases[1])
     elif how == "truncate":
         log.truncate_to(log.log_end_offset - 1)
     elif how == "truncate_fully":

@@ -298,7 +298,7 @@ def test_a_recovery_point_beyond_what_is_left_is_taken_back_before_others_fill_t
         append(log, 1)
     log.flush()
     data_dir.write_checkpoints()
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     for base in bases[1:]:
         del disk.names[f"/data/{TP}/{base:020d}.log"]
     disk.die()
@@ -336,7 +336,7 @@ def test_a_new_log_is_as_one_found_in_an_empty_directory() -> None:
         if disk is found:
             disk.make_dirs("/data/orders-0")
         log = data_dir.create_log(TP, TOPIC_ID, settings("orders"), NOW_MS)
-        logs.append((log.topic_id, log.log_end_offset, log.recovery_point, log.epochs.entries(), log.segment_bases))
+        logs.append((log.topic_id, log.log_end_offset, log.recovery_point, log.epochs.entries(), list(log.local.bases)))
         append(log, 1, leader_epoch=4)
         data_dir.close()
     assert logs[0] == logs[1]

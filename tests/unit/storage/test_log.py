@@ -108,7 +108,7 @@ def test_f9_rolls_when_segment_bytes_would_be_exceeded() -> None:
     _, log = new_log(disk, LogConfig(segment_bytes=3 * size))
     rolled = [log.append(checked(1), 0, NOW_MS).rolled for _ in range(7)]
     assert rolled == [False, False, False, True, False, False, True]
-    assert log.segment_bases == [0, 3, 6]
+    assert log.local.bases == [0, 3, 6]
     names = disk.list(f"/data/{TP}")
     assert [name for name in names if name.endswith(".log")] == [f"{base:020d}.log" for base in (0, 3, 6)]
     assert all(f"{base:020d}{suffix}" in names for base in (0, 3, 6) for suffix in (".index", ".timeindex"))
@@ -119,9 +119,9 @@ def test_f9_rolls_by_the_age_of_the_first_timestamp_less_jitter() -> None:
     _, log = new_log(MemoryDisk(), LogConfig(segment_ms=100))
     for timestamp in (1000, 1100, 1050, 1101, 1201):
         append(log, timestamp)
-    assert log.segment_bases == [0, 3]
+    assert log.local.bases == [0, 3]
     append(log, 1202)
-    assert log.segment_bases == [0, 3, 5]
+    assert log.local.bases == [0, 3, 5]
 
 
 def test_f9_records_without_timestamp_roll_by_the_age_of_the_segment() -> None:
@@ -129,7 +129,7 @@ def test_f9_records_without_timestamp_roll_by_the_age_of_the_segment() -> None:
     append(log, -1, now_ms=NOW_MS)
     append(log, -1, now_ms=NOW_MS + 100)
     append(log, -1, now_ms=NOW_MS + 101)
-    assert log.segment_bases == [0, 2]
+    assert log.local.bases == [0, 2]
 
 
 def test_f9_rolls_when_an_index_is_full() -> None:
@@ -137,7 +137,7 @@ def test_f9_rolls_when_an_index_is_full() -> None:
     for timestamp in range(12):
         append(log, timestamp)
     # 40 bytes hold three entries of the time index, one kept free for the seal: two entries, so three batches
-    assert log.segment_bases == [0, 3, 6, 9]
+    assert log.local.bases == [0, 3, 6, 9]
 
 
 def test_f9_rolls_when_an_offset_is_out_of_range_of_the_base() -> None:
@@ -145,7 +145,7 @@ def test_f9_rolls_when_an_offset_is_out_of_range_of_the_base() -> None:
     append(log, 1)
     far = (1 << 31) + 5
     log.append_as_follower(bytes(batch(1, base_offset=far, leader_epoch=0)), NOW_MS)
-    assert log.segment_bases == [0, far]
+    assert log.local.bases == [0, far]
     assert all_offsets(log) == [0, far]
     assert log.read(1, 1000, log.log_end_offset, True).records_end_offset == far + 1
 
@@ -166,7 +166,7 @@ def test_what_a_leader_has_is_taken_whatever_the_size_of_a_segment() -> None:
     of_leader = b"".join(bytes(batch(1, base_offset=offset, leader_epoch=0)) for offset in (0, 1))
     log.append_as_follower(of_leader, NOW_MS)
     log.append_marker(7, 0, commit=True, coordinator_epoch=0, leader_epoch=0, now_ms=NOW_MS)
-    assert (log.log_end_offset, log.segment_bases) == (3, [0, 2])
+    assert (log.log_end_offset, list(log.local.bases)) == (3, [0, 2])
 
 
 @pytest.mark.parametrize("truncates", [True, False])
@@ -197,7 +197,7 @@ def test_failed_roll_changes_nothing() -> None:
     disk.fail(0, OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="No space"):
         append(log, 2)
-    assert log.segment_bases == [0]
+    assert log.local.bases == [0]
     assert append(log, 2) == 1
     assert all_offsets(log) == [0, 1]
 
@@ -332,7 +332,7 @@ def check_against_a_scan(sizes: list[tuple[int, int]], interval: int, segment_by
     for count, size in sizes:
         append(log, *range(count), size=size)
     expected = []
-    for base in log.segment_bases:
+    for base in log.local.bases:
         infos, _ = scan_batches(disk.content(f"/data/{TP}/{base:020d}.log"))
         expected += [(base, info.position, info) for info in infos]
     for offset in range(log.log_end_offset):

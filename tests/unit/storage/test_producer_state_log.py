@@ -88,16 +88,16 @@ def test_snapshots_are_taken_at_each_roll_and_at_the_end_and_go_with_their_segme
     data_dir, log = new_log(disk, SMALL)
     for sequence in range(40):
         send(log, 1, 0, sequence)
-    assert snapshots(disk) == log.segment_bases[1:]
-    log.advance_log_start(log.segment_bases[2])
-    assert snapshots(disk) == log.segment_bases
+    assert snapshots(disk) == log.local.bases[1:]
+    log.advance_log_start(log.local.bases[2])
+    assert snapshots(disk) == log.local.bases
     data_dir.close()
-    assert snapshots(disk) == [*log.segment_bases, 40]
+    assert snapshots(disk) == [*log.local.bases, 40]
     _, log = reopen(disk, SMALL)
     for sequence in range(40, 80):
         send(log, 1, 0, sequence)
     log = crashed(disk)
-    assert snapshots(disk) == [*log.segment_bases, 80], "of those between segments only the last is of use"
+    assert snapshots(disk) == [*log.local.bases, 80], "of those between segments only the last is of use"
 
 
 def test_a_log_nobody_wrote_to_with_a_producer_id_needs_no_snapshot() -> None:
@@ -311,7 +311,7 @@ def test_a_segment_whose_records_are_lost_names_no_aborted_transaction() -> None
         send(log, 1, 0, sequence, transactional=True)
         end_txn(log, 1, 0, commit=sequence % 2 == 0)
     data_dir.close()
-    first, second, *_ = log.segment_bases
+    first, second, *_ = list(log.local.bases)
     assert disk.exists(f"{DIR}/{first:020d}.txnindex")
     disk.put(f"{DIR}/{first:020d}.log", b"")
     aborted = crashed(disk).aborted(0, 1000)

@@ -42,7 +42,7 @@ def filled(config: LogConfig = SMALL, batches: int = 20) -> tuple[MemoryDisk, Lo
 
 def assert_indexes_hold(disk: MemoryDisk, log: Log) -> None:
     """Each entry of each index file points to what is in the log file."""
-    for base in log.segment_bases:
+    for base in log.local.bases:
         data = disk.content(path(base))
         batches, _ = scan_batches(data)
         at = {info.position: info for info in batches}
@@ -58,7 +58,7 @@ def assert_indexes_hold(disk: MemoryDisk, log: Log) -> None:
 
 def test_l01_last_batch_cut_at_every_byte() -> None:
     disk, log = filled()
-    base = log.segment_bases[-1]
+    base = log.local.bases[-1]
     whole = disk.content(path(base))
     batches, _ = scan_batches(whole)
     last = batches[-1]
@@ -77,7 +77,7 @@ def test_l01_last_batch_cut_at_every_byte() -> None:
 
 def test_l01_epochs_that_lost_their_first_batch_are_forgotten() -> None:
     disk, log = filled(batches=16)
-    base = log.segment_bases[-1]
+    base = log.local.bases[-1]
     whole = disk.content(path(base))
     last = scan_batches(whole)[0][-1]
     assert (log.latest_epoch, last.base_offset) == (3, 30)
@@ -88,11 +88,11 @@ def test_l01_epochs_that_lost_their_first_batch_are_forgotten() -> None:
 @pytest.mark.parametrize("tail", [bytes(5), bytes(300), b"\xff" * 300, bytes(batch(1))[:70], b"\x00" * 16 + b"\x02" + bytes(80)])
 def test_l01_bytes_behind_the_last_batch_are_dropped(tail: bytes) -> None:
     disk, log = filled()
-    whole = disk.content(path(log.segment_bases[-1]))
-    disk.put(path(log.segment_bases[-1]), whole + tail)
+    whole = disk.content(path(log.local.bases[-1]))
+    disk.put(path(log.local.bases[-1]), whole + tail)
     log = crashed(disk)
     assert (log.log_end_offset, all_offsets(log)) == (40, list(range(40)))
-    assert disk.content(path(log.segment_bases[-1])) == whole
+    assert disk.content(path(log.local.bases[-1])) == whole
 
 
 def test_l01_power_loss_keeps_what_was_flushed_and_all_before_the_first_gap() -> None:
@@ -123,7 +123,7 @@ def test_a_compacted_log_that_was_never_compacted_ends_where_a_crash_took_record
         data_dir.write_checkpoints()
     for number in range(12):
         append(log, number)
-    base = log.segment_bases[0]
+    base = log.local.bases[0]
     batches, _ = scan_batches(disk.content(path(base)))
     assert batches[-1].base_offset == 6
     disk.put(path(base), disk.content(path(base))[: batches[-1].position])
@@ -134,7 +134,7 @@ def test_a_compacted_log_that_was_never_compacted_ends_where_a_crash_took_record
 
 def test_l02_any_flipped_bit_behind_the_recovery_point_ends_the_log_before_it() -> None:
     disk, log = filled()
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     assert len(bases) >= 4
     middle = bases[1]
     whole = {base: disk.content(path(base)) for base in bases}
@@ -153,7 +153,7 @@ def test_l02_any_flipped_bit_behind_the_recovery_point_ends_the_log_before_it() 
                 harmless += 1
                 continue
             assert log.log_end_offset == victim.base_offset, (byte - victim.position, bit)
-            assert log.segment_bases == bases[:2]
+            assert log.local.bases == bases[:2]
             assert all_offsets(log) == list(range(victim.base_offset))
             assert not disk.exists(path(bases[2]))
             assert not disk.exists(path(bases[2], ".index"))
@@ -192,7 +192,7 @@ def test_a_stop_that_claims_to_be_clean_but_tore_a_batch_is_recovered() -> None:
     data_dir, log = new_log(disk, SMALL)
     for number in range(20):
         append(log, number)
-    base = log.segment_bases[-1]
+    base = log.local.bases[-1]
     data_dir.close()
     disk.put(path(base), disk.content(path(base))[:-1])
     _, log = reopen(disk, SMALL)
@@ -220,7 +220,7 @@ def test_l03_damaged_indexes_are_built_again(kind: str, suffixes: tuple[str, ...
     data_dir, log = new_log(disk, SMALL)
     for number in range(40):
         append(log, 1000 + number)
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     data_dir.close(clean)
     for base in bases:
         for suffix in suffixes:
@@ -252,7 +252,7 @@ def test_l03_indexes_written_by_append_and_by_recovery_are_the_same() -> None:
     log.flush()
     log.close()
     suffixes = (".index", ".timeindex")
-    written = {(base, suffix): disk.content(path(base, suffix)) for base in log.segment_bases for suffix in suffixes}
+    written = {(base, suffix): disk.content(path(base, suffix)) for base in log.local.bases for suffix in suffixes}
     assert_indexes_hold(disk, log)
     assert sum(len(data) for data in written.values()) > 200
     for base, suffix in written:
@@ -316,31 +316,31 @@ def test_leftovers_of_deletion_and_cleaning_are_thrown_away() -> None:
 
 def test_l04_swap_is_completed_and_what_it_replaces_goes() -> None:
     disk, log = filled()
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     merged = disk.content(path(bases[0])) + disk.content(path(bases[1]))
     disk.put(path(0, ".log.swap"), merged)
     disk.put(path(0, ".index.swap"), b"")
     disk.put(path(0, ".timeindex.swap"), b"")
     log = crashed(disk, LogConfig(segment_bytes=100_000, index_interval_bytes=100))
-    assert log.segment_bases == [0, *bases[2:]]
+    assert log.local.bases == [0, *bases[2:]]
     assert disk.content(path(0)) == merged
     assert all_offsets(log) == list(range(40))
 
 
 def test_l04_swap_behind_an_unfinished_cleaning_is_not_used() -> None:
     disk, log = filled()
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     disk.put(path(0, ".log.cleaned"), b"half")
     disk.put(path(bases[1], ".log.swap"), b"junk")
     log = crashed(disk)
-    assert log.segment_bases == bases
+    assert log.local.bases == bases
     assert all_offsets(log) == list(range(40))
     assert not disk.exists(path(bases[1], ".log.swap"))
 
 
 def test_files_of_transactions_and_producers_go_with_their_records() -> None:
     disk, log = filled()
-    second, last = log.segment_bases[1], log.segment_bases[-1]
+    second, last = log.local.bases[1], log.local.bases[-1]
     disk.put(path(last, ".txnindex"), b"")
     disk.put(path(41, ".snapshot"), b"state")
     log = crashed(disk)
@@ -354,7 +354,7 @@ def test_files_of_transactions_and_producers_go_with_their_records() -> None:
 def test_checkpoints_that_cannot_be_believed_mean_full_recovery() -> None:
     for content in (b"", b"1\n0\n", b"0\n2\norders 0 40\n", b"0\n1\norders 0\n", b"0\nx\n", b"0\n1\norders 0 x\n", b"\xff\xfe"):
         disk, log = filled()
-        first = log.segment_bases[0]
+        first = log.local.bases[0]
         data = bytearray(disk.content(path(first)))
         data[-1] ^= 1
         disk.put(path(first), bytes(data))
@@ -370,7 +370,7 @@ def test_log_start_beyond_all_that_is_left_starts_an_empty_log_there() -> None:
     disk, _ = filled()
     disk.put("/data/log-start-offset-checkpoint", f"0\n1\n{TP.topic} 0 50\n".encode())
     log = crashed(disk)
-    assert (log.log_start_offset, log.log_end_offset, log.segment_bases) == (50, 50, [50])
+    assert (log.log_start_offset, log.log_end_offset, list(log.local.bases)) == (50, 50, [50])
     assert append(log, 1) == 50
 
 
@@ -398,7 +398,7 @@ def test_truncate_forgets_whole_batches_and_everything_about_them() -> None:
         assert log.high_watermark == log.recovery_point == target
         assert all_offsets(log) == list(range(kept))
         assert log.epochs.entries() == [entry for entry in epochs if entry[1] < target]
-        assert log.size_bytes == sum(len(disk.content(path(base))) for base in log.segment_bases)
+        assert log.size_bytes == sum(len(disk.content(path(base))) for base in log.local.bases)
         assert append(log, 5000, leader_epoch=7) == target
         assert log.offset_for_timestamp(5000) is not None
         log.close()
@@ -409,11 +409,11 @@ def test_truncate_forgets_whole_batches_and_everything_about_them() -> None:
 def test_truncate_below_the_first_segment_starts_over() -> None:
     _, log = filled()
     log.truncate_fully_and_start_at(100, NOW_MS)
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.segment_bases) == (100, 100, 100, [100])
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, list(log.local.bases)) == (100, 100, 100, [100])
     assert log.epochs.entries() == []
     assert append(log, 1, leader_epoch=8) == 100
     log.truncate_to(50)
-    assert (log.log_start_offset, log.log_end_offset, log.segment_bases) == (50, 50, [50])
+    assert (log.log_start_offset, log.log_end_offset, list(log.local.bases)) == (50, 50, [50])
 
 
 def test_flush_that_ran_while_the_log_was_cut_moves_no_recovery_point() -> None:
@@ -459,7 +459,7 @@ def test_a_broken_batch_hides_no_others_and_is_looked_for_once() -> None:
     data_dir, log = new_log(disk, config)
     for number in range(60):
         append(log, 1000 + number)
-    end_offset = log.segment_bases[1]
+    end_offset = log.local.bases[1]
     data_dir.close()
     whole = bytearray(disk.content(path(0)))
     batches, _ = scan_batches(whole)
@@ -500,7 +500,7 @@ def test_a_segment_with_a_broken_batch_goes_when_its_time_comes(number: int) -> 
     data_dir, log = new_log(disk, config)
     for timestamp in [NOW_MS, *[NOW_MS - 500] * 12]:  # the time index has the first batch, and nothing behind it
         append(log, timestamp)
-    bases = log.segment_bases
+    bases = list(log.local.bases)
     data_dir.close()
     with_broken_batch(disk, 0, number)
     _, log = reopen(disk, config)
@@ -537,15 +537,15 @@ def test_a_log_that_cannot_be_cut_at_a_broken_batch_stays_as_it_was() -> None:
     _, log = new_log(disk, config)
     for number in range(20):
         append(log, 1000 + number)
-    bases, size = log.segment_bases, log.size_bytes
+    bases, size = list(log.local.bases), log.size_bytes
     with_broken_batch(disk, bases[1], 1)
     with pytest.raises(KafkaError, match="no record batch at position"):
         log.truncate_to(bases[1] + 3)
-    assert (log.segment_bases, log.size_bytes, log.log_end_offset) == (bases, size, 20)
+    assert (list(log.local.bases), log.size_bytes, log.log_end_offset) == (bases, size, 20)
     assert append(log, 2000) == 20
     assert all_offsets_from(log, bases[2]) == list(range(bases[2], 21))
     assert log.truncate_to(bases[1])
-    assert (log.segment_bases, log.log_end_offset) == (bases[:2], bases[1])
+    assert (list(log.local.bases), log.log_end_offset) == (bases[:2], bases[1])
 
 
 @pytest.mark.parametrize("slot", [0, 1])
@@ -557,7 +557,7 @@ def test_a_segment_that_does_not_begin_with_a_batch_is_not_sent(slot: int) -> No
     for number in range(120):
         append(log, 1000 + number)
     log.high_watermark = log.log_end_offset
-    base, end_offset = log.segment_bases[slot : slot + 2]
+    base, end_offset = log.local.bases[slot : slot + 2]
     file = log.read(base + 1, 1, end_offset, True).ranges[0].file
     file.write(0, [bytes(12)])  # no offset, no length
     for max_bytes in (1, 1 << 20):

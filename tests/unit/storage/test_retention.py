@@ -40,14 +40,14 @@ def test_f11_by_time_goes_by_the_largest_timestamp_of_a_segment() -> None:
     assert log.log_start_offset == 2
     assert all_offsets(log) == [2, 3, 4, 5, 6, 7]
     assert log.apply_retention(NOW_MS + 1) == [2, 4, 6]
-    assert (log.log_start_offset, log.log_end_offset, log.segment_bases) == (8, 8, [8])
+    assert (log.log_start_offset, log.log_end_offset, list(log.local.bases)) == (8, 8, [8])
 
 
 def test_l10_the_active_segment_goes_only_after_a_roll() -> None:
     old = NOW_MS - DAY_MS - 1
     disk, log = log_of(config(retention_ms=DAY_MS), [old])
     assert log.apply_retention(NOW_MS) == [0]
-    assert (log.log_start_offset, log.log_end_offset, log.segment_bases) == (1, 1, [1])
+    assert (log.log_start_offset, log.log_end_offset, list(log.local.bases)) == (1, 1, [1])
     assert disk.exists(f"/data/{TP}/{1:020d}.log")
     assert append(log, NOW_MS) == 1
     assert log.apply_retention(NOW_MS) == []
@@ -56,7 +56,7 @@ def test_l10_the_active_segment_goes_only_after_a_roll() -> None:
 def test_an_empty_active_segment_is_never_deleted() -> None:
     _, log = log_of(config(retention_ms=0, retention_bytes=0), [])
     assert log.apply_retention(NOW_MS) == []
-    assert log.segment_bases == [0]
+    assert log.local.bases == [0]
 
 
 def test_f11_by_size_whole_segments_go_while_the_rest_still_exceeds() -> None:
@@ -100,7 +100,7 @@ def test_l10_delete_records_to_any_offset_up_to_the_high_watermark() -> None:
         log.advance_log_start(target)
         assert log.log_start_offset == target
         whole = 2 * min(target // 2, 3)
-        assert log.segment_bases == list(range(whole, 8, 2))
+        assert log.local.bases == list(range(whole, 8, 2))
         assert log.epochs.entries()[0] == ((0, target) if target < 8 else (3, 8))
         if target:
             with pytest.raises(KafkaError) as caught:

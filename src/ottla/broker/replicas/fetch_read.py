@@ -27,9 +27,8 @@ from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.records.batch import RECORDS_AT
-from ottla.replication.closest import closest_replica
 from ottla.replication.fetch_session import FetchContext, FetchPartition
-from ottla.replication.leader import Leadership
+from ottla.replication.leader import Leadership, closest_replica
 from ottla.storage.segment import IndexLost
 from ottla.storage.txn_index import AbortedTxn
 from ottla.types import OffsetAndEpoch, TopicPartition

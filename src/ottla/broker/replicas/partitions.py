@@ -28,6 +28,7 @@ from ottla.replication.throttle import is_throttled
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir, least_used
 from ottla.storage.log import Log
+from ottla.storage.names import STRAY_DIR
 from ottla.types import ZERO_UUID, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -405,7 +406,7 @@ class Partitions:
     def _retire(self, data_dir: DataDir, log: Log, why: str) -> bool:
         """Rename a log that is not used, and keep it. False: the directory failed."""
         try:
-            path = data_dir.set_aside(log.topic_partition)
+            path = data_dir.delete_log(log.topic_partition, STRAY_DIR)
         except OSError as error:
             self.directory_failed(data_dir, error)
             return False

@@ -20,7 +20,6 @@ from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
 from ottla.protocol.internal.group_records import (
     OFFSET_COMMIT_WITH_EXPIRY_VERSION,
-    LegacyOffsetCommitKey,
     OffsetCommitKey,
     OffsetCommitValue,
     encode_value,
@@ -298,9 +297,7 @@ class OffsetStore:
 
     # Replay
 
-    def replay(
-        self, key: OffsetCommitKey | LegacyOffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID
-    ) -> None:
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer_id: int = NO_PRODUCER_ID) -> None:
         if value is not None:
             committed = CommittedOffset(
                 value.offset,

@@ -24,15 +24,6 @@ from ottla.wire.varint import write_unsigned_varint
 
 
 @message(versions="0")
-class LegacyOffsetCommitKey:
-    """Type 0, written by brokers before 0.9. Read as an `OffsetCommitKey`."""
-
-    group: str = wire("string")
-    topic: str = wire("string")
-    partition: int = wire("int32")
-
-
-@message(versions="0")
 class OffsetCommitKey:
     group: str = wire("string")
     topic: str = wire("string")
@@ -220,7 +211,7 @@ class ConsumerGroupRegularExpressionValue:
 # How they stand in a record
 
 TYPES: Final[dict[int, tuple[type, type]]] = {
-    0: (LegacyOffsetCommitKey, OffsetCommitValue),
+    0: (OffsetCommitKey, OffsetCommitValue),  # written by brokers before 0.9
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ottla.broker.controller.producer_ids import ProducerIds
@@ -39,7 +38,7 @@ def duplicate_elsewhere() -> list[Patch]:
     def append(self: Log, *arguments: Any, **options: Any) -> AppendInfo:
         info = original(self, *arguments, **options)
         if info.duplicate:
-            return replace(info, first_offset=self.log_end_offset, last_offset=self.log_end_offset)
+            info.first_offset = info.last_offset = self.log_end_offset
         return info
 
     return [(Log, "append", append)]

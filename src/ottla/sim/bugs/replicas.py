@@ -38,11 +38,13 @@ def shrunk_before_agreed() -> list[Patch]:
 
     def propose(self: Leadership, isr: tuple[int, ...]) -> Any:
         found = original(self, isr)
-        self._maximal = frozenset(isr)
+        self.maximal_isr = frozenset(isr)
         return found
 
     def high_watermark(self: Leadership, log_end_offset: int, now_ms: int) -> int:
-        return min([log_end_offset, *(self.followers[each].log_end_offset for each in self._maximal if each in self.followers)])
+        return min(
+            [log_end_offset, *(self.followers[each].log_end_offset for each in self.maximal_isr if each in self.followers)]
+        )
 
     return [(Leadership, "_propose", propose), (Leadership, "high_watermark", high_watermark)]
 

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.records.record import read_records
 from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage import checkpoint, compaction, data_dir, recovery, time_lookup
-from ottla.storage.cleaned_segment import CleanedSegment
+from ottla.storage.compaction import CleanedSegment
 from ottla.storage.compaction_plan import LogToClean
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
@@ -248,7 +248,7 @@ def retention_one_too_many() -> list[Patch]:
     def apply_retention(self: Log, now_ms: int) -> list[int]:
         removed = original(self, now_ms)
         if len(self.segments) > 1:
-            self._move_start(max(self.log_start_offset, self.segment_bases[1]))
+            self._move_start(max(self.log_start_offset, self.local.bases[1]))
             removed += self.local.remove_segments(0, 1)
         return removed
 

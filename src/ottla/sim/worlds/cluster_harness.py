@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from ottla.replication.closest import RACK_AWARE
+from ottla.replication.leader import RACK_AWARE
 from ottla.sim.actors.cast import Cast
 from ottla.sim.actors.groups import properties as group_properties
 from ottla.sim.actors.play import Actor, Address, Habits, Play

@@ -188,7 +188,7 @@ class KeptLog:
             )
 
     def before_retention(self, log: Log) -> BeforeRetention:
-        bases = log.segment_bases
+        bases = list(log.local.bases)
         files = {base: self._disk.contents(f"{self.directory}/{base:020d}.log") for base in bases}
         return BeforeRetention(
             sizes={base: len(data) for base, data in files.items()},

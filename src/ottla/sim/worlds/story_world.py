@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.replication.closest import RACK_AWARE
+from ottla.replication.leader import RACK_AWARE
 from ottla.sim.worlds.cluster_harness import ClusterHarness
 from ottla.sim.worlds.stories import in_sync, leadership, metadata, readers
 from ottla.sim.worlds.story_stage import SETTINGS, Story, StoryStage
