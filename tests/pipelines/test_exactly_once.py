@@ -13,10 +13,9 @@ from ottla.client.blocking import Client
 from ottla.client.offsets import committed_offsets
 from ottla.client.options import plain_options
 from ottla.errors import ErrorCode, KafkaError
-from ottla.pipelines import PipelineError, producing, spark_jvm, transaction
-from ottla.pipelines.exactly_once import ExactlyOnceSink
+from ottla.pipelines import PipelineError, exactly_once, producing, spark_jvm
+from ottla.pipelines.exactly_once import BatchTransaction, ExactlyOnceSink
 from ottla.pipelines.marker import marker_in
-from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -221,9 +220,9 @@ def test_every_record_is_there_once_whichever_tasks_write_it(
             ways[-1] = "in turns"
         return writing(self, topic, codec, turns)
 
-    monkeypatch.setattr(transaction, "is_in_one_task", counted)
+    monkeypatch.setattr(exactly_once, "is_in_one_task", counted)
     monkeypatch.setattr(BatchTransaction, "writing", noted)
-    monkeypatch.setattr(transaction, "is_local", lambda master: local)
+    monkeypatch.setattr(exactly_once, "is_local", lambda master: local)
     for first in (0, 300):
         shop.produce(source, orders(300, first))
         shop.run(file)

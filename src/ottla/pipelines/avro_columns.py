@@ -139,6 +139,5 @@ def _arrow_udf(function: Any, returns: Any) -> Any:
     from pyspark.sql.pandas.functions import arrow_udf
 
     # PySpark finds the kind of a UDF by its type hints, which must be types, not strings.
-
     function.__annotations__ = dict.fromkeys([*function.__annotations__], pa.Array)
     return arrow_udf(function, returnType=returns)

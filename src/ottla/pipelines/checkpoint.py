@@ -92,10 +92,8 @@ class Checkpoint:
         if batch_id == self._last[0]:
             return self._last[1]
         text = self._read(f"offsets/{batch_id}")
-        if text is None:
-            return None
         # Lines: a version, the settings of the batch, then one for each source.
-        return text.split("\n")[2:]
+        return None if text is None else text.split("\n")[2:]
 
     def _read(self, name: str) -> str | None:
         return self._files.read_text(f"{self.location}/{name}")
@@ -148,7 +146,6 @@ def local_folder(location: str) -> Path | None:
 def offsets_of(line: str) -> PartitionOffsets:
     """The offsets in `{"orders": {"0": 17}}`, as `format("ottla")` and Spark's Kafka source write them. Empty for other
     sources."""
-
     try:
         document = json.loads(line)
         return {

@@ -15,11 +15,10 @@ from ottla.pipelines import reading
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint
 from ottla.pipelines.data_source.offsets import nested
 from ottla.pipelines.definitions import Flow, Source
-from ottla.pipelines.exactly_once import SendDeadLetters
+from ottla.pipelines.exactly_once import BatchTransaction, SendDeadLetters
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.graph import reads
 from ottla.pipelines.spark_jvm import observed_metrics
-from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

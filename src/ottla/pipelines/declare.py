@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.pipelines.definitions import Files, Flow, Input, Sink, Source, Table, Target
 from ottla.pipelines.failure import PipelineError, Place
-from ottla.pipelines.values import Avro, Bytes, Json, String, Value
+from ottla.pipelines.values import Avro, Bytes, Json, String, Value, option_text
 
 _HERE = __name__.rpartition(".")[0]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -65,7 +65,10 @@ def source(
     for each in (*topics, *((dead_letter,) if dead_letter is not None else ())):
         _check_topic(each, place)
     if pattern is not None:
-        _check_pattern(pattern, place)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise PipelineError(f"pattern {pattern!r} is not a regular expression: {error}", place) from None
     value = String() if value is None else value
     _check_value(value, place, "value")
     if isinstance(value, Json) and value.schema is None:
@@ -235,13 +238,6 @@ def _check_topic(topic: object, place: Place) -> None:
         )
 
 
-def _check_pattern(pattern: str, place: Place) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise PipelineError(f"pattern {pattern!r} is not a regular expression: {error}", place) from None
-
-
 def _check_value(value: object, place: Place, what: str) -> None:
     if not isinstance(value, Json | Avro | String | Bytes):
         raise PipelineError(f"{what}={value!r} is not a format", place, hint="use p.json(…), p.avro(…), p.string() or p.bytes()")
@@ -250,6 +246,4 @@ def _check_value(value: object, place: Place, what: str) -> None:
 def _options(options: Mapping[str, object] | None, place: Place) -> tuple[tuple[str, str], ...]:
     if options is not None and not isinstance(options, Mapping):
         raise PipelineError(f"options={options!r} is not a dict", place)
-    return tuple(
-        (str(name), str(value).lower() if isinstance(value, bool) else str(value)) for name, value in (options or {}).items()
-    )
+    return tuple((str(name), option_text(value)) for name, value in (options or {}).items())

@@ -23,17 +23,14 @@ def columns(frame: DataFrame, sink: Sink, flow: str) -> list[Column]:
     """
     from pyspark.sql import functions as F
 
-    def missing(role: str, name: str) -> PipelineError:
-        return PipelineError(
-            f"flow {flow!r} has no column {name!r} for the {role} of topic {sink.topic!r}",
-            sink.place,
-            hint=f"its columns are {', '.join(frame.columns) or 'none'}",
-        )
-
     roles = {"key": sink.key, "headers": sink.headers, "timestamp": sink.timestamp, "partition": sink.partition}
     for role, name in roles.items():
         if name is not None and name not in frame.columns:
-            raise missing(role, name)
+            raise PipelineError(
+                f"flow {flow!r} has no column {name!r} for the {role} of topic {sink.topic!r}",
+                sink.place,
+                hint=f"its columns are {', '.join(frame.columns) or 'none'}",
+            )
     apart = {name for name in (sink.headers, sink.timestamp, sink.partition) if name is not None}
     fields = [name for name in frame.columns if name not in apart]
     made: list[Column] = [_key(frame, sink), _value(frame, sink, fields, flow).alias("value")]

@@ -16,6 +16,7 @@ A task is never retried. A batch that must run again runs as a whole, under a ne
 from __future__ import annotations
 
 import logging
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -27,13 +28,16 @@ from ottla.client.offsets import committed_offsets
 from ottla.client.options import ClientOptions
 from ottla.client.transactions import CommittedOffset, add_offsets, end_txn, init_producer_id, txn_offset_commit
 from ottla.errors import KafkaError
-from ottla.pipelines import producing, spark_errors
+from ottla.pipelines import producing, scratch, spark_errors
 from ottla.pipelines.checkpoint import BatchOffsets, Checkpoint, PartitionOffsets
 from ottla.pipelines.definitions import Flow, Sink
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import Marker, marker_in
-from ottla.pipelines.transaction import BatchTransaction
-from ottla.types import TopicPartition
+from ottla.pipelines.session import is_local
+from ottla.pipelines.spark_jvm import is_in_one_task
+from ottla.records.batch import SEQUENCE_MAX
+from ottla.records.compression import CODEC_NAMES
+from ottla.types import ProducerIdAndEpoch, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +45,54 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.pipelines")
 
 ATTEMPTS = 5
+
+
+@dataclass
+class BatchTransaction:
+    """An open transaction. `client` is the driver's; each task has its own."""
+
+    client: Client
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    sequences: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By topic and partition, the next sequence: two sources may share a dead-letter topic."""
+
+    def writing(self, topic: str, codec: str, turns: str | None = None) -> producing.Writing:
+        partitions = len(self.client.topic(topic, create=True).partitions)
+        return producing.Writing(
+            self.client.options,
+            topic,
+            partitions,
+            self.transactional_id,
+            self.producer,
+            CODEC_NAMES.index(codec),
+            dict(self.sequences.get(topic, {})),
+            turns,
+        )
+
+    def send(self, records: DataFrame, topic: str, codec: str) -> tuple[int, int]:
+        """Write rows (key, value, …) to a topic, in tasks. Returns the number of records and of bytes."""
+        from pyspark.sql import functions as F
+
+        # Lambdas, not bound methods: PySpark inspects the signature and wants one argument.
+        if is_in_one_task(records):
+            writing = self.writing(topic, codec)
+            # `coalesce` moves nothing here; it keeps Spark from adding tasks.
+            written = records.coalesce(1).mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
+        elif is_local(str(records.sparkSession.sparkContext.master)):
+            with tempfile.TemporaryDirectory(prefix="turns-", dir=scratch.directory(), ignore_cleanup_errors=True) as turns:
+                writing = self.writing(topic, codec, turns)
+                written = records.mapInArrow(lambda batches: writing.write(batches), producing.WRITTEN).collect()
+        else:
+            writing = self.writing(topic, codec)
+            packed = records.mapInArrow(lambda batches: writing.encode(batches), producing.PACKED)
+            shuffled = packed.repartitionById(writing.partitions, F.col("partition"))
+            written = shuffled.mapInArrow(lambda batches: writing.produce(batches), producing.WRITTEN).collect()
+        following = self.sequences.setdefault(topic, {})
+        for row in written:
+            following[row["partition"]] = (following.get(row["partition"], 0) + row["records"]) & SEQUENCE_MAX
+        return sum(row["records"] for row in written), sum(row["bytes"] for row in written)
+
 
 WriteRows = Callable[["DataFrame", Marker, BatchTransaction], tuple[int, int]]
 """Writes the rows of a batch to the flow's target. Returns the number of records and of bytes."""
@@ -134,7 +186,9 @@ class ExactlyOnceSink:
 
     def _attempt(self, frame: DataFrame, marker: Marker, offsets: BatchOffsets) -> None:
         began = time.monotonic()
-        client = self._connected()
+        if self._client is None:
+            self._client = Client(self.options)
+        client = self._client
         producer = init_producer_id(client, self.group_id, self.transaction_timeout_ms)
         transaction = BatchTransaction(client, self.group_id, producer)
         if self._is_committed(client, marker):
@@ -215,11 +269,6 @@ class ExactlyOnceSink:
             end_txn(transaction.client, self.group_id, transaction.producer, commit=False)
         except (KafkaError, OSError) as error:
             logger.info("Flow %s: could not abort its transaction, the broker will: %s", self.flow.name, error)
-
-    def _connected(self) -> Client:
-        if self._client is None:
-            self._client = Client(self.options)
-        return self._client
 
     def close(self) -> None:
         client, self._client = self._client, None

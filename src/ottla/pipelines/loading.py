@@ -49,7 +49,6 @@ def load(path: str | Path) -> list[Flow]:
 
 def where_in(error: BaseException, file: str | Path) -> Place | None:
     """The innermost line of the user's own files in the traceback of the error."""
-
     near = str(Path(file).resolve().parent)
     own = [
         frame

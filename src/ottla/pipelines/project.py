@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.values import option_text
 
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
@@ -74,14 +75,10 @@ class Project:
         }
 
 
-def toml_of(pipeline: Path) -> Path:
-    return pipeline.with_suffix(".toml")
-
-
 def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
     """The project of a pipeline's file. Its TOML may be missing, unless `settings` names it."""
     file = Path(pipeline)
-    toml = Path(settings) if settings is not None else toml_of(file)
+    toml = Path(settings) if settings is not None else file.with_suffix(".toml")
     if not toml.is_file():
         if settings is not None:
             raise PipelineError(f"{toml}: no such file")
@@ -89,16 +86,15 @@ def read(pipeline: str | Path, settings: str | Path | None = None) -> Project:
     try:
         text = toml.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise PipelineError(
-            "the settings are not UTF-8", Place(str(toml), error.object.count(b"\n", 0, error.start) + 1)
-        ) from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise PipelineError("the settings are not UTF-8", Place(str(toml), line)) from None
     except OSError as error:
         raise PipelineError(f"{toml}: {error.strerror}") from None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise PipelineError(str(error), Place(str(toml), int(line[1]) if line else len(text.splitlines()))) from None
+        found = re.search(r"at line (\d+)", str(error))
+        raise PipelineError(str(error), Place(str(toml), int(found[1]) if found else len(text.splitlines()))) from None
     return _complete(_from(file, toml, text, document))
 
 
@@ -145,8 +141,9 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
     for key, value in conf.items():
         if isinstance(value, dict):
             raise PipelineError(f"{key}: quote names with dots", place(key), hint='write "spark.executor.memory" = "2g"')
-    project = Project(file, file.stem, conf=_texts(conf), kafka=_texts(kafka))
-    return replace(project, **changes)
+    changes["conf"] = {key: option_text(value) for key, value in conf.items()}
+    changes["kafka"] = {key: option_text(value) for key, value in kafka.items()}
+    return replace(Project(file, file.stem), **changes)
 
 
 def _setting(key: str, value: str) -> dict[str, Any]:
@@ -188,10 +185,5 @@ def duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r} is not a duration: write 500 ms, 1 second, 10 minutes")
-
     unit = "ms" if match[2].startswith(("ms", "milli")) else match[2][0]
     return int(match[1]) * _UNITS_MS[unit]
-
-
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}

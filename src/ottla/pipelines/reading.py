@@ -79,9 +79,8 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
         reason = F.when(value.isNull(), no_reason).when(~F.is_valid_utf8(text), "the value is no UTF-8").when(broken, why)
     elif isinstance(source.value, Avro):
         schema = avro.parse(source.value.schema, source.place)
-        returns = struct(", ".join(f"`{name}` {kind}" for name, kind in avro.ddl_fields(schema, source.place)), source.place).add(
-            _CORRUPT, "string"
-        )
+        ddl = ", ".join(f"`{name}` {kind}" for name, kind in avro.ddl_fields(schema, source.place))
+        returns = struct(ddl, source.place).add(_CORRUPT, "string")
         found = raw.withColumn(_VALUE, avro.decoder(schema, returns, _CORRUPT)(value))
         reason = F.when(value.isNull(), no_reason).otherwise(F.col(f"{_VALUE}.{_CORRUPT}"))
     elif isinstance(source.value, String):
@@ -127,5 +126,4 @@ def struct(schema: Any, place: Place) -> Any:
         raise PipelineError(f"schema {schema!r} does not parse: {first_line(error)}", place) from None
     if not isinstance(found, StructType):
         raise PipelineError(f"schema {schema!r} is not a list of columns", place, hint='write "id long, at timestamp"')
-
     return found

@@ -112,13 +112,10 @@ class PipelineRun:
         )
         writer = result.writeStream.queryName(project.group_id(flow.name)).outputMode(flow.output_mode)
         writer = writer.option("checkpointLocation", checkpoint.location).foreachBatch(sink.write)
-        writer = (
-            writer.trigger(availableNow=True)
-            if self.once
-            else writer.trigger(processingTime=f"{project.trigger_ms} milliseconds")
-        )
         self.sinks[flow.name] = sink
-        return writer
+        if self.once:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{project.trigger_ms} milliseconds")
 
     def _write_rows(self, flow: Flow, result: DataFrame) -> WriteRows:
         target = flow.to

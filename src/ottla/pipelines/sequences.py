@@ -69,7 +69,6 @@ class Shared:
             turn = Turn(_NEXT.unpack(found)[0] if found else self._first.get(partition, 0))
             if turn.sequence == _UNKNOWN:
                 raise TurnLost(f"another task failed while it wrote to partition {partition}")
-
             os.pwrite(file, _NEXT.pack(_UNKNOWN), 0)
             yield turn
             os.pwrite(file, _NEXT.pack(turn.sequence), 0)

@@ -49,9 +49,8 @@ def start(name: str, master: str, conf: Mapping[str, str], *, ship: bool = True)
     except ImportError:
         raise PipelineError("PySpark is not installed", hint="install it with: pip install 'ottla[spark]'") from None
     if master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
-        raise PipelineError(
-            "Spark does not know where YARN is", hint="set HADOOP_CONF_DIR to the directory that holds yarn-site.xml"
-        )
+        hint = "set HADOOP_CONF_DIR to the directory that holds yarn-site.xml"
+        raise PipelineError("Spark does not know where YARN is", hint=hint)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
@@ -132,7 +131,6 @@ def package() -> str:
     Its modules run interpreted there: compiled modules cannot be loaded from a zip. Executors with Ottla installed are faster
     with `ship = false` in [spark].
     """
-
     root = Path(__file__).resolve().parents[2]
     file = Path(tempfile.mkdtemp(prefix="package-", dir=scratch.directory())) / "ottla.zip"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -91,9 +91,8 @@ def query_failure(failure: BaseException, flow: Flow) -> PipelineError:
     target = flow.to
     if isinstance(target, Sink) and what.startswith(refused := f"RuntimeError: topic {target.topic}: "):
         # The broker refused what `producing` sent: the sink is the place, not the user's code.
-        return PipelineError(
-            f"flow {flow.name!r} (topic {target.topic!r}): {what.removeprefix(refused)[:_LENGTH_MAX]}", target.place
-        )
+        why = what.removeprefix(refused)[:_LENGTH_MAX]
+        return PipelineError(f"flow {flow.name!r} (topic {target.topic!r}): {why}", target.place)
     return PipelineError(f"flow {flow.name!r}: {what.removeprefix('pyspark.errors.exceptions.captured.')[:_LENGTH_MAX]}", place)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.client.blocking import Client
@@ -31,7 +31,7 @@ class FlowStatus:
     lag: int | None
 
     def document(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return asdict(self)
 
 
 def status(project: Project, plan: Plan) -> list[FlowStatus]:

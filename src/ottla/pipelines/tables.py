@@ -13,12 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.pipelines.definitions import Flow, Table
-from ottla.pipelines.exactly_once import WriteRows
+from ottla.pipelines.exactly_once import BatchTransaction, WriteRows
 from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.marker import Marker
 from ottla.pipelines.spark_errors import first_line, is_incompatible_class, is_missing_jdbc_driver, retry_reason
 from ottla.pipelines.spark_jvm import FileSystem, JdbcConnection, has_class
-from ottla.pipelines.transaction import BatchTransaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

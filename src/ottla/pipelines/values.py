@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +38,7 @@ Value = Json | Avro | String | Bytes
 
 def json(schema: Any = None, **options: object) -> Json:
     """JSON objects. `options` are those of Spark's `from_json` and `to_json` (`timestampFormat`, `dateFormat`, …)."""
-
-    return Json(schema, tuple(sorted((name, _text(value)) for name, value in options.items())))
+    return Json(schema, tuple(sorted((name, option_text(value)) for name, value in options.items())))
 
 
 def avro(schema: str) -> Avro:
@@ -60,5 +58,6 @@ def bytes() -> Bytes:
     return Bytes()
 
 
-def _text(value: object) -> str:
-    return builtins.str(value).lower() if isinstance(value, bool) else builtins.str(value)
+def option_text(value: object) -> str:
+    """An option of Spark or a setting as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

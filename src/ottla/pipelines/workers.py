@@ -12,11 +12,7 @@ _is_frozen = False
 
 
 def exclude_imports_from_gc() -> None:
-    """Exclude the objects that exist now from later collections. Each task calls it; only the first call in a worker has an
-    effect.
-
-    Does nothing outside a worker.
-    """
+    """Exclude the objects that exist now from later collections. Only the first call in a worker has an effect."""
     from pyspark import TaskContext
 
     global _is_frozen

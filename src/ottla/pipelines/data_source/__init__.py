@@ -10,7 +10,7 @@ It works with any Kafka broker. Columns and options are those of Spark's own Kaf
 A user's schema chooses among the columns: `.schema("value string, offset long")`. Key and value may be string or binary.
 
 `readers` are the classes that Spark calls, `columns` their schema, `planning` finds the offsets to read, `offsets` is the
-arithmetic on them, `tasks` divides them among Spark's tasks, `fetching` reads them. Spark loads the package through the module
+arithmetic on them, `fetching` reads them. Spark loads the package through the module
 `pyspark_ottla`. It needs nothing of the other pipeline modules but `workers`.
 
 Where things run: Spark makes a `DataSource` in one driver process and pickles it; a stream's reader lives in another, long-lived

@@ -204,7 +204,6 @@ def _buffers(*parts: bytes | None) -> list[Any]:
 
 def _steps(size: int, rows: int) -> bytes:
     """Arrow's offsets buffer for `rows` strings of one size."""
-
     from array import array
 
     steps = array("i", range(0, size * rows + 1, size)) if size else array("i", bytes(4 * (rows + 1)))

@@ -72,9 +72,6 @@ class ReadPlanner:
         """The end offsets: last stable offsets with read_committed, else high watermarks."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
-    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return self._list(dict.fromkeys(partitions, EARLIEST))
-
     def _list(self, wanted: Positions) -> dict[TopicPartition, int]:
         found = list_offsets(self.client, wanted, read_committed=self.options.read_committed)
         return {where: entry.offset for where, entry in found.items()}
@@ -94,9 +91,7 @@ class ReadPlanner:
             return self._list(dict.fromkeys(partitions, position.everywhere))
         if position.offsets is not None:
             given = self._complete(position, position.offsets, partitions)
-            found = dict(given)
-            found |= self._list({where: offset for where, offset in given.items() if offset < 0})
-            return found
+            return {**given, **self._list({where: offset for where, offset in given.items() if offset < 0})}
         if position.timestamp_ms is not None:
             times: Positions = dict.fromkeys(partitions, position.timestamp_ms)
         else:
@@ -164,7 +159,7 @@ class ReadPlanner:
         """The ranges without the offsets that retention has removed, which it reports."""
         if not wanted:
             return []
-        earliest = self.earliest(entry.where for entry in wanted)
+        earliest = self._list(dict.fromkeys((entry.where for entry in wanted), EARLIEST))
         found: list[OffsetRange] = []
         for entry in wanted:
             first = earliest[entry.where]

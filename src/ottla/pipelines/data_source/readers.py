@@ -1,9 +1,10 @@
-"""The classes that Spark calls: the data source, its batch reader and its stream reader."""
+"""The classes that Spark calls: the data source, its batch reader and its stream reader, and what one task reads."""
 
 from __future__ import annotations
 
+import base64
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from ottla.pipelines.data_source import columns, tasks
-from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, available, limited
+from ottla.pipelines.data_source import columns
+from ottla.pipelines.data_source.offsets import OffsetRange, SourceOffsets, available, group_ranges, limited, split_ranges
 from ottla.pipelines.data_source.options import EARLIEST, LATEST, SourceOptions, check_batch, check_stream, source_options
+from ottla.types import ZERO_UUID, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.source")
 
 _COMMIT_TIMEOUT_S = 5.0
+_TASK_RECORDS_MIN = 20_000
+"""A task reads several ranges in turn until it has this many records."""
 
 
 class OttlaSource(DataSource):
@@ -68,10 +72,10 @@ class OttlaReader(DataSourceReader):
                 if first[where] > last[where]:
                     planner.lost(f"{where} ends at offset {last[where]}, before offset {first[where]}, where the query starts")
                 wanted.append(OffsetRange(where, first[where], last[where]))
-            return tasks.divide(planner.present(wanted), found.topic_ids, self.options)
+            return _divided(planner.present(wanted), found.topic_ids, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return tasks.read(self.options, self.schema, partition)
+        return _read(self.options, self.schema, partition)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -138,10 +142,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         to = SourceOffsets.of(end)
-        return tasks.divide(self._planner().ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
+        return _divided(self._planner().ranges(SourceOffsets.of(start), to), to.topic_ids, self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return tasks.read(self.options, self.schema, partition)
+        return _read(self.options, self.schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._commit(SourceOffsets.of(end))
@@ -197,3 +201,44 @@ def _limited_to(now: SourceOffsets, target: SourceOffsets) -> SourceOffsets:
         },
         now.topic_ids,
     )
+
+
+class TopicRanges(InputPartition):
+    """The offset ranges of one task."""
+
+    def __init__(self, ranges: Iterable[OffsetRange], topic_ids: Mapping[str, str]) -> None:
+        # Plain tuples, so that unpickling in a worker imports nothing more.
+        self.ranges = [(*entry.where, entry.start, entry.end, topic_ids.get(entry.where.topic)) for entry in ranges]
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{topic}-{partition}: {start} to {end}" for topic, partition, start, end, _ in self.ranges)
+
+
+def _divided(ranges: list[OffsetRange], topic_ids: Mapping[str, str], options: SourceOptions) -> list[InputPartition]:
+    """The ranges as input partitions, by minPartitions and maxRecordsPerPartition."""
+    records_max = options.records_per_partition_max
+    pieces = split_ranges(ranges, options.partitions_min, records_max)
+    if options.partitions_min is not None:
+        return [TopicRanges([entry], topic_ids) for entry in pieces]
+    target = _TASK_RECORDS_MIN if records_max is None else min(_TASK_RECORDS_MIN, records_max)
+    return [TopicRanges(group, topic_ids) for group in group_ranges(pieces, target)]
+
+
+def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of an input partition. Runs in a Python worker."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from ottla.pipelines.data_source.fetching import read_ranges
+    from ottla.pipelines.workers import exclude_imports_from_gc
+
+    exclude_imports_from_gc()
+    if not isinstance(partition, TopicRanges):
+        return iter(())  # Spark passes a plain InputPartition if there is nothing to read
+    entries = [
+        (
+            OffsetRange(TopicPartition(topic, number), start, end),
+            base64.urlsafe_b64decode(topic_id + "==") if topic_id else ZERO_UUID,
+        )
+        for topic, number, start, end, topic_id in partition.ranges
+    ]
+    return read_ranges(options, entries, to_arrow_schema(schema, timezone="UTC"))
