@@ -25,6 +25,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.registry import API_BY_NAME, Api
+from ottla.wire.schema import definition_of
 
 __all__ = ["BrokerAway", "Client", "PartitionLeader", "Topic", "Untrusted", "api_of", "errors_in"]
 
@@ -341,9 +342,9 @@ def errors_in(answer: object, where: str = "") -> Iterator[tuple[int, str]]:
         where = str(name)
     elif number is not None:
         where = f"{where}-{number}"
-    for attribute in type(answer).__slots__:  # type: ignore[attr-defined]
-        value = getattr(answer, attribute)
-        if attribute.endswith("error_code") and value:
+    for field in definition_of(type(answer)).fields:
+        value = getattr(answer, field.name)
+        if field.name.endswith("error_code") and value:
             yield value, " ".join(filter(None, [where, message]))
         elif type(value) is list and value and hasattr(value[0], "__wire__"):
             for item in value:

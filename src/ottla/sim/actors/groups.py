@@ -30,6 +30,7 @@ from ottla.sim.actors.workload import Workload
 from ottla.sim.models.group_model import CONSUMER_SESSION_S, NOTHING_COMMITTED, GroupModel, Membership, differences, settled
 from ottla.sim.violation import Violation, require
 from ottla.types import TopicPartition
+from ottla.wire.schema import definition_of
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -46,7 +47,7 @@ def _plain(message: Any) -> Any:
     if isinstance(message, list):
         return [_plain(part) for part in message]
     if hasattr(message, "__wire__"):
-        return {name: _plain(getattr(message, name)) for name in type(message).__slots__}
+        return {field.name: _plain(getattr(message, field.name)) for field in definition_of(type(message)).fields}
     return bytes(message) if isinstance(message, memoryview) else message
 
 
