@@ -80,6 +80,10 @@ _APIS = (
     Api(35, "describe_log_dirs", 0, 5, 2),
     Api(36, "sasl_authenticate", 0, 2, 2),
     Api(37, "create_partitions", 0, 3, 2),
+    Api(38, "create_delegation_token", 0, 3, 2),
+    Api(39, "renew_delegation_token", 0, 2, 2),
+    Api(40, "expire_delegation_token", 0, 2, 2),
+    Api(41, "describe_delegation_token", 0, 3, 2),
     Api(42, "delete_groups", 0, 2, 2),
     Api(43, "elect_leaders", 0, 2, 2),
     Api(44, "incremental_alter_configs", 0, 1, 1),
@@ -91,6 +95,7 @@ _APIS = (
     Api(50, "describe_user_scram_credentials", 0, 0, 0),
     Api(51, "alter_user_scram_credentials", 0, 0, 0),
     Api(56, "alter_partition", 0, 3, 0),
+    Api(57, "update_features", 0, 2, 0),
     Api(60, "describe_cluster", 0, 2, 0),
     Api(61, "describe_producers", 0, 0, 0),
     Api(65, "describe_transactions", 0, 0, 0),
@@ -104,11 +109,3 @@ _APIS = (
 
 API_BY_KEY: dict[int, Api] = {api.key: api for api in _APIS}
 API_BY_NAME: dict[str, Api] = {api.name: api for api in _APIS}
-REFUSED_BY_NAME = {
-    38: "create_delegation_token",
-    39: "renew_delegation_token",
-    40: "expire_delegation_token",
-    41: "describe_delegation_token",
-    57: "update_features",
-}
-"""APIs that no part of Ottla speaks, for the text of a refusal."""

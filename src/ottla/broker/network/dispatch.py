@@ -22,7 +22,7 @@ from ottla.broker.network.hooks import NO_HOOKS, Hooks
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
 from ottla.protocol.headers import RequestHeader, ResponseEncoder, decode_request_header, encode_response
-from ottla.protocol.registry import API_BY_KEY, REFUSED_BY_NAME, Api
+from ottla.protocol.registry import API_BY_KEY, Api
 from ottla.wire.codec import REQUEST_ELEMENTS_MAX, decoder
 
 if TYPE_CHECKING:
@@ -202,8 +202,7 @@ class Dispatcher:
         version = header.api_version
         if handler is None:
             known = API_BY_KEY.get(header.api_key)
-            name = known.name if known is not None else REFUSED_BY_NAME.get(header.api_key)
-            raise MalformedInput(f"API key {header.api_key} is not served" + (f" ({name})" if name else ""))
+            raise MalformedInput(f"API key {header.api_key} is not served" + (f" ({known.name})" if known else ""))
         if not handler.min_version <= version <= handler.max_version:
             if header.api_key == _API_VERSIONS:
                 return encode_response(handler.api, 0, header.correlation_id, handler.module.unsupported_version(handler))
