@@ -1,4 +1,4 @@
-"""Wait until a condition holds: `until` blocks, `until_async` awaits. The only polls with a deadline in the tests.
+"""Wait until a condition holds: `until` blocks, `until_async` awaits.
 
 A condition that holds is returned, so that a test can wait for a value: `leader = until(cluster.controller, "a controller")`.
 A test that passes never waits for the timeout, so it is generous: the machine may be busy.
