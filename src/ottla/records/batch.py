@@ -10,11 +10,17 @@ Reads and writes it, checks its CRC, and stamps the two fields that the CRC does
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from librt.strings import read_i16_be, read_i32_be, read_i64_be
 
 from ottla.errors import MalformedInput
 from ottla.records.crc import crc32c
 from ottla.types import NO_SEQUENCE, Buffer
+from ottla.wire.buffer import as_bytes
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 MAGIC_V2: Final = 2
 
@@ -39,16 +45,28 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 KNOWN_ATTRIBUTES: Final = 0x7F
 
+SMALL_BYTES: Final = 8 << 10
+"""Batches up to this size are copied to be read: that costs less than slicing memoryviews."""
+
 SEQUENCE_MAX: Final = 0x7FFFFFFF
 BATCHES_KEPT: Final = 5
 """Batches remembered for each producer: as many as it may have in flight."""
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_STAMPED: Final = struct.Struct(">qii")
+_pack_stamp: Final[Any] = struct.Struct(">qii").pack_into
 """Base offset, length, leader epoch."""
 _CRC: Final = struct.Struct(">I")
 _LENGTH: Final = struct.Struct(">i")
 _crc32c: Final[Any] = crc32c
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Whether the first batch of records is complete and transactional."""
+    return (
+        len(records) >= RECORDS_AT
+        and records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT != 0
+        and len(records) >= LOG_OVERHEAD + int(_LENGTH.unpack_from(records, LENGTH_AT)[0])  # else it is no batch
+    )
 
 
 class BatchInfo:
@@ -176,37 +194,30 @@ def scan_batches(buf: Buffer, start: int = 0) -> tuple[list[BatchInfo], int]:
 
 def header_at(buf: Buffer, position: int) -> BatchInfo:
     """The 61 bytes at `position` as a header, without checks."""
-    fields: tuple[int, int, int, int, int, int, int, int, int, int, int, int, int] = _HEADER.unpack_from(buf, position)
-    (
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = fields
+    if isinstance(buf, bytes):
+        return _header(buf, position, position)
+    return _header(as_bytes(buf[position : position + RECORDS_AT]), 0, position)
+
+
+def _header(data: bytes, at: i64, position: int) -> BatchInfo:
+    """The 61 bytes of `data` at `at`, which stand at `position` in their buffer."""
+    magic: int = data[at + MAGIC_AT]
+    crc: int = read_i32_be(data, at + CRC_AT)
     return BatchInfo(
         position,
-        length + LOG_OVERHEAD,
-        base_offset,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
+        int(read_i32_be(data, at + LENGTH_AT)) + LOG_OVERHEAD,
+        read_i64_be(data, at),
+        read_i32_be(data, at + 12),
+        magic if magic < 128 else magic - 256,
+        crc if crc >= 0 else crc + (1 << 32),
+        read_i16_be(data, at + ATTRIBUTES_AT),
+        read_i32_be(data, at + 23),
+        read_i64_be(data, at + 27),
+        read_i64_be(data, at + 35),
+        read_i64_be(data, at + PRODUCER_ID_AT),
+        read_i16_be(data, at + 51),
+        read_i32_be(data, at + 53),
+        read_i32_be(data, at + 57),
     )
 
 
@@ -217,7 +228,7 @@ def batch_crc_ok(buf: Buffer, info: BatchInfo) -> bool:
 
 def stamp(buf: bytearray | memoryview, info: BatchInfo, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch into the batch, in place. The CRC does not cover them."""
-    _STAMPED.pack_into(buf, info.position, base_offset, info.size - LOG_OVERHEAD, leader_epoch)
+    _pack_stamp(buf, info.position, base_offset, info.size - LOG_OVERHEAD, leader_epoch)
     info.base_offset = base_offset
     info.leader_epoch = leader_epoch
 
@@ -247,6 +258,11 @@ def write_header(buf: bytearray | memoryview, info: BatchInfo) -> None:
 
 
 def _crc_of(buf: Buffer, position: int, end: int) -> int:
-    view = buf if isinstance(buf, memoryview) else memoryview(buf)
-    crc: int = _crc32c(view[position + ATTRIBUTES_AT : end])
+    begin = position + ATTRIBUTES_AT
+    crc: int
+    if isinstance(buf, bytes) and end - begin <= SMALL_BYTES:
+        crc = _crc32c(buf[begin:end])
+    else:
+        view = memoryview(buf) if isinstance(buf, (bytes, bytearray)) else buf
+        crc = _crc32c(view[begin:end])
     return crc

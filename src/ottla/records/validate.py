@@ -24,6 +24,7 @@ from ottla.records.batch import (
     MAGIC_AT,
     MAGIC_V2,
     RECORDS_AT,
+    SMALL_BYTES,
     BatchInfo,
     batch_crc_ok,
     header_at,
@@ -31,6 +32,7 @@ from ottla.records.batch import (
 )
 from ottla.records.compression import CODEC_NAMES, NONE, TooLarge, compress, decompress
 from ottla.types import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer
+from ottla.wire.buffer import as_bytes
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -53,6 +55,8 @@ UNPACKED_BYTES_HERE: Final = 4 << 20
 RECORD_ERRORS_MAX: Final = 1000
 """The response names at most so many invalid records, so that it does not outgrow the request."""
 _RECORDS_AT_ONCE: Final = 4096
+_FAR: Final = 1 << 61
+"""Times below it can be added and subtracted in 64 bits. Compiled code handles a number of 63 bits less cheaply."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,18 @@ def check(
     Without `from_client` they come from a coordinator of this broker, which writes with a client's producer id and no sequence.
     MuchToUnpack if they decompress to more than `inline_bytes_max`. `let_others_run` is called from time to time.
     """
-    info = _only_batch(records)
-    _check_header(records, info, rules, from_client)
+    data: bytes | memoryview
+    if len(records) <= SMALL_BYTES:
+        data = as_bytes(records)
+    else:
+        data = memoryview(records) if isinstance(records, (bytes, bytearray)) else records
+    info = _only_batch(data)
+    _check_header(data, info, rules, from_client)
     codec = info.codec
-    view = memoryview(records)[RECORDS_AT:]
-    # Uncompressed records are not copied: max.message.bytes bounds them.
-    section = _decompress(view, codec, rules, inline_bytes_max) if codec != NONE else None
-    found = _check_records(view, section, info, rules, now_ms, let_others_run)
+    section = data[RECORDS_AT:]
+    if codec != NONE:
+        section = _decompress(section, codec, rules, inline_bytes_max)
+    found = _check_records(section, info, rules, now_ms, let_others_run)
 
     largest_delta: int = found.max_timestamp_delta
     offset_of_max_delta: int = found.max_index
@@ -148,7 +157,7 @@ def check(
         buffer = _writable(records)
     else:
         attributes = attributes & ~CODEC_MASK | rules.compression
-        buffer = _repack(bytes(view) if section is None else section, info, rules)
+        buffer = _repack(bytes(section), info, rules)
     if attributes != info.attributes or max_timestamp != info.max_timestamp:
         info.attributes = attributes
         info.max_timestamp = max_timestamp
@@ -208,7 +217,7 @@ def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: b
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, detail, [(0, detail)])
 
 
-def _decompress(packed: memoryview, codec: int, rules: Rules, inline_bytes_max: int) -> bytes:
+def _decompress(packed: Buffer, codec: int, rules: Rules, inline_bytes_max: int) -> bytes:
     partly = inline_bytes_max < rules.decompressed_bytes_max
     try:
         return decompress(codec, packed, inline_bytes_max if partly else rules.decompressed_bytes_max, partly)
@@ -222,23 +231,25 @@ def _decompress(packed: memoryview, codec: int, rules: Rules, inline_bytes_max: 
 
 
 def _check_records(
-    view: memoryview,
-    section: bytes | None,
+    section: bytes | memoryview,
     info: BatchInfo,
     rules: Rules,
     now_ms: i64,
     let_others_run: Callable[[], None] | None,
 ) -> walks.Walk:
-    """Check the decompressed records in `section`, or the uncompressed ones in `view`."""
-    delta_min: i64 = walks.INT64_MIN
-    delta_max: i64 = walks.INT64_MAX
+    """Check the decompressed records in `section`. A memoryview is not copied as a whole: max.message.bytes bounds it."""
+    delta_min: i64
+    delta_max: i64
     if rules.timestamp_type == CREATE_TIME:
         # as deltas, so that no timestamp has to be computed per record
         delta_min = _difference(_earliest(rules, now_ms), info.base_timestamp)
         delta_max = _difference(_latest(rules, now_ms), info.base_timestamp)
+    else:
+        delta_min = walks.INT64_MIN
+        delta_max = walks.INT64_MAX
     try:
-        if section is None:
-            found = walks.walk_view(view, info.record_count, delta_min, delta_max)
+        if not isinstance(section, bytes):
+            found = walks.walk_view(section, info.record_count, delta_min, delta_max)
         elif let_others_run is None or info.record_count <= _RECORDS_AT_ONCE:
             found = walks.walk(section, info.record_count, delta_min, delta_max)
         else:
@@ -247,7 +258,7 @@ def _check_records(
         raise RecordsRefused(ErrorCode.INVALID_RECORD, str(error)) from None
     if found.out_of_range or (rules.compacted and found.null_keys):
         _refuse_records(
-            bytes(view) if section is None else section,
+            bytes(section),
             info,
             rules,
             _earliest(rules, now_ms),
@@ -264,11 +275,15 @@ def _earliest(rules: Rules, now_ms: i64) -> i64:
 
 def _latest(rules: Rules, now_ms: i64) -> i64:
     after_ms: i64 = rules.timestamp_after_max_ms
-    return now_ms + after_ms if after_ms <= walks.INT64_MAX - now_ms else walks.INT64_MAX
+    if after_ms > _FAR and after_ms > walks.INT64_MAX - now_ms:
+        return walks.INT64_MAX
+    return now_ms + after_ms
 
 
 def _difference(time_ms: i64, base_ms: i64) -> i64:
     """The difference of two times, limited to int64: a producer may send any base timestamp."""
+    if -_FAR < base_ms < _FAR and -_FAR < time_ms < _FAR:
+        return time_ms - base_ms
     if base_ms < 0:
         return time_ms - base_ms if time_ms <= walks.INT64_MAX + base_ms else walks.INT64_MAX
     return time_ms - base_ms if time_ms >= walks.INT64_MIN + base_ms else walks.INT64_MIN
@@ -320,9 +335,7 @@ def _repack(section: bytes, info: BatchInfo, rules: Rules) -> bytearray:
 def _writable(records: Buffer) -> bytearray | memoryview:
     if isinstance(records, bytearray):
         return records
-    if isinstance(records, memoryview) and not records.readonly:
-        return records
-    return bytearray(records)
+    return bytearray(records) if isinstance(records, bytes) or records.readonly else records
 
 
 def _too_large(size: int, rules: Rules) -> RecordsRefused:

@@ -107,6 +107,9 @@ class FetchSession:
         self.created_ms = created_ms
         self.last_used_ms = created_ms
         self.partitions = partitions
+        self.reader: object = None
+        """Who may read every partition of the session, as of `reader_generation` (`broker.authorization`)."""
+        self.reader_generation = 0
 
 
 class FetchContext:
@@ -157,6 +160,13 @@ class FetchContext:
             return ErrorCode.NONE, self._cache._create(self, now_ms)
         return self.error, NO_SESSION
 
+    def finish_throttled(self) -> tuple[ErrorCode, int]:
+        """As `finish`, for an empty response in place of what was read: it creates no session."""
+        session = self._session
+        if session is None:
+            return self.error, NO_SESSION
+        return ErrorCode.NONE if session.epoch == self._epoch else ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
+
 
 class FetchSessionCache:
     def __init__(self, slots_max: int, random: Random) -> None:
@@ -172,6 +182,9 @@ class FetchSessionCache:
     @property
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
+
+    def find(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
 
     def begin(
         self,

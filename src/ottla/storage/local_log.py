@@ -49,6 +49,7 @@ class LocalLog:
         self._cache = cache
         self._config = config
         self._segment_ms = config.segment_ms_max
+        self.segment_bytes = config.segment_bytes
         self.dir = dir
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
@@ -74,6 +75,7 @@ class LocalLog:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_ms = config.segment_ms_max
+        self.segment_bytes = config.segment_bytes
         for segment in self.segments:
             segment.index_interval_bytes = config.index_interval_bytes
 
@@ -89,7 +91,7 @@ class LocalLog:
         segment = self.active
         position = segment.size
         if position + size > segment.reservation.next_at:
-            segment.reserve(position + size, self._config.segment_bytes)
+            segment.reserve(position + size, self.segment_bytes)
         try:
             segment.file.write(position, (data,))
         except OSError:
@@ -110,8 +112,7 @@ class LocalLog:
         segment = self.active
         if segment.size == 0:
             return last_offset - segment.base_offset > INT32_MAX
-        config = self._config
-        if segment.size + size > config.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
+        if segment.size + size > self.segment_bytes or last_offset - segment.base_offset > INT32_MAX:
             return True
         base_ms = segment.first_timestamp
         if base_ms is None:
@@ -121,7 +122,7 @@ class LocalLog:
             return True
         # Most appends add no index entry: only those that may are checked for room.
         may_be_indexed = segment.bytes_since_entry + size > segment.index_interval_bytes
-        return may_be_indexed and not segment.has_room(config.index_bytes_max)
+        return may_be_indexed and not segment.has_room(self._config.index_bytes_max)
 
     def roll(self, base_offset: int, now_ms: int) -> None:
         """Seal the active segment and start a new one."""

@@ -172,10 +172,10 @@ class Log:
                         written.first_offset, written.last_offset, append_time_ms, self.log_start_offset, 0, duplicate=True
                     )
         # Checked before the batches are stamped: refused batches stay unchanged.
-        if len(buffer) > self.config.segment_bytes:
+        if len(buffer) > self.local.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{len(buffer)} bytes of records exceed segment.bytes={self.config.segment_bytes} of {self.topic_partition}",
+                f"{len(buffer)} bytes of records exceed segment.bytes={self.local.segment_bytes} of {self.topic_partition}",
             )
         for batch in batches:
             stamp(buffer, batch, offset, leader_epoch)

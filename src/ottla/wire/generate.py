@@ -70,6 +70,7 @@ from mypy_extensions import i64, mypyc_attr
 from ottla.errors import MalformedInput
 from ottla.ports import Part
 from ottla.types import Buffer
+from ottla.wire.buffer import as_bytes
 from ottla.wire.codec import register, string_too_long
 from ottla.wire.native import UNSET, Unset, put, records_size, skip_tags, string_length, varint, write_uuid, write_varint
 from ottla.wire.schema import Definition, Field, Fresh, ListOf, Versions, equal_messages, message_text
@@ -179,12 +180,12 @@ class NativeDecoder(DecoderSource):
                 "    end: i64 = len(given)",
                 "    first = pos",
                 "    base = pos",
-                "    data = bytes(given[pos : pos + window])",
+                "    data = as_bytes(given[pos : pos + window])",
             ]
         else:
             begin = [
                 f"def run(given: Buffer, pos: i64) -> tuple[{name}, i64]:",
-                "    data = bytes(given)",
+                "    data = as_bytes(given)",
                 "    end: i64 = len(data)",
             ]
         declared = [f"    {variable}: {type_}" for variable, type_ in self.declared.items()]
@@ -258,7 +259,7 @@ class NativeDecoder(DecoderSource):
         self.line(f"{target} = given[pos:stop]")
         self.line("if stop - base > len(data):")
         self.line("    base = stop")
-        self.line("    data = bytes(given[base : base + window])")
+        self.line("    data = as_bytes(given[base : base + window])")
 
     def fixed_array(self, form: str, size: str, target: str) -> None:
         number = self.name("number")

@@ -1,6 +1,6 @@
 """What compiled decoders and encoders call: variable-length integers, tagged fields and records, on `bytes` and `BytesWriter`.
 
-The counterparts in `codec` and `varint` do the same on memoryviews and bytearrays. Compiled; only compiled messages import it.
+The counterparts in `codec` and `varint` do the same on memoryviews and bytearrays. Compiled; only compiled modules import it.
 """
 
 from __future__ import annotations

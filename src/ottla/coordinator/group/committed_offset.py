@@ -1,11 +1,18 @@
-"""One committed offset of a group. Compiled: shards hold many of them."""
+"""One committed offset of a group, and the value of its record. Compiled: shards hold and write many of them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+
+from ottla.protocol.internal.group_records import OFFSET_COMMIT_VERSION
 from ottla.types import NO_LEADER_EPOCH, NO_TIMESTAMP, ZERO_UUID
+from ottla.wire.native import write_varint
+
+_TOPIC_ID_TAG: Final = b"\1\0\x10"
+"""One tagged field, number 0, of 16 bytes."""
 
 
 @dataclass(init=False)
@@ -45,3 +52,21 @@ class Commits(NamedTuple):
     group: str
     offsets: list[tuple[str, int, CommittedOffset]]
     """Topic, partition and offset."""
+
+
+def offset_commit_value(offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, topic_id: bytes) -> bytes:
+    """The record value of a committed offset. The same bytes as from the codec, faster."""
+    out = BytesWriter()
+    write_i16_be(out, OFFSET_COMMIT_VERSION)
+    write_i64_be(out, offset)
+    write_i32_be(out, leader_epoch)
+    text = metadata.encode()
+    write_varint(out, len(text) + 1)
+    out.write(text)
+    write_i64_be(out, commit_timestamp)
+    if topic_id == ZERO_UUID:
+        out.append(0)
+    else:
+        out.write(_TOPIC_ID_TAG)
+        out.write(topic_id)
+    return out.getvalue()

@@ -7,7 +7,7 @@ changes when the records are replayed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ottla.coordinator.group import consumer_records as records
@@ -39,6 +39,8 @@ class ChangeContext:
     """The metadata hash of the group has not been compared with these topics yet."""
     patterns_are_old: bool
     """The regular expressions were resolved for other topics, or too long ago."""
+    may_describe: Callable[[str], bool] | None = None
+    """Topics for which it is false match no regular expression."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,8 @@ class Change:
             if known is not None and not self.context.patterns_are_old:
                 continue
             topics = matching_names(expression, self.context.topics.topics)
+            if self.context.may_describe is not None:
+                topics = frozenset(filter(self.context.may_describe, topics))
             if known is None or known.topics != topics:
                 changed = True
                 self._patterns[expression] = ResolvedPattern(topics, self.context.now.wall_ms)

@@ -82,7 +82,7 @@ class ClassicMembers:
             classic=ClassicMetadata(request.session_timeout_ms, protocols),
         )
         owned = by_topic_id(subscription.owned_partitions, consumer.groups.topics)
-        change = Change(group, consumer.change_context(group, now), before, member, replaced, owned)
+        change = Change(group, consumer.change_context(group, caller, now), before, member, replaced, owned)
         change.write_member()
         change.write_epoch()
         decision = Decision()

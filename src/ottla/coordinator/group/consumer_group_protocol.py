@@ -136,7 +136,7 @@ class ConsumerGroupProtocol:
             client_host=caller.client_host,
             classic=None,
         )
-        change = Change(group, self.change_context(group, now), before, member, replaced, owned)
+        change = Change(group, self.change_context(group, caller, now), before, member, replaced, owned)
         change.write()
         # Nothing is refused from here on.
         decision.records += change.records
@@ -289,7 +289,7 @@ class ConsumerGroupProtocol:
             deadlines = self._deadlines[group_id] = MemberDeadlines(group_id)
         return deadlines
 
-    def change_context(self, group: ConsumerGroup, now: Now) -> ChangeContext:
+    def change_context(self, group: ConsumerGroup, caller: Caller, now: Now) -> ChangeContext:
         deadlines = self.deadlines_of(group.group_id)
         config, topics = self._groups.config_of(group.group_id), self._groups.topics
         return ChangeContext(
@@ -299,6 +299,7 @@ class ConsumerGroupProtocol:
             now,
             topics_may_differ=deadlines.looked_at is not topics,
             patterns_are_old=self._patterns_are_old(group.group_id, now),
+            may_describe=caller.may_describe,
         )
 
     def _patterns_are_old(self, group_id: str, now: Now) -> bool:

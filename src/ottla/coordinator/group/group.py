@@ -64,6 +64,8 @@ class Caller:
     client_host: str
     new_id: str
     """A new uuid for a member without an id; empty if the request has one."""
+    may_describe: Callable[[str], bool] | None = None
+    """Whether it may know of a topic; None: of all."""
 
 
 class Topic(Protocol):

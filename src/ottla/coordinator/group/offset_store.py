@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.committed_offset import Commits, CommittedOffset
+from ottla.coordinator.group.committed_offset import Commits, CommittedOffset, offset_commit_value
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
 from ottla.protocol.internal.group_records import (
@@ -24,7 +24,6 @@ from ottla.protocol.internal.group_records import (
     OffsetCommitValue,
     encode_value,
     offset_commit_key,
-    offset_commit_value,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,

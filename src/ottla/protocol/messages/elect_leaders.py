@@ -42,5 +42,5 @@ class ReplicaElectionResult:
 @message(versions="0-2", flexible="2+")
 class ElectLeadersResponse:
     throttle_time_ms: int = wire("int32")
-    error_code: int = wire("int16", "1+")
+    error_code: int = wire("int16", "1+", ignorable=True)
     replica_election_results: list[ReplicaElectionResult] = wire(list_of(ReplicaElectionResult))
