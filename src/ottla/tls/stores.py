@@ -1,7 +1,7 @@
-"""Reading key stores and trust stores of Java's clients (PEM, JKS, PKCS12) into PEM.
+"""Reads key stores and trust stores of Kafka's brokers and clients (PEM, JKS, PKCS12) into PEM (TL02).
 
 The first bytes tell the format, not the file name, as in Java. JKS is read here. PKCS12 needs AES, which Python's library lacks:
-`cryptography` is used if it is installed, else the program `openssl`. No file outlives a call.
+`cryptography` is used if it is installed (`ottla[security]`), else the program `openssl`. No file outlives a call.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 import shutil
 import ssl
 import struct
@@ -18,10 +19,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ottla.tls.config import TlsSettings
+
 _JKS_MAGIC = 0xFEEDFEED
 _JKS_WHITENER = b"Mighty Aphrodite"
 _SHA1_SIZE = 20
+_JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _OPENSSL_TIMEOUT_S = 30.0
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----((?:\s*[A-Za-z-]+: [^\n]*\n)*)([A-Za-z0-9+/=\s]*)-----END \1-----")
 
 
 class BadStore(ValueError):
@@ -32,7 +37,7 @@ def certificates(path: str, password: str | None) -> str:
     """The certificates of a trust store, as PEM."""
     content = _content(path)
     if _is_pem(content):
-        return content.decode(errors="replace")
+        return tidy_pem(content.decode(errors="replace"), "CERTIFICATE")
     if _is_jks(content):
         found = "".join(_pem("CERTIFICATE", entry) for entry in _jks(content, password)[0])
     else:
@@ -46,7 +51,7 @@ def key_and_chain(path: str, password: str | None, key_password: str | None) -> 
     """A private key and its certificates, as PEM, and the password that the key still needs."""
     content = _content(path)
     if _is_pem(content):
-        return content.decode(errors="replace"), key_password
+        return tidy_pem(content.decode(errors="replace")), key_password
     if _is_jks(content):
         keys = _jks(content, password, key_password or password)[1]
         if not keys:
@@ -59,27 +64,74 @@ def key_and_chain(path: str, password: str | None, key_password: str | None) -> 
     return found, None
 
 
+def certificates_of(pem: str) -> list[bytes]:
+    """The certificates of a PEM text in DER, in its order."""
+    return [base64.b64decode(body) for kind, _, body in _PEM_BLOCK.findall(pem) if kind == "CERTIFICATE"]
+
+
+def file_versions(settings: TlsSettings) -> tuple[object, ...]:
+    """Differs from an earlier result if a file of the stores has changed since."""
+    found: list[object] = []
+    for store in (settings.key_store, settings.trust_store):
+        if store is not None and store.location is not None:
+            try:
+                status = os.stat(store.location)
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def tidy_pem(text: str, of_kind: str = "") -> str:
+    """The PEM blocks of a text, in lines. In a properties file they may be one line. `of_kind`: only such as CERTIFICATE."""
+    blocks = [block for block in _PEM_BLOCK.findall(text) if of_kind in block[0]]
+    if not blocks:
+        raise BadStore(f"it holds no {of_kind.lower() or 'PEM'}")
+    lines: list[str] = []
+    for kind, headers, body in blocks:
+        compact = "".join(body.split())
+        # A traditional encrypted key has headers, and an empty line behind them.
+        lines += [f"-----BEGIN {kind}-----", *([*headers.strip().splitlines(), ""] if headers else [])]
+        lines += [compact[at : at + 64] for at in range(0, len(compact), 64)]
+        lines.append(f"-----END {kind}-----")
+    return "\n".join(lines) + "\n"
+
+
 def load_chain(context: ssl.SSLContext, pem: str, password: str | None) -> None:
-    """Python loads keys only from files: use a private temporary one."""
+    """Python loads keys only from files: use one in memory, or a private temporary one."""
+    if "PRIVATE KEY" not in pem:
+        raise BadStore("it holds no private key")
+    given = password if password is not None else _no_password
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("ottla-key", os.MFD_CLOEXEC)
+        with open(descriptor, "w") as file:
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=given)
+        return
     descriptor, name = tempfile.mkstemp(prefix="ottla-key-")
     try:
         with open(descriptor, "w") as file:
             file.write(pem)
-        context.load_cert_chain(name, password=password if password is not None else _no_password)
+        context.load_cert_chain(name, password=given)
     finally:
         os.unlink(name)
 
 
 def _no_password() -> str:
     """Without it OpenSSL would prompt on the terminal."""
-    raise BadStore("the private key is encrypted, and no password was given (kafka.ssl.key.password)")
+    raise BadStore("the private key is encrypted, and no password was given (ssl.key.password)")
 
 
 def _content(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise BadStore(f"it cannot be read: {error.strerror}") from None
+    if content.startswith(_JCEKS_MAGIC):
+        raise BadStore("it is JCEKS, which is not supported; allowed: JKS, PKCS12, PEM")
+    return content
 
 
 def _is_pem(content: bytes) -> bool:
@@ -210,7 +262,8 @@ def _pkcs12_by_openssl(path: str, password: str | None, *, keys: bool) -> str:
     program = shutil.which("openssl")
     if program is None:
         raise BadStore(
-            "it is PKCS12: reading it needs the Python package cryptography, or the program openssl; "
+            "it is PKCS12: reading it needs the Python package cryptography (pip install 'ottla[security]'), "
+            "or the program openssl; "
             "or take a PEM file: openssl pkcs12 -nodes -in store.p12 -out store.pem"
         )
     # The password by the environment: arguments are seen by everybody on the machine.
