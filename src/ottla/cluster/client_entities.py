@@ -6,16 +6,16 @@ credentials of a user share a node; each is changed without touching the other.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from math import isfinite
 from typing import Final
 
 from ottla.cluster import znodes
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.principal import java_address
+from ottla.security.scram_credential import ITERATIONS_MIN, ScramCredential
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -29,18 +29,18 @@ Entity = tuple[tuple[str, str | None], ...]
 ClientConfigs = Mapping[Entity, Mapping[str, str]]
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-_HASHES: Final = {1: "sha256", 2: "sha512"}
-_ITERATIONS_MIN: Final = 4096
 _ITERATIONS_MAX: Final = 16_384
 
-_WHOLE, _FRACTION = int, float
 _USER_QUOTAS: Final = {
-    "producer_byte_rate": _WHOLE,
-    "consumer_byte_rate": _WHOLE,
-    "request_percentage": _FRACTION,
-    "controller_mutation_rate": _FRACTION,
+    "producer_byte_rate": 2**63 - 1,
+    "consumer_byte_rate": 2**63 - 1,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
 }
-_IP_QUOTAS: Final = {"connection_creation_rate": _WHOLE}
+"""The largest value of a quota that is a whole number; None: it may be a fraction."""
+_IP_QUOTAS: Final = {"connection_creation_rate": 2**31 - 1}
+_FRACTION_MAX: Final = 1e-6
+"""What is lost where a number goes through a float."""
 
 
 def entity_path(entity: Entity) -> str:
@@ -72,7 +72,7 @@ def entity(pairs: Sequence[tuple[str, str | None]]) -> Entity:
     kinds = [kind for kind, _ in pairs]
     if not pairs:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity needs a user, a client-id or an ip")
-    check_types(kinds)
+    check_types(kinds, unknown=ErrorCode.INVALID_REQUEST)
     for kind, name in pairs:
         if name == "":
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the name of a {kind} cannot be empty")
@@ -84,12 +84,12 @@ def entity(pairs: Sequence[tuple[str, str | None]]) -> Entity:
     return tuple(sorted(pairs, key=lambda pair: pair[0], reverse=True))
 
 
-def check_types(kinds: Sequence[str]) -> None:
+def check_types(kinds: Sequence[str], *, unknown: ErrorCode) -> None:
     for kind in kinds:
         if not kind:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type is empty")
         if kind not in (USER, CLIENT_ID, IP):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}; allowed: user, client-id, ip")
+            raise KafkaError(unknown, f"unknown entity type {kind!r}; allowed: user, client-id, ip")
     if len(set(kinds)) < len(kinds):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity type appears twice")
     if IP in kinds and len(kinds) > 1:
@@ -115,8 +115,9 @@ class Component:
 
 def connection_rate_of(configs: ClientConfigs, host: str) -> int | None:
     """Connections per second that an IP address may open (KIP-612). None: there is no quota."""
-    for one in (((IP, host),), ((IP, None),)):
-        text = configs.get(one, {}).get("connection_creation_rate")
+    names: tuple[str | None, ...] = (host, java_address(host), None) if ":" in host else (host, None)
+    for name in names:
+        text = configs.get(((IP, name),), {}).get("connection_creation_rate")
         if text is not None:
             try:
                 return int(float(text))
@@ -125,14 +126,22 @@ def connection_rate_of(configs: ClientConfigs, host: str) -> int | None:
     return None
 
 
+def limits_of(configs: ClientConfigs) -> dict[Entity, dict[str, float]]:
+    """The quotas of every entity that has any."""
+    found = {one: quotas_in(config) for one, config in configs.items()}
+    return {one: values for one, values in found.items() if values}
+
+
 def quotas(configs: ClientConfigs, components: Sequence[Component], *, strict: bool) -> list[tuple[Entity, dict[str, float]]]:
     """The entities that match every component (`strict`: and have no other type), with their quotas."""
-    check_types([component.kind for component in components])
+    check_types([component.kind for component in components], unknown=ErrorCode.UNSUPPORTED_VERSION)
     for component in components:
         if component.match_type not in (EXACT, DEFAULT, ANY):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown match type {component.match_type}")
         if component.match_type == EXACT and component.name is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"an exact match of {component.kind} needs a name")
+        if component.match_type != EXACT and component.name is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"only an exact match of {component.kind} has a name")
     found = []
     for one, config in configs.items():
         names = dict(one)
@@ -165,19 +174,33 @@ def quotas_in(config: Mapping[str, str]) -> dict[str, float]:
 def with_quotas(one: Entity, config: Mapping[str, str], changes: Iterable[tuple[str, float | None]]) -> dict[str, str]:
     """The configs of an entity after (quota, value) changes; None removes a quota. KafkaError if one is invalid."""
     known = _IP_QUOTAS if one[0][0] == IP else _USER_QUOTAS
-    after = dict(config)
+    after, seen = dict(config), set[str]()
     for name, value in changes:
+        if name in seen:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"quota {name!r} appears twice")
+        seen.add(name)
+        if value is None:
+            if name in known:  # other keys of the node are not quotas
+                after.pop(name, None)
+            continue
         if name not in known:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown quota {name!r}; allowed: {', '.join(known)}")
-        if value is None:
-            after.pop(name, None)
-            continue
-        if known[name] is _WHOLE and value != int(value):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be a whole number, not {value}")
-        if value < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must not be negative: {value}")
-        after[name] = str(int(value)) if known[name] is _WHOLE else str(value)
+        after[name] = _quota_text(name, value, known[name])
     return after
+
+
+def _quota_text(name: str, value: float, whole_max: int | None) -> str:
+    if not isfinite(value):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be a finite number")
+    if value <= 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be greater than 0: {value}")
+    if whole_max is None:
+        return str(value)
+    if value % 1.0 > _FRACTION_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be a whole number, not {value}")
+    if value > float(whole_max):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must be at most {whole_max}: {value}")
+    return str(min(int(value), whole_max))
 
 
 # SCRAM credentials
@@ -200,10 +223,10 @@ def check_credential(asked: Credential) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"unknown SCRAM mechanism {asked.mechanism}")
     if asked.salted_password is None:
         return
-    if not _ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
+    if not ITERATIONS_MIN <= asked.iterations <= _ITERATIONS_MAX:
         raise KafkaError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"{asked.iterations} iterations are not allowed; allowed: {_ITERATIONS_MIN} to {_ITERATIONS_MAX}",
+            f"{asked.iterations} iterations are not allowed; allowed: {ITERATIONS_MIN} to {_ITERATIONS_MAX}",
         )
     if not asked.salt or not asked.salted_password:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "a credential needs a salt and a salted password")
@@ -216,13 +239,8 @@ def with_credential(config: Mapping[str, str], asked: Credential) -> dict[str, s
         if after.pop(name, None) is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"user {asked.user} has no credential for {name}")
         return after
-    algorithm = _HASHES[asked.mechanism]
-    client_key = hmac.digest(asked.salted_password, b"Client Key", algorithm)
-    stored_key = hashlib.new(algorithm, client_key).digest()
-    server_key = hmac.digest(asked.salted_password, b"Server Key", algorithm)
-    fields = {"salt": asked.salt, "stored_key": stored_key, "server_key": server_key}
-    text = ",".join(f"{field}={base64.b64encode(value).decode()}" for field, value in fields.items())
-    return after | {name: f"{text},iterations={asked.iterations}"}
+    credential = ScramCredential.of_salted_password(name, asked.salt, asked.salted_password, asked.iterations)
+    return after | {name: credential.text()}
 
 
 def credentials_in(config: Mapping[str, str]) -> list[tuple[int, int]]:

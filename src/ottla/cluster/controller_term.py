@@ -34,6 +34,7 @@ from ottla.cluster.tree_changes import state_changes
 from ottla.cluster.znodes import new_uuid
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import Change, Check, Create, Random, SetData
+from ottla.security.quotas import Charge
 from ottla.types import ZERO_UUID
 
 PRODUCER_ID_BLOCK_SIZE: Final = 1000
@@ -89,7 +90,12 @@ class ControllerTerm:
         return MetadataUpdate([self.fence], image)
 
     def create_topics(
-        self, image: ClusterImage, settings: BrokerSettings, requested: Sequence[NewTopic], random: Random
+        self,
+        image: ClusterImage,
+        settings: BrokerSettings,
+        requested: Sequence[NewTopic],
+        random: Random,
+        charge: Charge | None = None,
     ) -> tuple[MetadataUpdate, list[TopicResult]]:
         """For each topic: the topic, or a KafkaError."""
         update = self._update(image)
@@ -104,6 +110,8 @@ class ControllerTerm:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {new.name} appears twice in the request")
                 check_total(total)
                 topic = new_topic(image, settings, self._new_topic_id(image, random), new, random, by_collision_key)
+                if charge is not None:
+                    charge(len(topic.partitions))
             except KafkaError as error:
                 results.append(error)
                 continue
@@ -121,7 +129,7 @@ class ControllerTerm:
                 return topic_id
 
     def delete_topics(
-        self, image: ClusterImage, settings: BrokerSettings, requested: Sequence[str | bytes]
+        self, image: ClusterImage, settings: BrokerSettings, requested: Sequence[str | bytes], charge: Charge | None = None
     ) -> tuple[MetadataUpdate, list[TopicResult]]:
         """For each topic, by name or id: the topic to delete, or a KafkaError."""
         update = self._update(image)
@@ -138,6 +146,12 @@ class ControllerTerm:
             elif counts[topic.name] > 1:
                 results.append(KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name} appears twice in the request"))
             else:
+                try:
+                    if charge is not None:
+                        charge(len(topic.partitions))
+                except KafkaError as error:
+                    results.append(error)
+                    continue
                 update.changes += delete_changes(topic)
                 removed.append(topic.name)
                 results.append(topic)
@@ -145,7 +159,7 @@ class ControllerTerm:
         return update, results
 
     def create_partitions(
-        self, image: ClusterImage, requested: Sequence[NewPartitions]
+        self, image: ClusterImage, requested: Sequence[NewPartitions], charge: Charge | None = None
     ) -> tuple[MetadataUpdate, list[TopicResult]]:
         update = self._update(image)
         results: list[TopicResult] = []
@@ -160,6 +174,8 @@ class ControllerTerm:
                 if added.get(new.topic, 0) > 0:
                     check_total(total)
                 topic = extended_topic(image, new)
+                if charge is not None:
+                    charge(added[new.topic])
             except KafkaError as error:
                 results.append(error)
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from math import inf, nan
 
 import pytest
 
@@ -51,28 +52,30 @@ def test_other_paths_are_no_entities(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "code"),
+    "pairs",
     [
-        ([], ErrorCode.INVALID_REQUEST),
-        ([("", "a")], ErrorCode.INVALID_REQUEST),
-        ([("team", "a")], ErrorCode.UNSUPPORTED_VERSION),
-        ([(USER, "")], ErrorCode.INVALID_REQUEST),
-        ([(USER, "a"), (USER, "b")], ErrorCode.INVALID_REQUEST),
-        ([(USER, "a"), (IP, "1.2.3.4")], ErrorCode.INVALID_REQUEST),
-        ([(IP, "no address")], ErrorCode.INVALID_REQUEST),
+        [],
+        [("", "a")],
+        [("team", "a")],
+        [(USER, "")],
+        [(CLIENT_ID, "")],
+        [(USER, "a"), (USER, "b")],
+        [(USER, "a"), (IP, "1.2.3.4")],
+        [(CLIENT_ID, None), (IP, None)],
+        [(IP, "no address")],
     ],
 )
-def test_what_is_no_entity_is_refused(pairs: list[tuple[str, str | None]], code: ErrorCode) -> None:
+def test_qu07_what_is_no_entity_is_refused(pairs: list[tuple[str, str | None]]) -> None:
     with pytest.raises(KafkaError) as caught:
         entity(pairs)
-    assert caught.value.code == code
+    assert caught.value.code == ErrorCode.INVALID_REQUEST
 
 
 def test_the_order_in_which_a_client_names_the_parts_does_not_matter() -> None:
     assert entity([(CLIENT_ID, "c"), (USER, "u")]) == entity([(USER, "u"), (CLIENT_ID, "c")]) == ((USER, "u"), (CLIENT_ID, "c"))
 
 
-def test_a_filter_finds_what_matches_all_of_it() -> None:
+def test_qu07_a_filter_finds_what_matches_all_of_it() -> None:
     rate = {"producer_byte_rate": "1024"}
     configs = {
         ((USER, "a"),): {**rate, "SCRAM-SHA-256": "salt=eA==,stored_key=eA==,server_key=eA==,iterations=4096"},
@@ -95,12 +98,28 @@ def test_a_filter_finds_what_matches_all_of_it() -> None:
     assert found(Component(USER, ANY, None), Component(CLIENT_ID, ANY, None)) == [((USER, "a"), (CLIENT_ID, "c"))]
     assert found(Component(IP, EXACT, "1.2.3.4")) == [((IP, "1.2.3.4"),)]
     assert dict(quotas(configs, [Component(USER, EXACT, "a")], strict=True)) == {((USER, "a"),): {"producer_byte_rate": 1024.0}}
-    for wrong in (Component(USER, 7, "a"), Component(USER, EXACT, None), Component("team", EXACT, "a")):
-        with pytest.raises(KafkaError):
-            found(wrong)
 
 
-def test_quotas_are_set_and_unset_beside_credentials() -> None:
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([Component(USER, 7, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component(USER, EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([Component(USER, DEFAULT, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component(USER, ANY, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component("", ANY, None)], ErrorCode.INVALID_REQUEST),
+        ([Component("team", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION),
+        ([Component(USER, ANY, None), Component(USER, EXACT, "a")], ErrorCode.INVALID_REQUEST),
+        ([Component(IP, ANY, None), Component(CLIENT_ID, EXACT, "a")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_qu07_a_filter_that_means_nothing_is_refused(components: list[Component], code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as caught:
+        quotas({}, components, strict=False)
+    assert caught.value.code == code
+
+
+def test_qu07_quotas_are_set_and_unset_beside_credentials() -> None:
     one: Entity = ((USER, "a"),)
     config = with_quotas(one, {"SCRAM-SHA-256": "x"}, [("producer_byte_rate", 1000.0), ("request_percentage", 12.5)])
     assert config == {"SCRAM-SHA-256": "x", "producer_byte_rate": "1000", "request_percentage": "12.5"}
@@ -112,10 +131,20 @@ def test_quotas_are_set_and_unset_beside_credentials() -> None:
         ("producer_byte_rate", 1.5),
         ("connection_creation_rate", 1.0),
         ("cpu", 1.0),
+        ("SCRAM-SHA-256", 1.0),
         ("request_percentage", -1.0),
+        ("request_percentage", 0.0),
+        ("request_percentage", inf),
+        ("producer_byte_rate", nan),
+        ("producer_byte_rate", 1e19),
     ):
-        with pytest.raises(KafkaError):
+        with pytest.raises(KafkaError) as caught:
             with_quotas(one, {}, [(name, value)])
+        assert caught.value.code == ErrorCode.INVALID_REQUEST
+    with pytest.raises(KafkaError):
+        with_quotas(one, {}, [("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0)])
+    assert with_quotas(one, config, [("SCRAM-SHA-256", None), ("cpu", None)]) == config, "only quotas are removed"
+    assert with_quotas(one, {}, [("producer_byte_rate", 9.223372036854775807e18)]) == {"producer_byte_rate": str(2**63 - 1)}
     assert with_quotas(((IP, None),), {}, [("connection_creation_rate", 5.0)]) == {"connection_creation_rate": "5"}
 
 
@@ -152,5 +181,7 @@ def test_a_credential_that_is_none_is_refused(asked: Credential, code: ErrorCode
 def test_the_rate_of_connections_of_an_address() -> None:
     own = {((IP, "1.2.3.4"),): {"connection_creation_rate": "7"}, ((IP, "1.2.3.5"),): {"connection_creation_rate": "?"}}
     assert connection_rate_of(own, "1.2.3.4") == 7  # type: ignore[arg-type]
+    for text in ("fe80::7", "fe80:0:0:0:0:0:0:7"):
+        assert connection_rate_of({((IP, text),): {"connection_creation_rate": "3"}}, "fe80::7") == 3
     assert connection_rate_of(own, "1.2.3.5") is connection_rate_of(own, "1.2.3.6") is None  # type: ignore[arg-type]
     assert connection_rate_of({**own, ((IP, None),): {"connection_creation_rate": "9"}}, "1.2.3.6") == 9  # type: ignore[dict-item]

@@ -1,7 +1,9 @@
 """The table of all settings, and the values of brokers, topics and groups.
 
-`broker_table` and `unused_table` are the data; `setting` is a row. `broker` parses a `server.properties` and reports all problems
-at once; `topic` and `group` have their own tables and resolve their values over the broker's; `listeners` parses addresses;
+`broker_table`, `tls_table`, `sasl_table` (logins at this broker), `sasl_client_table` (its logins at others), `zookeeper_table`
+(how it secures its connection to ZooKeeper) and `unused_table` are the data; `setting` is a row. `broker` parses a
+`server.properties` and reports all problems at once; `topic` and `group` have their own tables and resolve their values over the
+broker's; `listeners` parses addresses; `of_listener` resolves `listener.name.*`; `tls` and `sasl` are those of a listener;
 `environment` reads `OTTLA_*`; `describe` answers DescribeConfigs; `page` writes docs/settings.md. All use the same rows.
 """
 

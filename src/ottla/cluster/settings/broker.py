@@ -17,10 +17,30 @@ from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
 from ottla.cluster.settings.listeners import Listeners, parse_listeners
+from ottla.cluster.settings.of_listener import OF_LISTENERS, ListenerSettings, listener_settings, parse_name
+from ottla.cluster.settings.sasl import SaslSettings, sasl_settings
+from ottla.cluster.settings.sasl_client_table import SASL_CLIENT_SETTINGS
+from ottla.cluster.settings.sasl_table import SASL_SETTINGS
 from ottla.cluster.settings.setting import Setting, SettingsError, SettingValues, Value, table_of, unknown_name
+from ottla.cluster.settings.tls import tls_settings
+from ottla.cluster.settings.tls_table import RELOADED, TLS_SETTINGS
 from ottla.cluster.settings.unused_table import UNUSED_BROKER_SETTINGS
+from ottla.cluster.settings.zookeeper_table import ZOOKEEPER_SETTINGS
+from ottla.security.authorizer import Authorizer, parse_super_users
+from ottla.tls.config import TlsSettings
 
-BROKER_SETTINGS: Final[dict[str, Setting]] = table_of((*USED_BROKER_SETTINGS.values(), *UNUSED_BROKER_SETTINGS.values()))
+BROKER_SETTINGS: Final[dict[str, Setting]] = table_of(
+    row
+    for table in (
+        USED_BROKER_SETTINGS,
+        TLS_SETTINGS,
+        SASL_SETTINGS,
+        SASL_CLIENT_SETTINGS,
+        ZOOKEEPER_SETTINGS,
+        UNUSED_BROKER_SETTINGS,
+    )
+    for row in table.values()
+)
 
 _RETENTION: Final = (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
 _ROLL: Final = (("log.roll.ms", 1), ("log.roll.hours", 3_600_000))
@@ -41,9 +61,6 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
     "node.id": (("node.id", 1), ("broker.id", 1)),
 }
 """All settings with synonyms."""
-
-OF_LISTENERS: Final = frozenset({"max.connections", "max.connection.creation.rate"})
-"""Also for a single listener: `listener.name.<listener>.<setting>`, with the listener in lower case."""
 
 _NOT_ZERO: Final = tuple(OF_LISTENERS)
 """0 is allowed in server.properties only, also for a single listener."""
@@ -88,9 +105,12 @@ class BrokerSettings(SettingValues):
         problems += _check_together(values)
         listeners = parse_listeners(lambda name: _given_or_default(values, name), problems, warnings)
         warnings += _of_no_listener(values, listeners)
+        warnings += _of_no_authorizer(values)
+        settings = cls(dict(properties), {}, {}, values, listeners, warnings)
+        problems += settings._security_problems()
         if problems:
             raise SettingsError(problems)
-        return cls(dict(properties), {}, {}, values, listeners, warnings)
+        return settings
 
     def with_dynamic(self, broker: Mapping[str, str], default: Mapping[str, str] | None = None) -> BrokerSettings:
         """These settings with the dynamic configs of this broker and of the whole cluster."""
@@ -128,8 +148,59 @@ class BrokerSettings(SettingValues):
         }
         return {listener: value for listener, value in values.items() if isinstance(value, int)}
 
+    def given(self, name: str) -> Value:
+        """The value that is set, None if there is none."""
+        return self._values.get(name)
+
+    def of_listener(self, listener: str) -> ListenerSettings:
+        """The settings as they apply to one listener."""
+        protocols = {endpoint.listener: endpoint.security_protocol for endpoint in self._listeners.bind}
+        return listener_settings(self, listener, protocols.get(listener, "PLAINTEXT"))
+
+    def tls_of(self, listener: str) -> TlsSettings:
+        """The TLS settings of one listener; a SettingsError names all problems."""
+        problems: list[str] = []
+        tls = tls_settings(self.of_listener(listener), problems)
+        if problems:
+            raise SettingsError(problems)
+        return tls
+
+    def sasl_of(self, listener: str) -> SaslSettings:
+        """The SASL settings of one listener; a SettingsError names all problems."""
+        problems: list[str] = []
+        sasl = sasl_settings(self.of_listener(listener), problems, [])
+        if problems:
+            raise SettingsError(problems)
+        return sasl
+
+    def _security_problems(self) -> list[str]:
+        """Problems of the security settings of each listener."""
+        problems: list[str] = []
+        for endpoint in self._listeners.bind:
+            if endpoint.security_protocol.endswith("SSL"):
+                of_listener = self.of_listener(endpoint.listener)
+                old = [name for name in of_listener.list("ssl.enabled.protocols") if name in ("TLSv1", "TLSv1.1")]
+                if old:
+                    self.warnings.append(f"listener {endpoint.listener} does not offer {', '.join(old)}: insecure, RFC 8996")
+                tls = tls_settings(of_listener, problems)
+                if tls.key_store is None:
+                    problems.append(
+                        f"listener {endpoint.listener} uses {endpoint.security_protocol} and has no certificate; set "
+                        f"ssl.keystore.location, or ssl.keystore.key and ssl.keystore.certificate.chain"
+                    )
+            if endpoint.security_protocol.startswith("SASL_"):
+                sasl_settings(self.of_listener(endpoint.listener), problems, self.warnings)
+        return problems
+
     def listeners(self) -> Listeners:
         return self._listeners
+
+    def new_authorizer(self) -> Authorizer | None:
+        """An authorizer without ACLs yet; None if `authorizer.class.name` is not set."""
+        if not self.str("authorizer.class.name"):
+            return None
+        super_users = parse_super_users(self.str("super.users"))
+        return Authorizer(super_users, allow_if_no_acl=self.bool("allow.everyone.if.no.acl.found"))
 
     def log_dirs(self) -> tuple[str, ...]:
         return self.list("log.dirs")
@@ -148,8 +219,12 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
         if setting is None:
             if _base_of(name) is None:
                 problems.append(unknown_name(name, BROKER_SETTINGS))
+        elif name in TLS_SETTINGS and setting.update_mode == "per-broker":
+            problems.append(f"{name} can be changed while the broker runs only for a listener: listener.name.<listener>.{name}")
         elif setting.update_mode == "read-only":
             problems.append(f"{name} cannot be changed while the broker runs; set it in server.properties and restart")
+        elif setting.sensitive:
+            problems.append(f"{name} would be stored where others can read it; set it in server.properties and restart")
         elif setting.update_mode == "per-broker" and not per_broker:
             problems.append(f"{name} cannot be set for the whole cluster; name a broker")
         else:
@@ -188,10 +263,15 @@ def _no_effect(setting: Setting) -> str:
 def setting_of(name: str) -> Setting | None:
     """The setting of a name, also of a single listener."""
     setting = BROKER_SETTINGS.get(name)
-    if setting is None and name.startswith("listener.name."):
-        base = name.split(".", 3)[-1]
-        return replace(BROKER_SETTINGS[base], name=name, update_mode="per-broker") if base in OF_LISTENERS else None
-    return setting
+    if setting is not None:
+        return setting
+    parsed = parse_name(name)
+    base = BROKER_SETTINGS.get(parsed.base) if parsed is not None else None
+    if base is None:
+        return None
+    if base.name in OF_LISTENERS or base.name in RELOADED:
+        return replace(base, name=name, update_mode="per-broker")
+    return replace(base, name=name, update_mode="read-only")
 
 
 def _of_no_listener(values: Mapping[str, Value], listeners: Listeners) -> list[str]:
@@ -200,6 +280,16 @@ def _of_no_listener(values: Mapping[str, Value], listeners: Listeners) -> list[s
         f"{name} has no effect: listeners has no {name.split('.')[2]} (in lower case: {', '.join(sorted(known))})"
         for name in values
         if name.startswith("listener.name.") and name.split(".")[2] not in known
+    ]
+
+
+def _of_no_authorizer(values: Mapping[str, Value]) -> list[str]:
+    if values.get("authorizer.class.name"):
+        return []
+    return [
+        f"{name} has no effect: authorizer.class.name is not set, everyone may do everything"
+        for name in ("super.users", "allow.everyone.if.no.acl.found")
+        if values.get(name)
     ]
 
 
@@ -239,9 +329,12 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
     problems += _check_replica_waits(values)
     if "inter.broker.listener.name" in values and "security.inter.broker.protocol" in values:
         problems.append("inter.broker.listener.name and security.inter.broker.protocol cannot both be set")
-    protocol = values.get("security.inter.broker.protocol", "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        problems.append(f"security.inter.broker.protocol={protocol}: this release does not support it; allowed: PLAINTEXT")
+    super_users = values.get("super.users")
+    if isinstance(super_users, str):
+        try:
+            parse_super_users(super_users)
+        except ValueError as error:
+            problems.append(f"super.users={super_users} is not allowed: {error}")
     overrides = values.get("max.connections.per.ip.overrides")
     if isinstance(overrides, str):
         problems += connection_overrides(overrides)[1]

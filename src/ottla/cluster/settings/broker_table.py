@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.cluster.settings.setting import (
     BOOLEAN,
+    CLASS,
     DOUBLE,
     INT,
     INT_MAX,
@@ -27,8 +28,11 @@ from ottla.cluster.settings.setting import (
     one_of,
     table_of,
 )
+from ottla.cluster.settings.tls_table import Unset
 
 CLUSTER_WIDE: Final = "cluster-wide"
+ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 _used = partial(broker_setting, used=True)
@@ -42,6 +46,11 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("advertised.listeners", LIST, None,
         doc="The addresses that clients connect to, as NAME://host:port, one for each listener that is reachable. "
             "Default: those of `listeners`."),
+    _used("allow.everyone.if.no.acl.found", BOOLEAN, False, internal=True,
+        doc="Whether everyone may use a resource to which no ACL applies."),
+    _used("authorizer.class.name", STRING, "", valid=OneOf(("", ACL_AUTHORIZER, STANDARD_AUTHORIZER)),
+        doc="Kafka's authorizer, by the name of either of its classes: ACLs are enforced. Empty: everyone may do "
+            "everything. Other classes cannot be loaded."),
     _used("auto.create.topics.enable", BOOLEAN, True,
         doc="Whether a Metadata request for an unknown topic creates it. The client must allow it too."),
     _used("auto.leader.rebalance.enable", BOOLEAN, True,
@@ -51,6 +60,8 @@ USED_BROKER_SETTINGS: Final = table_of((
             "first start; it is stored in meta.properties."),
     _used("broker.id.generation.enable", BOOLEAN, True, doc="Whether a broker without `broker.id` generates one."),
     _used("broker.rack", STRING, None, doc="The rack of this broker. The replicas of a partition are spread over racks."),
+    _used("client.quota.callback.class", CLASS, None, valid=Unset("no value, because no Java class is loaded"),
+        doc="Java class that computes client quotas. Not supported."),
     _used("compression.gzip.level", INT, -1, valid=Between(1, 9, also=-1), mode=CLUSTER_WIDE,
         doc="The compression level of gzip where the broker compresses: 1 fastest to 9 smallest, -1 for gzip's "
             "default."),
@@ -70,6 +81,9 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("controlled.shutdown.retry.backoff.ms", LONG, 5000, doc="The pause before a ControlledShutdown is repeated."),
     _used("controller.listener.names", LIST, None,
         doc="The listeners of a KRaft controller. Ottla has none: a listener named here is not opened."),
+    _used("controller.quota.window.num", INT, 11, valid=at_least(1),
+        doc="Number of samples for the quota `controller_mutation_rate`: as many seconds' worth of mutations may come at once."),
+    _used("controller.quota.window.size.seconds", INT, 1, valid=at_least(1), doc="Duration of such a sample."),
     _used("controller.socket.timeout.ms", INT, 30000,
         doc="The timeout of requests from the controller to brokers and from brokers to the controller."),
     _used("default.replication.factor", INT, 1, doc="The replication factor of topics that are created without one."),
@@ -251,6 +265,9 @@ USED_BROKER_SETTINGS: Final = table_of((
             "1."),
     _used("offsets.topic.segment.bytes", INT, 104857600, valid=at_least(1),
         doc="The segment size of `__consumer_offsets` when it is created."),
+    _used("ottla.bootstrap.users.file", STRING, None,
+        doc="The first users of a new cluster: a properties file with their SCRAM credentials, as `ottla secure init` writes it. "
+            "Read once, when the cluster has not seen such a file. Ottla's own setting."),
     _used("producer.id.expiration.check.interval.ms", INT, 600000, valid=at_least(1), internal=True,
         doc="How often expired producer ids are removed."),
     _used("producer.id.expiration.ms", INT, 86400000, valid=at_least(1), mode=CLUSTER_WIDE,
@@ -258,6 +275,10 @@ USED_BROKER_SETTINGS: Final = table_of((
             "it is empty."),
     _used("queued.max.request.bytes", LONG, -1,
         doc="The maximum bytes of requests that wait to be handled; -1 uses the broker's own limit."),
+    _used("quota.window.num", INT, 11, valid=at_least(1),
+        doc="Number of samples over which the rates of client quotas are measured."),
+    _used("quota.window.size.seconds", INT, 1, valid=at_least(1),
+        doc="Duration of such a sample, and the longest throttle time of `request_percentage`."),
     _used("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, valid=at_least(0), mode=CLUSTER_WIDE,
         internal=True,
         doc="The maximum bytes per second for moving replicas between data directories."),
@@ -293,6 +314,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("socket.send.buffer.bytes", INT, 102400,
         doc="The send buffer of a socket; -1 is the operating system's default. If not set: 262144, for files to the "
             "same machine 524288."),
+    _used("super.users", STRING, "", internal=True,
+        doc="Principals that may do everything, separated by semicolons: `User:admin;User:CN=broker,O=example`."),
     _used("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, valid=at_least(1),
         doc="How often transactions that have timed out are aborted."),
     _used("transaction.max.timeout.ms", INT, 900000, valid=at_least(1),

@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings, setting_of
 from ottla.cluster.settings.group import GROUP_SETTINGS, group_value
+from ottla.cluster.settings.of_listener import OF_LISTENERS, parse_name
 from ottla.cluster.settings.setting import Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings
 
@@ -127,6 +128,9 @@ def _broker_synonyms(broker: BrokerSettings, setting: Setting) -> Iterator[Synon
     name = setting.name
     if name in _IN_OTHER_UNITS:
         return dropwhile(lambda synonym: synonym.name != name, _synonyms_in_order(broker, name, _IN_OTHER_UNITS[name]))
+    of_listener = parse_name(name)
+    if of_listener is not None and of_listener.base not in OF_LISTENERS:
+        return _synonyms_in_order(broker, name, ((name, 1), (of_listener.base, 1)))
     return _synonyms_in_order(broker, name, SYNONYMS.get(name, ((name, 1),)))
 
 

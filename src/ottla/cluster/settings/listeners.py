@@ -87,6 +87,11 @@ def _inter_broker(value_of: Callable[[str], Value], advertised: tuple[Endpoint, 
     for endpoint in advertised:
         if endpoint.security_protocol == protocol:
             return endpoint.listener
+    if protocol != "PLAINTEXT":
+        problems.append(
+            f"security.inter.broker.protocol={protocol}: no listener has this protocol; "
+            f"listeners: {', '.join(str(endpoint) for endpoint in advertised)}"
+        )
     return advertised[0].listener if advertised else protocol
 
 
@@ -126,11 +131,6 @@ def _endpoints(
         if protocol is None:
             problems.append(
                 f"{setting}: listener {name} has no security protocol; add {name}:PLAINTEXT to listener.security.protocol.map"
-            )
-            continue
-        if protocol != "PLAINTEXT":
-            problems.append(
-                f"{setting}: listener {name} uses {protocol}, which this release does not support; allowed: PLAINTEXT"
             )
             continue
         endpoints.append(Endpoint(name, host, port, protocol))

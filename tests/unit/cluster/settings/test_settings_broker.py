@@ -115,7 +115,7 @@ def test_all_problems_are_told_at_once() -> None:
         ("broker.id", "-2", "-1 or more"),
         ("broker.id", "5000", "reserved.broker.max.id"),
         ("max.connections.per.ip.overrides", "here", "host:count"),
-        ("security.inter.broker.protocol", "SSL", "does not support it"),
+        ("security.inter.broker.protocol", "SSL", "no listener has this protocol"),
         ("replica.selector.class", "com.example.Mine", "RackAwareReplicaSelector"),
         ("replica.socket.timeout.ms", "499", "replica.fetch.wait.max.ms=500"),
         ("replica.lag.time.max.ms", "499", "replica.fetch.wait.max.ms=500"),
@@ -154,10 +154,31 @@ def test_known_but_unused_settings_are_accepted_with_a_warning() -> None:
     assert "unknown setting listener.name.internal.nonsense" in problems_of({"listener.name.internal.nonsense": "1"})[0]
 
 
-def test_what_kafkas_authorizer_reads_is_known() -> None:
-    """No part of Kafka's own table, but of every server.properties with ACLs."""
-    given = {"super.users": "User:admin;User:ops", "allow.everyone.if.no.acl.found": "true"}
-    assert all("Kafka's authorizer" in warning for warning in BrokerSettings.parse(given).warnings)
+ACLS = {"super.users": "User:CN=a,O=b;User:ops", "allow.everyone.if.no.acl.found": "true"}
+
+
+def test_settings_of_an_authorizer_warn_without_one() -> None:
+    settings = BrokerSettings.parse(ACLS)
+    assert settings.new_authorizer() is None
+    assert all("authorizer.class.name is not set" in warning for warning in settings.warnings)
+    assert len(settings.warnings) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.security.authorizer.AclAuthorizer", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"]
+)
+def test_both_names_of_kafkas_authorizer_are_accepted(name: str) -> None:
+    settings = BrokerSettings.parse({"authorizer.class.name": name, **ACLS})
+    authorizer = settings.new_authorizer()
+    assert settings.warnings == []
+    assert authorizer is not None
+    assert authorizer.super_users == {"User:CN=a,O=b", "User:ops"}
+    assert authorizer.index.allow_if_no_acl
+
+
+def test_another_authorizer_is_refused_by_name() -> None:
+    assert "authorizer.class.name=com.example.Mine" in problems_of({"authorizer.class.name": "com.example.Mine"})[0]
+    assert "'admin' is no principal" in problems_of({"super.users": "admin"})[0]
 
 
 def test_a_password_is_never_shown() -> None:
@@ -193,7 +214,7 @@ def test_which_dynamic_values_are_refused() -> None:
     assert dynamic_problems({"message.max.bytes": "5"}, per_broker=False) == []
     assert "cannot be changed while the broker runs" in dynamic_problems({"broker.id": "5"}, per_broker=True)[0]
     assert "-1 for ever" in dynamic_problems({"log.retention.ms": "0"}, per_broker=True)[0]
-    assert "name a broker" in dynamic_problems({"ssl.keystore.type": "JKS"}, per_broker=False)[0]
+    assert "name a broker" in dynamic_problems({"listener.name.a.ssl.keystore.type": "JKS"}, per_broker=False)[0]
     assert "did you mean message.max.bytes" in dynamic_problems({"message.max.byte": "5"}, per_broker=True)[0]
 
 
@@ -296,3 +317,8 @@ def test_nobody_is_locked_out_while_the_broker_runs(prefix: str, base: str) -> N
     (problem,) = dynamic_problems({name: "0"}, per_broker=True)
     assert problem.startswith(f"{name}=0 is not allowed while the broker runs")
     assert dynamic_problems({name: "1"}, per_broker=True) == []
+
+
+def test_a_quota_callback_in_java_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"client\.quota\.callback\.class=a\.B is not allowed"):
+        BrokerSettings.parse({"client.quota.callback.class": "a.B"})
