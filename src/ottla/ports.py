@@ -16,6 +16,7 @@ from ottla.types import Buffer
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
 T = TypeVar("T")
 
@@ -142,12 +143,37 @@ class FileRange:
 Part = Buffer | FileRange
 
 
+class ServerTls(Protocol):
+    """TLS of a listener."""
+
+    def context(self) -> ssl.SSLContext:
+        """For a new connection. It changes when the certificate does."""
+        ...
+
+    def admits(self, host: str) -> bool:
+        """Whether a connection of this address is worth a handshake."""
+        ...
+
+    def failed(self, host: str, reason: str) -> None:
+        """Called for each connection that is closed because of TLS."""
+        ...
+
+
 class Network(Protocol):
-    """Listening, connecting, and `sendfile`, which asyncio transports do not have with uvloop."""
+    """Listening, connecting, and `sendfile`, which asyncio transports do not have with uvloop.
 
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Listener: ...
+    With TLS, the factory is called after the handshake. `get_extra_info` of the transport then knows `peercert_der` too."""
 
-    async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Transport: ...
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ServerTls | None = None
+    ) -> Listener: ...
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> asyncio.Transport:
+        """OSError if it fails, ssl.SSLError among them. With TLS `host` is also the name that the certificate must have, if the
+        context checks it."""
+        ...
 
     def file_sender(self, transport: asyncio.Transport) -> FileSender: ...
 

@@ -1,16 +1,26 @@
-"""`ports.Network` on TCP: listening, connecting, socket options. `file_sender` sends files."""
+"""`ports.Network` on TCP: listening, connecting, socket options. `file_sender` sends files.
+
+TLS has a transport of its own (`tls_transport`), after `tls_handshakes`; the modules are loaded with the first TLS listener.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.metrics import Counters
+from ottla.ports import FileSender, ServerTls
 from ottla.runtime.congestion import UnpacedOnThisMachine, begin_unpaced, on_this_machine
 from ottla.runtime.file_sender import SocketFileSender
+
+if TYPE_CHECKING:
+    from ottla.runtime.tls_handshakes import TlsListener
+    from ottla.runtime.tls_transport import ChunkPool, TlsTransport
 
 BACKLOG = 1024
 SEND_BUFFER_BYTES = 256 << 10
@@ -18,6 +28,8 @@ SEND_BUFFER_BYTES = 256 << 10
 consumer; a buffer that the system grows fills with megabytes that are no longer in the CPU cache when they are sent."""
 LOCAL_SEND_BUFFER_BYTES = 512 << 10
 """The same, for files to a peer on this machine: without pacing (`congestion`) one wake-up less shows."""
+ENCRYPTING_THREADS = 2
+"""For large replies over TLS."""
 
 _PROTOCOL_CALLS = (
     "buffer_updated", "connection_lost", "connection_made", "eof_received", "get_buffer", "pause_writing", "resume_writing"
@@ -59,10 +71,15 @@ class RealNetwork:
             if size is not None and size > 0
         ]
 
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> TcpListener:
+        self._chunks: ChunkPool | None = None
+        self._encrypting: ThreadPoolExecutor | None = None
+
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ServerTls | None = None
+    ) -> TcpListener | TlsListener:
         """Listen on one address; an empty host is every interface, IPv4 and IPv6 on one socket."""
         loop = asyncio.get_running_loop()
-        if isinstance(loop, asyncio.BaseEventLoop):  # not uvloop
+        if isinstance(loop, asyncio.BaseEventLoop) and tls is None:  # not uvloop
             given, factory = factory, lambda: buffered_on_asyncio(given())
         if host:
             infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -77,7 +94,10 @@ class RealNetwork:
             for option, size in self._buffer_options:
                 # Accepted sockets inherit the options.
                 sock.setsockopt(socket.SOL_SOCKET, option, size)
-            if begin_unpaced(sock):
+            unpaced = begin_unpaced(sock)
+            if tls is not None:
+                return self._listen_tls(factory, sock, tls, unpaced=unpaced)
+            if unpaced:
                 paced = factory
                 factory = lambda: UnpacedOnThisMachine(paced())  # noqa: E731
             server = await loop.create_server(factory, sock=sock, backlog=self._backlog)
@@ -86,16 +106,115 @@ class RealNetwork:
             raise
         return TcpListener(server, int(sock.getsockname()[1]))
 
-    async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Transport:
-        transport, _ = await asyncio.get_running_loop().create_connection(factory, host, port)
-        return transport
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> asyncio.Transport:
+        loop = asyncio.get_running_loop()
+        if tls is None:
+            transport, _ = await loop.create_connection(factory, host, port)
+            return transport
+        return await self._connect_tls(loop, factory, host, port, tls)
 
-    def file_sender(self, transport: asyncio.Transport) -> SocketFileSender:
+    def file_sender(self, transport: asyncio.Transport) -> FileSender:
         if self._local_send_buffer_bytes and on_this_machine(transport):
             with suppress(OSError):
                 # Never smaller than before: a limit of the system has limited the listener's buffer too.
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._local_send_buffer_bytes)
+        if transport.get_extra_info("ssl_object") is not None:
+            from ottla.runtime.tls_transport import TlsFileSender
+
+            return TlsFileSender(cast("TlsTransport", transport))
         return SocketFileSender(asyncio.get_running_loop(), transport, self._counters)
+
+    # TLS
+
+    def _listen_tls(
+        self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, tls: ServerTls, *, unpaced: bool
+    ) -> TlsListener:
+        from ottla.runtime.tls_handshakes import TlsListener, reason_of
+
+        def ready(secured: ssl.SSLSocket, address: Any) -> None:
+            def failed(error: ssl.SSLError) -> None:
+                tls.failed(str(address[0]), reason_of(error))
+
+            self._tls_transport(loop, secured, address, failed).begin(factory())
+
+        loop = asyncio.get_running_loop()
+        return TlsListener(loop, sock, tls, ready, unpaced=unpaced)
+
+    async def _connect_tls(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext,
+    ) -> asyncio.Transport:
+        from ottla.runtime.tls_handshakes import Handshake
+
+        sock = await _connected(loop, host, port)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            secured = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        except BaseException:
+            sock.close()
+            raise
+        done: asyncio.Future[None] = loop.create_future()
+
+        def ended(error: OSError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        handshake = Handshake(loop, secured, ended)
+        try:
+            handshake.step()
+            await done
+        except BaseException:
+            handshake.close()
+            raise
+        transport = self._tls_transport(loop, secured, secured.getpeername(), None)
+        transport.begin(factory())
+        return cast(asyncio.Transport, transport)
+
+    def _tls_transport(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        secured: ssl.SSLSocket,
+        address: Any,
+        failed: Callable[[ssl.SSLError], None] | None,
+    ) -> TlsTransport:
+        from ottla.runtime.tls_transport import ChunkPool, TlsTransport
+
+        if self._chunks is None:
+            self._chunks = ChunkPool()
+        return TlsTransport(loop, secured, address, self._chunks, self._executor, self._counters, failed)
+
+    def _executor(self) -> Executor:
+        if self._encrypting is None:
+            self._encrypting = ThreadPoolExecutor(ENCRYPTING_THREADS, thread_name_prefix="ottla-tls")
+        return self._encrypting
+
+
+async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    """A socket that is connected to the first address of a host that answers."""
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, address)
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+    raise failure or OSError(f"{host} has no address")
 
 
 class TcpListener:

@@ -31,6 +31,7 @@ from ottla.ports import (
     StoreError,
     StoreUnavailable,
 )
+from ottla.runtime.zookeeper_security import UNSECURED, ZooKeeperSecurity
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -49,8 +50,9 @@ class ZooKeeperStore:
 
     multi_bytes_max = _MULTI_BYTES_MAX
 
-    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop, security: ZooKeeperSecurity = UNSECURED) -> None:
         self._client = client
+        self._security = security
         self._loop = loop
         self._watches: dict[str, list[Callable[[str], None]]] = {}
         self._armed: dict[str, Callable[[object], None]] = {}
@@ -62,13 +64,15 @@ class ZooKeeperStore:
         self._open = True
 
     @classmethod
-    async def open(cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> ZooKeeperStore:
+    async def open(
+        cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, security: ZooKeeperSecurity = UNSECURED
+    ) -> ZooKeeperStore:
         """Connect to `host:port,host:port/chroot` and create the chroot if it is missing. StoreError if that fails."""
         from ottla.runtime.zookeeper_connect import connect_client
 
         loop = asyncio.get_running_loop()
-        client = await connect_client(connect, session_timeout_ms, connection_timeout_ms)
-        store = cls(client, loop)
+        client = await connect_client(connect, session_timeout_ms, connection_timeout_ms, security)
+        store = cls(client, loop, security)
         client.add_listener(store._on_kazoo_state)
         return store
 
@@ -131,7 +135,8 @@ class ZooKeeperStore:
         transaction = self._client.transaction()
         for change in changes:
             if isinstance(change, Create):
-                transaction.create(change.path, bytes(change.data), ephemeral=change.ephemeral, sequence=change.sequential)
+                acl = self._security.acl_of(change.path)
+                transaction.create(change.path, bytes(change.data), acl, change.ephemeral, change.sequential)
             elif isinstance(change, SetData):
                 transaction.set_data(change.path, bytes(change.data), change.version)
             elif isinstance(change, Delete):
