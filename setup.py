@@ -18,9 +18,12 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 HOT_MODULES = [
+    "src/ottla/broker/authorization/guard.py",
+    "src/ottla/broker/authorization/hot.py",
     "src/ottla/broker/network/connection.py",
     "src/ottla/broker/network/context.py",
     "src/ottla/broker/network/dispatch.py",
+    "src/ottla/broker/network/metering.py",
     "src/ottla/broker/handlers/fetch.py",
     "src/ottla/broker/handlers/produce.py",
     "src/ottla/broker/replicas/fetch_read.py",
@@ -58,6 +61,10 @@ HOT_MODULES = [
     "src/ottla/runtime/clock.py",
     "src/ottla/runtime/file_sender.py",
     "src/ottla/runtime/files.py",
+    "src/ottla/runtime/tls_transport.py",
+    "src/ottla/security/quotas.py",
+    "src/ottla/security/acl_index.py",
+    "src/ottla/security/authorizer.py",
     "src/ottla/storage/epoch_cache.py",
     "src/ottla/storage/local_log.py",
     "src/ottla/storage/log.py",
@@ -71,6 +78,7 @@ HOT_MODULES = [
     "src/ottla/storage/segment_files.py",
     "src/ottla/storage/segment_indexes.py",
     "src/ottla/storage/time_index.py",
+    "src/ottla/wire/buffer.py",
     "src/ottla/wire/codec.py",
     "src/ottla/wire/native.py",
     "src/ottla/wire/varint.py",

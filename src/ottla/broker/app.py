@@ -14,23 +14,27 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
+from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.controller.standalone_controller import StandaloneController
 from ottla.broker.coordinators.group_coordinators import GroupCoordinators
 from ottla.broker.coordinators.marker_writer import MarkerWriter
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
 from ottla.broker.handlers import served
-from ottla.broker.metadata.identity import resolve_identity
+from ottla.broker.metadata.delegation_tokens import DelegationTokens
+from ottla.broker.metadata.identity import find_login_secret, resolve_identity
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.open_store import open_embedded, open_zookeeper
 from ottla.broker.metadata.tree import retry_unavailable, stored_configs
-from ottla.broker.network.dispatch import Dispatcher
-from ottla.broker.network.listeners import bind_listeners, connection_limits
+from ottla.broker.network.dispatch import Authorize, Dispatcher
+from ottla.broker.network.listeners import bind_listeners, connection_limits, quota_windows, tls_of_listeners
+from ottla.broker.network.metering import IDLE_MS, Metering
 from ottla.broker.network.purgatory import Purgatory
-from ottla.broker.network.socket_server import SocketServer
+from ottla.broker.network.socket_server import Login, SocketServer
 from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.cleaner import Cleaner
 from ottla.broker.replicas.data_dirs import DataDirs
@@ -45,20 +49,23 @@ from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.broker.replicas.replication_context import ALONE
 from ottla.broker.replicas.topic_config import stored_log_configs
 from ottla.broker.startup_error import StartupError
-from ottla.cluster.client_entities import connection_rate_of
+from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
 from ottla.replication.fetch_session import FetchSessionCache
 from ottla.replication.leader import RACK_AWARE
+from ottla.security.quotas import Quotas
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log
 from ottla.types import TopicPartition
 
 if TYPE_CHECKING:
+    from ottla.broker.authorization.guard import Guard
     from ottla.broker.cluster_member import ClusterMember
     from ottla.broker.controller.cluster_controller import ClusterController
+    from ottla.broker.network.listener_tls import TlsOfListeners
 
 __all__ = ["Broker", "StartupError", "serve"]
 
@@ -67,6 +74,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 IDLE_TICK_MS = 5000
+CERTIFICATES_TICK_MS = 86_400_000
 
 
 class Broker:
@@ -91,11 +99,15 @@ class Broker:
         self.cluster_id = ""
         self.bound_ports: dict[str, int] = {}
         """By listener name."""
+        self.tls: TlsOfListeners | None = None
         self.fetch_sessions = FetchSessionCache(settings.int("max.incremental.fetch.session.cache.slots"), world.random)
         self.large_batches = LargeBatches(world)
+        self.quotas = Quotas(quota_windows(settings))
         self.failure: str | None = None
         """Why the broker stopped by itself."""
         self._given_store = store
+        self._guard: Guard | None = None
+        """Only with an authorizer."""
         self._data_dirs = DataDirs(settings, world)
         self._first_image_prepared = False
         self._stop_asked = asyncio.Event()
@@ -159,6 +171,7 @@ class Broker:
         self.store = await self._open_store()
         self._undo.append(self.store.close)
         await self._find_identity()
+        await self._add_first_users()
         leftovers = await self._load_logs()
 
         self.purgatory = Purgatory(loop)
@@ -167,18 +180,31 @@ class Broker:
             # Imported here: a broker alone starts without it.
             from ottla.broker.cluster_member import ClusterMember
 
-            self.cluster = ClusterMember(self.metadata, self.cluster_id, self.store, world, self._show)
+            tls = self.tls.get(settings.listeners().inter_broker) if self.tls is not None else None
+            self.cluster = ClusterMember(
+                self.metadata, self.cluster_id, self.store, world, self._show, tls.client if tls is not None else None
+            )
             self._undo.append(self.cluster.inter_broker.close)
         self._build_replicas()
         for data_dir, log in leftovers:
             self.partitions.remove_leftover(data_dir, log)
         parts: dict[str, object] = {}
         """For the handlers. Complete before the server lets requests in."""
-        dispatcher = Dispatcher(served(in_cluster=self.is_in_cluster), parts, loop)
+        self.dispatcher = dispatcher = Dispatcher(
+            served(in_cluster=self.is_in_cluster),
+            parts,
+            loop,
+            metering=Metering(self.quotas, world.clock, self.counters),
+            authorize=self._authorize(),
+        )
         self.server = SocketServer(loop, world.network, dispatcher.dispatch, connection_limits(settings), self.counters)
         self._undo.append(self.server.close)
         self._build_coordinators()
-        self.bound_ports, self.metadata.endpoints = await bind_listeners(self.server, settings)
+        self.tokens = DelegationTokens(self.store, settings, world.clock, world.random)
+        self._undo.append(self.tokens.stop)
+        await self.tokens.start()
+        logins = await self._logins(dispatcher)
+        self.bound_ports, self.metadata.endpoints = await bind_listeners(self.server, settings, logins, self.tls)
         if self.is_in_cluster:
             await self._join_cluster()
         else:
@@ -193,6 +219,40 @@ class Broker:
         parts.update(self._parts())
         self.server.open()
         self._serving = True
+
+    async def _logins(self, dispatcher: Dispatcher) -> dict[str, Login]:
+        """Of the SASL listeners."""
+        if not any(endpoint.security_protocol.startswith("SASL_") for endpoint in self.settings.listeners().bind):
+            return {}
+        # Imported here: a broker without SASL starts without it.
+        from ottla.broker.network.sasl_listeners import LoginSources, SaslListeners
+
+        secret = await self._from_store(lambda: find_login_secret(self.store, self.world.random))
+        world = self.world
+        sources = LoginSources(
+            world.clock,
+            world.random,
+            world.workers,
+            lambda: self.controller.config_requests.clients,
+            secret,
+            self.tokens.scram_identity,
+        )
+        listeners = SaslListeners(self.settings, dispatcher, sources)
+        self._undo.append(listeners.stop)
+        await listeners.start()
+        return listeners.logins
+
+    def _authorize(self) -> Authorize | None:
+        """What puts the authorization of its API around each handler; None without an authorizer."""
+        authorizer = self.metadata.authorizer
+        if authorizer is None:
+            return None
+        # Imported here: a broker without an authorizer starts without it.
+        from ottla.broker.authorization import authorized
+        from ottla.broker.authorization.guard import Guard
+
+        self._guard = guard = Guard(authorizer, self.metadata)
+        return partial(authorized, guard)
 
     async def _open_store(self) -> MetadataStore:
         if self._given_store is not None:
@@ -219,10 +279,18 @@ class Broker:
         self._data_dirs.set_identity(broker_id, cluster_id)
         self._data_dirs.write_identity(also_new=self.is_in_cluster)
 
+    async def _add_first_users(self) -> None:
+        path = self.settings.optional_str("ottla.bootstrap.users.file")
+        if path:
+            from ottla.broker.metadata.bootstrap_users import add_bootstrap_users
+
+            await self._from_store(lambda: add_bootstrap_users(self.store, path))
+
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:
         stored = await self._from_store(lambda: stored_configs(self.store))
         own, default = stored.brokers.get(str(self.broker_id), {}), stored.brokers.get("", {})
         settings = self.settings.with_dynamic(own, default) if own or default else self.settings
+        self.tls = tls_of_listeners(settings, self.world.clock.now_ms, in_cluster=self.is_in_cluster)
         return await self._data_dirs.load(stored_log_configs(settings, stored.topics))
 
     def _build_replicas(self) -> None:
@@ -268,6 +336,8 @@ class Broker:
         metadata, partitions, purgatory, clock = self.metadata, self.partitions, self.purgatory, self.world.clock
         inter_broker = self.cluster.inter_broker if self.is_in_cluster else None
         self.groups = GroupCoordinators(metadata, partitions, purgatory, lambda: self.controller, self.world, self.clock_watch)
+        if self._guard is not None:
+            self.groups.may_describe = self._guard.may_describe
         self._undo.append(self.groups.close)
         self.marker_writer = MarkerWriter(partitions, self.groups, clock)
         self.transactions = TransactionCoordinators(
@@ -288,17 +358,28 @@ class Broker:
         self.housekeeping.start(self.flusher, self.checkpoints)
         if idle_ms >= 0:
             self.housekeeping.every(max(10, min(idle_ms // 4, IDLE_TICK_MS)), self._close_idle_connections)
+        if self.tls is not None:
+            self.housekeeping.every(CERTIFICATES_TICK_MS, self._warn_of_expiring_certificates, first_ms=0)
+        if self.tokens.enabled:
+            self.housekeeping.every(self.settings.int("delegation.token.expiry.check.interval.ms"), self.tokens.remove_expired)
         self.cleaner.start()
         self._undo += [self.index_rebuilder.stop, self.flusher.stop, self.housekeeping.stop, self.cleaner.stop]
 
+    async def _warn_of_expiring_certificates(self) -> None:
+        if self.tls is not None:
+            self.tls.warn_of_expiry()
+
     async def _close_idle_connections(self) -> None:
         self.server.sweep_idle()
+        if self.quotas.any and self.quotas.forget_idle(self.world.clock.monotonic() * 1000, IDLE_MS):
+            self.server.forget_headers()
 
     def _parts(self) -> dict[str, object]:
         """The collaborators that handlers name as parameters."""
         parts: dict[str, object] = {
+            "acl_requests": self.controller.acl_requests,
             "clock": self.world.clock,
-            "config_requests": self.controller.config_requests,
+            "config_requests": self._config_requests(),
             "disk": self.world.disk,
             "fetch_sessions": self.fetch_sessions,
             "fetch_source": self._fetch_source(),
@@ -312,6 +393,7 @@ class Broker:
             "producer_ids": self.controller.producer_ids,
             "purgatory": self.purgatory,
             "served": served(in_cluster=self.is_in_cluster),
+            "tokens": self.tokens,
             "topic_requests": self.controller.topic_requests,
             "transactions": self.transactions,
             "verifier": self.verifier,
@@ -321,12 +403,21 @@ class Broker:
             parts["control_requests"] = self.cluster.control_requests
         return parts
 
+    def _config_requests(self) -> ConfigRequests:
+        requests = self.controller.config_requests
+        if self.tls is None:
+            return requests
+        from ottla.broker.controller.checked_configs import CheckedConfigs
+
+        return CheckedConfigs(requests, self.metadata, self.tls)
+
     async def _start_controller(self) -> None:
         """Of a broker alone."""
         world = self.world
         self.controller = controller = StandaloneController(
             self.store, self.metadata, world.clock, world.random, self._apply, self._prepare
         )
+        controller.config_requests.on_clients = self._clients_configured
         await controller.start()
         self.server.ip_rate = self._connection_rate_of
         for warning in await controller.adopt_topics(self._data_dirs.found_topics()):
@@ -337,11 +428,18 @@ class Broker:
     async def _join_cluster(self) -> None:
         self.controller = controller = self.cluster.build_controller(self._fail)
         self._undo.append(controller.stop)
+        controller.dynamic_configs.on_clients = self._clients_configured
         await self.cluster.join(check_advertised=self._given_store is None)
         self.server.ip_rate = self._connection_rate_of
 
     def _connection_rate_of(self, host: str) -> int | None:
         return connection_rate_of(self.controller.config_requests.clients, host)
+
+    def _clients_configured(self, configs: ClientConfigs) -> None:
+        """Apply the quotas of users and client ids."""
+        if self.quotas.configure(limits_of(configs)):
+            self.dispatcher.forget_routes()
+            self.server.forget_headers()
 
     # Following the image
 
@@ -386,6 +484,8 @@ class Broker:
         """Apply dynamic broker settings. Topics have theirs already."""
         self.metadata.settings = settings
         self.server.limits_changed(connection_limits(settings))
+        if self.tls is not None:
+            self.tls.apply(settings)
         self.groups.settings_changed(settings)
         self.transactions.settings_changed(settings)
         self.cleaner.settings_changed()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +19,7 @@ from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.metadata.tree import load_brokers, retry_unavailable
 from ottla.broker.network.inter_broker import InterBroker, PeerUnavailable
+from ottla.broker.network.inter_broker_security import inter_broker_security
 from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.broker.replicas.flusher import Flusher
@@ -52,12 +54,14 @@ class ClusterMember:
         store: MetadataStore,
         world: World,
         on_image: Callable[[ClusterImage], None],
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._metadata = metadata
         self._store = store
         self._world = world
         self._listener = metadata.settings.listeners().inter_broker
-        self.inter_broker = InterBroker(metadata.broker_id, world.network, self._endpoint_of)
+        security = inter_broker_security(metadata.settings)
+        self.inter_broker = InterBroker(metadata.broker_id, world.network, self._endpoint_of, security, tls)
         self.metadata_cache = MetadataCache(cluster_id, store, on_image)
         self.isr_changes = IsrChanges(metadata, self.inter_broker)
         self._reports: list[asyncio.Task[None]] = []

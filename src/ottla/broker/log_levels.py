@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 ROOT: Final = "root"
 _OWN: Final = "ottla"
+_AUDIT: Final = "kafka.authorizer.logger"
 _LEVELS: Final = {
     "TRACE": 5,
     "DEBUG": logging.DEBUG,
@@ -59,7 +60,7 @@ def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) ->
 def _loggers() -> Iterator[tuple[str, logging.Logger]]:
     yield ROOT, logging.getLogger()
     for name, logger in list(logging.Logger.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger) and (name == _OWN or name.startswith(f"{_OWN}.")):
+        if isinstance(logger, logging.Logger) and (name in (_OWN, _AUDIT) or name.startswith(f"{_OWN}.")):
             yield name, logger
 
 

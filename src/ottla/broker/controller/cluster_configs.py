@@ -62,6 +62,10 @@ class ClusterConfigs:
                 results.append(None)
         return results
 
+    def require_controller(self) -> None:
+        """KafkaError NOT_CONTROLLER on other brokers."""
+        self._state.active_term()
+
     async def alter_client(
         self, entity: Entity, alter: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
     ) -> None:

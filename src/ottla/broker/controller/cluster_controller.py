@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.broker.controller.acl_requests import AclRequests
 from ottla.broker.controller.admin_znodes import AdminZnodes
 from ottla.broker.controller.broker_requests import BrokerRequests
 from ottla.broker.controller.cluster_configs import ClusterConfigs
@@ -28,7 +29,7 @@ from ottla.broker.controller.topic_deletion import TopicDeletion
 from ottla.broker.controller.topic_requests import TopicRequests
 from ottla.broker.controller.topic_znodes import TopicZnodes
 from ottla.broker.controller.tree_watcher import TreeWatcher
-from ottla.broker.metadata.acl_entities import AclEntities
+from ottla.broker.metadata.acl_follower import AclFollower
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.identity import ensure_base_paths, find_cluster_id
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -68,6 +69,10 @@ class ClusterController:
         self._cluster_id = ""
         self._loops: list[asyncio.Task[None]] = []
         self.state = state = ControllerState(broker_id, settings)
+        self._acl_follower: AclFollower | None = None
+        if metadata.authorizer is not None:
+            self._acl_follower = AclFollower(store, metadata.authorizer, broker_id)
+        acls = self._acl_follower
         self.election = Election(
             store,
             broker_id,
@@ -78,13 +83,19 @@ class ClusterController:
             refused=on_refused,
             # ZooKeeper expires a session at the first tick after its timeout; a tick takes three seconds by default.
             expiry_s=settings.int("zookeeper.session.timeout.ms") / 1000 + 4,
+            also_register=acls.registration if acls is not None else tuple,
+            registered_again=acls.registered_again if acls is not None else lambda: None,
         )
         self._sender = ControlRequestSender(state, client.send, self._responded)
         self._writer = MetadataWriter(store, state, self._sender, on_conflict=self._conflicted, on_commit=self._committed)
         self.dynamic_configs = DynamicConfigs(
             store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=cache.configure_groups
         )
-        self.acl_entities = AclEntities(store)
+        self.acl_requests: AclRequests | None = None
+        if metadata.authorizer is not None:
+            # A broker that can neither acknowledge nor be reached loses its registration within that time.
+            within_s = self.election.expiry_s + 2
+            self.acl_requests = AclRequests(store, metadata.authorizer, broker_id, clock, acls, acknowledged_within_s=within_s)
         remote = ControllerClient(client.call, metadata, self.election)
         self._watcher = TreeWatcher(store, state, self.election.resign)
         self._deletion = TopicDeletion(store, state, self._writer, self._watcher)
@@ -117,10 +128,13 @@ class ClusterController:
         await retry_unavailable(lambda: ensure_base_paths(self._store))
         self._cluster_id = await retry_unavailable(lambda: find_cluster_id(self._store, self._random, None))
         await self.dynamic_configs.start()
-        await self.acl_entities.start()
+        if self._acl_follower is not None:
+            await self._acl_follower.start()
         self._brokers_configured(self.dynamic_configs.brokers)
         self._watcher.watch()
         await self.election.start()
+        if self._acl_follower is not None:
+            await self._acl_follower.registered()
         loop = asyncio.get_running_loop()
         self._loops = [loop.create_task(self._watcher.run()), loop.create_task(self._balance_leaders())]
 
@@ -133,7 +147,8 @@ class ClusterController:
             await asyncio.wait(self._loops)
         await self.election.stop()
         await self.dynamic_configs.stop()
-        await self.acl_entities.stop()
+        if self._acl_follower is not None:
+            await self._acl_follower.stop()
 
     async def report_log_dir_failure(self) -> None:
         """Tell the controller that a data directory of this broker failed."""

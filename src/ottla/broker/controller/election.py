@@ -23,7 +23,19 @@ from ottla.cluster.controller_term import ControllerTerm
 from ottla.cluster.image import BrokerImage, Endpoint
 from ottla.cluster.settings import BrokerSettings
 from ottla.errors import KafkaError
-from ottla.ports import BadVersion, Clock, Create, Delete, MetadataStore, NodeExists, NoNode, SessionEvent, SetData, StoreError
+from ottla.ports import (
+    BadVersion,
+    Change,
+    Clock,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeExists,
+    NoNode,
+    SessionEvent,
+    SetData,
+    StoreError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +76,13 @@ class Election:
         end_term: Callable[[], None],
         refused: Callable[[str], None],
         expiry_s: float,
+        also_register: Callable[[], Sequence[Change]] = tuple,
+        registered_again: Callable[[], None] = lambda: None,
     ) -> None:
-        """`begin_term` is awaited after a term was claimed, `end_term` called when it is lost. `refused` is called if the broker
+        """`also_register`: changes to write together with the registration. `registered_again` is called when the broker has
+        registered after its session expired.
+
+        `begin_term` is awaited after a term was claimed, `end_term` called when it is lost. `refused` is called if the broker
         cannot register again. `expiry_s`: how long the node of the previous registration may take to expire."""
         self.broker_epoch = -1
         self.controller_id = NO_CONTROLLER
@@ -79,6 +96,8 @@ class Election:
         self._end_term = end_term
         self._refused = refused
         self.expiry_s = expiry_s
+        self._also_register = also_register
+        self._registered_again = registered_again
         self._is_controller = False
         self._sessions = 0
         self._changed = asyncio.Event()
@@ -148,7 +167,7 @@ class Election:
         while True:
             session = self._sessions
             try:
-                await self._store.multi([Create(path, self._registration(), ephemeral=True)])
+                await self._store.multi([Create(path, self._registration(), ephemeral=True), *self._also_register()])
             except NodeExists:
                 pass
             node = await self._store.get(path)
@@ -168,6 +187,8 @@ class Election:
                 )
             await asyncio.sleep(_POLL_S)
         self.broker_epoch = node.czxid
+        if self._task is not None:
+            self._registered_again()
         logger.info("Registered broker %d with broker epoch %d", self._broker_id, node.czxid)
 
     async def _elect(self) -> None:

@@ -17,9 +17,10 @@ from ottla.errors import KafkaError
 from ottla.ports import MetadataStore, StoreError
 
 if TYPE_CHECKING:
+    from ottla.broker.controller.checked_configs import CheckedConfigs
     from ottla.broker.controller.cluster_configs import ClusterConfigs
 
-ConfigRequests: TypeAlias = "StandaloneConfigs | ClusterConfigs"
+ConfigRequests: TypeAlias = "StandaloneConfigs | ClusterConfigs | CheckedConfigs"
 
 
 class StandaloneConfigs:
@@ -29,9 +30,11 @@ class StandaloneConfigs:
         self._store = store
         self._state = state
         self._writer = writer
+        self.on_clients: Callable[[ClientConfigs], None] = lambda clients: None
+        """Called with `clients` when some may have changed."""
 
     async def load(self) -> None:
-        self.clients = await load_client_configs(self._store)
+        self._set_clients(await load_client_configs(self._store))
 
     @shielded
     async def alter(self, requested: Sequence[ConfigAlteration], *, validate_only: bool = False) -> list[KafkaError | None]:
@@ -48,6 +51,9 @@ class StandaloneConfigs:
                 return [result or failure for result in results]
             return results
 
+    def require_controller(self) -> None:
+        """A broker alone is the controller."""
+
     @shielded
     async def alter_client(
         self, entity: Entity, alter: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
@@ -59,4 +65,8 @@ class StandaloneConfigs:
             except StoreError as error:
                 raise kafka_error(error) from error
             if not validate_only:
-                self.clients = with_client_config(self.clients, entity, config)
+                self._set_clients(with_client_config(self.clients, entity, config))
+
+    def _set_clients(self, clients: ClientConfigs) -> None:
+        self.clients = clients
+        self.on_clients(clients)

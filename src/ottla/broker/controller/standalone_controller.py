@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from ottla.broker.controller.acl_requests import AclRequests
 from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.controller.election import claim_term, encode_registration
 from ottla.broker.controller.metadata_writer import LocalPublisher, MetadataWriter
@@ -48,6 +49,9 @@ class StandaloneController:
         self.partition_requests = PartitionRequests(self.state, self._writer)
         self.config_requests = StandaloneConfigs(store, self.state, self._writer)
         self.producer_ids = ProducerIds(store, self.state)
+        self.acl_requests: AclRequests | None = None
+        if metadata.authorizer is not None:
+            self.acl_requests = AclRequests(store, metadata.authorizer, metadata.broker_id, clock)
 
     async def start(self) -> None:
         """Register the broker, begin a term, load the image, elect this broker leader of its partitions, apply the image."""
@@ -58,6 +62,8 @@ class StandaloneController:
         term = state.term = await claim_term(store, state.broker_id, self._clock.now_ms())
         loaded = await load_image(store, cluster_id, state.broker_id, term.epoch, self._random)
         await self.config_requests.load()
+        if self.acl_requests is not None:
+            await self.acl_requests.load()
         if loaded.repairs:
             await store.multi([term.fence, *loaded.repairs])
         await self._writer.commit(term.take_leadership(loaded.image))

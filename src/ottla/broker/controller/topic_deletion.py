@@ -20,6 +20,7 @@ from ottla.cluster.image import TopicImage
 from ottla.cluster.topic_changes import delete_changes
 from ottla.cluster.tree_changes import split_changes
 from ottla.ports import BadVersion, Change, Create, Delete, MetadataStore, NoNode, StoreError
+from ottla.security.quotas import Charge
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +45,11 @@ class TopicDeletion:
         return ended
 
     @shielded
-    async def delete(self, requested: Sequence[str | bytes]) -> list[TopicResult]:
+    async def delete(self, requested: Sequence[str | bytes], charge: Charge | None = None) -> list[TopicResult]:
         """For each topic, by name or id, in order: the topic, deleted now, or a KafkaError."""
         state = self._state
         async with state.lock:
-            _, results = state.active_term().delete_topics(state.image, state.settings, requested)
+            _, results = state.active_term().delete_topics(state.image, state.settings, requested, charge)
             topics = [topic for topic in results if isinstance(topic, TopicImage)]
             if not topics:
                 return results
@@ -57,7 +58,10 @@ class TopicDeletion:
                 acknowledgements = await self._begin(topics, marks)
             except StoreError as error:
                 return failed_results(results, error)
-        await self._finish(topics, acknowledgements)
+        try:
+            await self._finish(topics, acknowledgements)
+        except StoreError as error:
+            return failed_results(results, error)  # the next controller finds the mark
         return results
 
     async def read_marks(self) -> None:

@@ -15,6 +15,7 @@ from ottla.broker.controller.metadata_writer import Acknowledgement, MetadataWri
 from ottla.cluster.controller_term import ControllerTerm, MetadataUpdate, TopicResult
 from ottla.cluster.requests import NewPartitions, NewTopic
 from ottla.ports import Random, StoreError
+from ottla.security.quotas import Charge
 
 if TYPE_CHECKING:
     from ottla.broker.controller.topic_deletion import TopicDeletion
@@ -49,28 +50,41 @@ class TopicRequests:
         self._forward = forward
 
     async def create(
-        self, requested: Sequence[NewTopic], *, validate_only: bool = False, forward: bool = True
+        self,
+        requested: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        forward: bool = True,
+        charge: Charge | None = None,
     ) -> list[TopicResult]:
         """For each topic, in order: the topic, usable now, or a KafkaError. `forward`: if this broker is not the controller, ask
-        the controller."""
+        the controller. `charge`: the client's quota of mutations."""
         state = self._state
         if forward and self._forward is not None and not state.is_active:
             return await self._forward(requested)
         return await self._change(
-            lambda term: term.create_topics(state.image, state.settings, requested, self._random), validate_only=validate_only
+            lambda term: term.create_topics(
+                state.image, state.settings, requested, self._random, None if validate_only else charge
+            ),
+            validate_only=validate_only,
         )
 
-    async def delete(self, requested: Sequence[str | bytes]) -> list[TopicResult]:
+    async def delete(self, requested: Sequence[str | bytes], charge: Charge | None = None) -> list[TopicResult]:
         """For each topic, by name or id, in order: the topic, deleted now, or a KafkaError."""
         if self._deletion is not None:
-            return await self._deletion.delete(requested)
+            return await self._deletion.delete(requested, charge)
         state = self._state
-        return await self._change(lambda term: term.delete_topics(state.image, state.settings, requested))
+        return await self._change(lambda term: term.delete_topics(state.image, state.settings, requested, charge))
 
-    async def create_partitions(self, requested: Sequence[NewPartitions], *, validate_only: bool = False) -> list[TopicResult]:
+    async def create_partitions(
+        self, requested: Sequence[NewPartitions], *, validate_only: bool = False, charge: Charge | None = None
+    ) -> list[TopicResult]:
         """For each topic, in order: the topic with its new partitions, usable now, or a KafkaError."""
         state = self._state
-        return await self._change(lambda term: term.create_partitions(state.image, requested), validate_only=validate_only)
+        return await self._change(
+            lambda term: term.create_partitions(state.image, requested, None if validate_only else charge),
+            validate_only=validate_only,
+        )
 
     @shielded
     async def _change(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.coordinators.internal_topic import Controller, InternalTopic, replication_factor
@@ -54,6 +55,8 @@ class GroupCoordinators:
         self.config = group_config(metadata.settings)
         """The broker's settings of groups, without the overrides of single groups."""
         self.codec = metadata.settings.int("offsets.topic.compression.codec")
+        self.may_describe: Callable[[RequestContext, str], bool] | None = None
+        """With an authorizer: whether the sender of a request may know of a topic."""
         self._group_configs: Mapping[str, Mapping[str, str]] = {}
         self._topics: Mapping[str, TopicImage] = {}
         """Of the image that was applied last."""
@@ -67,7 +70,10 @@ class GroupCoordinators:
     def caller(self, context: RequestContext, member_id: str) -> Caller:
         """The sender of a request, with a new member id if it has none."""
         new_id = uuid_text(self._random.bytes(16)) if not member_id else ""
-        return Caller(context.version, context.client_id or "", f"/{context.client_host}", new_id)
+        caller = Caller(context.version, context.client_id or "", f"/{context.client_host}", new_id)
+        if self.may_describe is not None:
+            caller.may_describe = partial(self.may_describe, context)
+        return caller
 
     # What the shard host asks
 

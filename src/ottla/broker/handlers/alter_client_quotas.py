@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 
@@ -31,8 +30,6 @@ async def handle(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "an entity must not appear twice in a request")
             seen.add(one)
             changes = [(op.key, None if op.remove else op.value) for op in entry.ops]
-            if any(value is not None and not math.isfinite(value) for _, value in changes):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "a quota must be a finite number")
             plan = partial(_planned, one, changes)
             await config_requests.alter_client(one, plan, validate_only=request.validate_only)
         except KafkaError as error:

@@ -1,6 +1,6 @@
 """AlterUserScramCredentials: set or remove SCRAM credentials of users (KIP-554).
 
-If one change of a user is refused, all changes of that user are.
+If one change of a user is refused, all changes of that user are. In a cluster only the controller answers, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ottla.protocol.messages.alter_user_scram_credentials import (
 async def handle(
     config_requests: ConfigRequests, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
+    config_requests.require_controller()
     asked = _asked(request)
     counts = Counter((each.user, each.mechanism) for each in asked)
     results: list[AlterUserScramCredentialsResult] = []

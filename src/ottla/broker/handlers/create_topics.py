@@ -6,7 +6,10 @@ lists the settings of the topic with their sources.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.broker.controller.topic_requests import TopicRequests
+from ottla.broker.handlers.change_log import log_created
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.image import TopicImage
@@ -21,12 +24,18 @@ from ottla.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_STRICT_FROM: Final = 6
+"""The version from which on a topic above the quota of mutations is refused (KIP-599)."""
+
 
 async def handle(
     topic_requests: TopicRequests, metadata: LocalMetadata, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
     asked = [_new_topic(topic) for topic in request.topics]
-    outcomes = await topic_requests.create(asked, validate_only=request.validate_only, forward=False)
+    charge = context.meter.charge(context.version >= _STRICT_FROM) if context.meter is not None else None
+    outcomes = await topic_requests.create(asked, validate_only=request.validate_only, forward=False, charge=charge)
+    if not request.validate_only:
+        log_created(context, outcomes)
     results: dict[str, CreatableTopicResult] = {}
     for topic, outcome in zip(request.topics, outcomes, strict=True):
         # A name that appears twice in the request gets one result.

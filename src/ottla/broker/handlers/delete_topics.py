@@ -5,7 +5,10 @@ Clients before version 3 do not know TOPIC_DELETION_DISABLED and get INVALID_REQ
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.broker.controller.topic_requests import TopicRequests
+from ottla.broker.handlers.change_log import log_change
 from ottla.broker.network.context import RequestContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.delete_topics import (
@@ -15,6 +18,9 @@ from ottla.protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ottla.types import ZERO_UUID
+
+_STRICT_FROM: Final = 5
+"""The version from which on a topic above the quota of mutations is refused (KIP-599)."""
 
 
 async def handle(topic_requests: TopicRequests, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -29,7 +35,8 @@ async def handle(topic_requests: TopicRequests, request: DeleteTopicsRequest, co
             result.error_message = "a topic must be named by its name or by its id, not by both or neither"
         else:
             asked.append((bytes(state.topic_id) if by_id else state.name or "", result))
-    outcomes = await topic_requests.delete([name_or_id for name_or_id, _ in asked])
+    charge = context.meter.charge(context.version >= _STRICT_FROM) if context.meter is not None else None
+    outcomes = await topic_requests.delete([name_or_id for name_or_id, _ in asked], charge)
     for (_, result), outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             disabled_unknown = outcome.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < 3
@@ -37,6 +44,7 @@ async def handle(topic_requests: TopicRequests, request: DeleteTopicsRequest, co
             result.error_message = outcome.detail
         else:
             result.name, result.topic_id = outcome.name, outcome.topic_id
+            log_change(context, f"deleted topic {outcome.name}")
     return DeleteTopicsResponse(responses=results)
 
 

@@ -1,13 +1,11 @@
-"""DescribeClientQuotas: the quotas of users, client ids and IP addresses (KIP-546).
-
-Quotas are stored and told to every broker. Only the connection rate of an address is enforced.
-"""
+"""DescribeClientQuotas: the quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
 from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Component, quotas
+from ottla.errors import KafkaError
 from ottla.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -31,3 +29,7 @@ def handle(
             for entity, values in found
         ]
     )
+
+
+def refuse(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.detail, entries=None)

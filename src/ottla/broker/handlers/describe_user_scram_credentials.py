@@ -7,7 +7,7 @@ from collections import Counter
 from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import USER, credentials_in
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -26,10 +26,10 @@ def handle(
             if credentials:
                 known[entity[0][1]] = credentials
     if not request.users:
-        return DescribeUserScramCredentialsResponse(results=[_result(user, found) for user, found in known.items()])
+        return DescribeUserScramCredentialsResponse(results=[_result(user, found) for user, found in sorted(known.items())])
     results = []
     for user, count in Counter(each.name for each in request.users).items():
-        if count > 1:
+        if count > 1 and user:
             results.append(_refusal(user, ErrorCode.DUPLICATE_RESOURCE, f"user {user} appears more than once in the request"))
         elif user not in known:
             results.append(_refusal(user, ErrorCode.RESOURCE_NOT_FOUND, f"user {user} has no SCRAM credential"))
@@ -45,3 +45,12 @@ def _result(user: str, credentials: list[tuple[int, int]]) -> DescribeUserScramC
 
 def _refusal(user: str, code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)
+
+
+def refuse(request: DescribeUserScramCredentialsRequest, error: KafkaError) -> DescribeUserScramCredentialsResponse:
+    """As in Kafka, the error is that of the reply and of each user."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=error.code,
+        error_message=error.detail,
+        results=[_refusal(each.name, error.code, error.detail or "") for each in request.users or ()],
+    )

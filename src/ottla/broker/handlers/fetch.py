@@ -51,6 +51,12 @@ def handle(
     replica_id, replica_epoch = request.replica_id, -1
     if request.replica_state is not None:
         replica_id, replica_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+    meter = context.meter
+    if meter is not None:
+        if replica_id >= 0:
+            meter.exempt = True
+        else:
+            request.max_bytes = min(request.max_bytes, meter.fetch_bytes_max())
     session = fetch_sessions.begin(
         request.session_id,
         request.session_epoch if version >= _SESSIONS_FROM else _FINAL_EPOCH,
@@ -62,7 +68,7 @@ def handle(
     )
     if session.error:
         return FetchResponse(error_code=int(session.error))
-    fetch = FetchRead(fetch_source, session, request, version, replica_id, replica_epoch)
+    fetch = FetchRead(fetch_source, session, request, version, replica_id, replica_epoch, context.denied_topics)
     if replica_id >= 0:
         fetch.follower_progress()
     fetch.read()
@@ -110,6 +116,10 @@ def _response_read_again(fetch: FetchRead, clock: Clock, context: RequestContext
 
 
 def _response(fetch: FetchRead, clock: Clock, context: RequestContext) -> FetchResponse:
+    meter = context.meter
+    if meter is not None and not meter.exempt and not meter.fetched(fetch.response_bytes()):
+        error, session_id = fetch.finish_throttled()
+        return FetchResponse(error_code=error, session_id=session_id)
     error, session_id, reads = fetch.finish(int(clock.monotonic() * 1000))
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []

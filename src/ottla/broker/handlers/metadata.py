@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.controller.topic_requests import TopicRequests
+from ottla.broker.handlers.change_log import log_created
 from ottla.broker.handlers.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.context import RequestContext
@@ -32,6 +33,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.security.quotas import Charge
 from ottla.types import ZERO_UUID, TopicPartition
 
 _BY_ID_FROM: Final = 12
@@ -68,14 +70,22 @@ def handle(
     names = list(dict.fromkeys(names))
     missing = [name for name in names if name not in image.topics and name not in INTERNAL_TOPICS]
     if missing and request.allow_auto_topic_creation and metadata.settings.bool("auto.create.topics.enable"):
-        return _create_then_answer(topic_requests, answer, request, names, missing)
+        charge = context.meter.charge_later() if context.meter is not None else None
+        return _create_then_answer(topic_requests, answer, request, names, missing, charge, context)
     return answer.response(request, [answer.by_name(name, {}) for name in names])
 
 
 async def _create_then_answer(
-    topic_requests: TopicRequests, answer: _Answer, request: MetadataRequest, names: list[str], missing: list[str]
+    topic_requests: TopicRequests,
+    answer: _Answer,
+    request: MetadataRequest,
+    names: list[str],
+    missing: list[str],
+    charge: Charge | None,
+    context: RequestContext,
 ) -> MetadataResponse:
-    outcomes = await topic_requests.create([NewTopic(name) for name in missing])
+    outcomes = await topic_requests.create([NewTopic(name) for name in missing], charge=charge)
+    log_created(context, outcomes)
     errors = {name: outcome.code for name, outcome in zip(missing, outcomes, strict=True) if isinstance(outcome, KafkaError)}
     return answer.response(request, [answer.by_name(name, errors) for name in names])
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
-from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.broker.coordinators.transaction_verifier import Refusals, RefusalsLater, TransactionVerifier
@@ -39,7 +38,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.records.batch import LENGTH_AT, LOG_OVERHEAD, RECORDS_AT, TRANSACTIONAL_BIT
+from ottla.records.batch import is_transactional
 from ottla.records.validate import Checked, MuchToUnpack, RecordsRefused
 from ottla.types import Buffer, TopicPartition
 
@@ -50,7 +49,6 @@ _BUMPS_EPOCHS_FROM: Final = 12
 _TOPIC_IDS_FROM: Final = 13
 _ZSTD: Final = 4
 _ATTRIBUTES_LOW_BYTE: Final = 22
-_LENGTH: Final = Struct(">i")
 
 Reply = ProduceResponse | Awaitable[ProduceResponse | None] | None
 
@@ -163,9 +161,12 @@ class _Produce:
                 try:
                     partition = self._writable(topic, data, refusal, refusals)
                     records = data.records if data.records is not None else b""
-                    checked = validated[place] if validated is not None else None
-                    if isinstance(checked, KafkaError):
-                        raise checked
+                    checked: Checked | None = None
+                    if validated is not None:
+                        result = validated[place]
+                        if isinstance(result, KafkaError):
+                            raise result
+                        checked = result
                     info = partition.append(records, acks, now_ms, transaction=transaction, checked=checked)
                 except MuchToUnpack:
                     self._validate_later(topic, data, partition, responses)
@@ -227,11 +228,16 @@ class _Produce:
             return None
         response = ProduceResponse(responses=topics)
         if self._waits is not None:
-            waits = [wait for wait, _ in self._waits]
-            return wait_for_commits(self._purgatory, waits, request.timeout_ms, lambda: self._committed(response))
+            return self._reply_when_committed(request, response, self._waits)
         if self._first_error is not None:
             self._name_leaders(response)
         return response
+
+    def _reply_when_committed(
+        self, request: ProduceRequest, response: ProduceResponse, waits: list[tuple[CommitWait, PartitionProduceResponse]]
+    ) -> Reply:
+        commits = [wait for wait, _ in waits]
+        return wait_for_commits(self._purgatory, commits, request.timeout_ms, lambda: self._committed(response))
 
     def _committed(self, response: ProduceResponse) -> ProduceResponse:
         """The response once every wait is done."""
@@ -331,12 +337,7 @@ def _has_transactional_records(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if (
-                records is not None
-                and len(records) >= RECORDS_AT
-                and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-                and len(records) >= LOG_OVERHEAD + _LENGTH.unpack_from(records, LENGTH_AT)[0]  # else it is no batch
-            ):
+            if records is not None and is_transactional(records):
                 return True
     return False
 

@@ -1,7 +1,7 @@
 """Follows change notifications: sequential znodes that tell all brokers which metadata was changed (F59).
 
 Owns when to read, and which notifications are new. What they name is read by whoever follows them (`dynamic_configs`,
-`acl_entities`).
+`acl_follower`).
 
 1. After a reconnect everything is read again: notifications may have come and gone meanwhile.
 2. Notifications count as seen once what they name was read. If that fails, everything is read the next time.
@@ -27,19 +27,20 @@ class ChangeNotifications:
         self.path = path
         self._store = store
         self._prefix = prefix
-        self._seen = -1
+        self.last_seen = -1
+        """The number of the last notification that was read; -1: none."""
 
     async def skip(self) -> None:
         """Count all notifications as seen: everything is about to be read."""
-        self._seen = max(map(self._number, await self._store.children(self.path)), default=-1)
+        self.last_seen = max(map(self._number, await self._store.children(self.path)), default=-1)
 
     async def read(self) -> tuple[list[str], list[str]]:
         """The names of all notifications and of the new ones, in order."""
         names = sorted(await self._store.children(self.path), key=self._number)
-        return names, [name for name in names if self._number(name) > self._seen]
+        return names, [name for name in names if self._number(name) > self.last_seen]
 
     def seen(self, name: str) -> None:
-        self._seen = self._number(name)
+        self.last_seen = self._number(name)
 
     def _number(self, name: str) -> int:
         digits = name.removeprefix(self._prefix)
@@ -82,10 +83,13 @@ class NotificationReader:
             self._task.cancel()
             await asyncio.wait([self._task])
 
+    def read_all_soon(self) -> None:
+        self._all = True
+        self._changed.set()
+
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.CONNECTED:
-            self._all = True
-            self._changed.set()
+            self.read_all_soon()
 
     async def _run(self) -> None:
         while True:

@@ -4,6 +4,7 @@ The rules are `cluster.client_entities`.
 
 1. A change checks the version of the node that it starts from. With its notification under /config/changes it is one write.
 2. A node that cannot be parsed counts as no configs and is logged.
+3. A node without configs and children is removed, and with it the parents that this leaves empty, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from ottla.broker.metadata.tree import each
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity, entity_of, entity_path
-from ottla.ports import BadVersion, Change, Create, MetadataStore, Node, NodeExists, NoNode, SetData, StoreError
+from ottla.ports import BadVersion, Change, Create, Delete, MetadataStore, Node, NodeExists, NoNode, SetData, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ async def alter_client_config(
         data = znodes.encode_config(config)
         changes: list[Change] = []
         if node is not None:
-            changes = [SetData(full_path, data, node.version)]
+            changes = [] if config else await _removal(store, path, node)
+            changes = changes or [SetData(full_path, data, node.version)]
         else:
             changes = [Create(parent) for parent in await _missing_parents(store, path)]
             changes.append(Create(full_path, data))
@@ -72,7 +74,28 @@ async def alter_client_config(
             await store.multi([*changes, notification])
         except (BadVersion, NodeExists, NoNode):
             continue
+        except StoreError:
+            # A child may have been added to a node that was to be removed.
+            if node is None or config or not await store.children(full_path):
+                raise
+            continue
         return config
+
+
+async def _removal(store: MetadataStore, path: str, node: Node) -> list[Change]:
+    """Remove a node and the parents that only it keeps; empty if it has children."""
+    if await store.children(f"/config/{path}"):
+        return []
+    changes: list[Change] = [Delete(f"/config/{path}", node.version)]
+    parts = path.split("/")
+    if len(parts) == 4:
+        clients, user = f"/config/{'/'.join(parts[:3])}", f"/config/{'/'.join(parts[:2])}"
+        if await store.children(clients) == parts[3:]:
+            changes.append(Delete(clients))
+            of_user = await store.get(user)
+            if of_user is not None and not _decoded("/".join(parts[:2]), of_user) and await store.children(user) == ["clients"]:
+                changes.append(Delete(user, of_user.version))
+    return changes
 
 
 async def _missing_parents(store: MetadataStore, path: str) -> list[str]:

@@ -42,6 +42,8 @@ class DynamicConfigs:
         self._on_topics = on_topics
         self._on_brokers = on_brokers
         self._on_groups = on_groups
+        self.on_clients: Callable[[ClientConfigs], None] = lambda clients: None
+        """Called with the configs of all users, client ids and IP addresses when some may have changed."""
 
     async def start(self) -> None:
         await self._reader.start(self._load)
@@ -54,7 +56,7 @@ class DynamicConfigs:
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
         await self._read_groups()
-        self.clients = await load_client_configs(self._store)
+        self._set_clients(await load_client_configs(self._store))
 
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read the configs of these topics."""
@@ -73,7 +75,7 @@ class DynamicConfigs:
             self.brokers = stored.brokers
             self._on_brokers(self.brokers)
         await self._read_groups()
-        self.clients = await load_client_configs(self._store)
+        self._set_clients(await load_client_configs(self._store))
 
     async def _read_groups(self) -> None:
         groups = await group_configs(self._store)
@@ -111,7 +113,7 @@ class DynamicConfigs:
                 groups = True
             elif (client := entity_of(entity)) is not None:
                 config = await load_client_config(self._store, entity)
-                self.clients = with_client_config(self.clients, client, config)
+                self._set_clients(with_client_config(self.clients, client, config))
         if topics:
             await self.refresh(topics)
             self._on_topics({name: self.topics[name] for name in topics})
@@ -127,4 +129,8 @@ class DynamicConfigs:
         """On this broker the change holds when this returns, on the others when the notification has come."""
         config = await alter_client_config(self._store, entity, alter, validate_only=validate_only)
         if not validate_only:
-            self.clients = with_client_config(self.clients, entity, config)
+            self._set_clients(with_client_config(self.clients, entity, config))
+
+    def _set_clients(self, clients: ClientConfigs) -> None:
+        self.clients = clients
+        self.on_clients(clients)

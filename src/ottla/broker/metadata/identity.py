@@ -20,6 +20,7 @@ from ottla.ports import BadVersion, Change, Clock, Create, MetadataStore, NodeEx
 logger = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.25
+_SECRET_BYTES: Final = 32
 
 
 async def resolve_identity(
@@ -121,6 +122,18 @@ async def find_cluster_id(store: MetadataStore, random: Random, stored: str | No
             node = await store.get(znodes.CLUSTER_ID)
             assert node is not None
     return znodes.decode_cluster_id(node.data)
+
+
+async def find_login_secret(store: MetadataStore, random: Random) -> bytes:
+    """A secret that all brokers share: from it follow the salts that SCRAM shows of unknown users."""
+    node = await store.get(znodes.LOGIN_SECRET)
+    while node is None:
+        try:
+            await store.multi([Create(znodes.LOGIN_SECRET, random.bytes(_SECRET_BYTES))])
+        except NodeExists:
+            pass
+        node = await store.get(znodes.LOGIN_SECRET)
+    return node.data
 
 
 async def _only_replica(store: MetadataStore) -> int | None:

@@ -19,6 +19,8 @@ class LocalMetadata:
         """The advertised listeners, with the ports that are bound."""
         self.image = image if image is not None else ClusterImage("")
         self.in_cluster = settings.optional_str("zookeeper.connect") is not None
+        self.authorizer = settings.new_authorizer()
+        """With the ACLs of the metadata tree; None: everyone may do everything."""
         self.registration_epoch: Callable[[], int] | None = None
         """In a cluster: the epoch of this broker's registration."""
 

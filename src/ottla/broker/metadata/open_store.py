@@ -9,10 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ottla.cluster.settings import BrokerSettings
 from ottla.ports import Disk, MetadataStore, StoreUnavailable
+from ottla.security.jaas import BadJaas, parse_jaas_file
 from ottla.storage.data_dir import make_durable_dir
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.runtime.zookeeper_security import ZooKeeperSecurity
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +38,73 @@ async def open_zookeeper(settings: BrokerSettings) -> MetadataStore:
         connect,
         session_timeout_ms=session_ms,
         connection_timeout_ms=connection_ms if isinstance(connection_ms, int) else session_ms,
+        security=zookeeper_security(settings),
     )
+
+
+def zookeeper_security(settings: BrokerSettings) -> ZooKeeperSecurity:
+    """StoreUnavailable, with the setting's name, for what cannot work."""
+    from ottla.runtime.zookeeper_security import UNSECURED, ZooKeeperSecurity
+
+    path, set_acl = settings.optional_str("java.security.auth.login.config"), settings.bool("zookeeper.set.acl")
+    encrypted = settings.bool("zookeeper.ssl.client.enable")
+    if not (path or encrypted or set_acl):
+        return UNSECURED
+    for name in ("zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"):
+        if settings.bool(name):
+            raise StoreUnavailable(f"{name}=true is not supported")
+    username, password = _zookeeper_login(path) if path else ("", "")
+    with_certificate = encrypted and bool(settings.optional_str("zookeeper.ssl.keystore.location"))
+    if set_acl and not username and not with_certificate:
+        raise StoreUnavailable(
+            "zookeeper.set.acl=true needs an identity at ZooKeeper: a section Client in java.security.auth.login.config, or "
+            "zookeeper.ssl.client.enable=true with zookeeper.ssl.keystore.location"
+        )
+    return ZooKeeperSecurity(_zookeeper_tls(settings) if encrypted else None, username, password, set_acl)
+
+
+def _zookeeper_login(path: str) -> tuple[str, str]:
+    name = f"java.security.auth.login.config={path}"
+    try:
+        sections = parse_jaas_file(Path(path).read_text())
+    except OSError as error:
+        raise StoreUnavailable(f"{name} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, BadJaas) as error:
+        raise StoreUnavailable(f"{name}: {error}") from None
+    if "Client" not in sections:
+        return "", ""
+    options = sections["Client"][0].options if sections["Client"] else {}
+    if not options.get("username") or not options.get("password"):
+        raise StoreUnavailable(
+            f"{name}: the section Client must have username and password; only SASL DIGEST-MD5 is supported at ZooKeeper"
+        )
+    return options["username"], options["password"]
+
+
+def _zookeeper_tls(settings: BrokerSettings) -> ssl.SSLContext:
+    from ottla.tls.config import PROTOCOLS, KeyStore, TlsSettings, TrustStore
+    from ottla.tls.context import TlsError, client_context
+
+    def text(name: str) -> str | None:
+        return settings.optional_str(f"zookeeper.ssl.{name}") or None
+
+    key, trust = text("keystore.location"), text("truststore.location")
+    password = text("keystore.password")
+    protocols = (
+        settings.list("zookeeper.ssl.enabled.protocols") if settings.given("zookeeper.ssl.enabled.protocols") else PROTOCOLS
+    )
+    ciphers = settings.list("zookeeper.ssl.cipher.suites") if settings.given("zookeeper.ssl.cipher.suites") else ()
+    tls = TlsSettings(
+        KeyStore((text("keystore.type") or "").upper(), key, password, password) if key else None,
+        TrustStore((text("truststore.type") or "").upper(), trust, text("truststore.password")) if trust else None,
+        protocols=tuple(name for name in PROTOCOLS if name in protocols) or PROTOCOLS,
+        cipher_suites=ciphers,
+        check_host=bool(text("endpoint.identification.algorithm")),
+    )
+    try:
+        return client_context(tls)
+    except TlsError as error:
+        raise StoreUnavailable(f"TLS with ZooKeeper: zookeeper.{error}") from None
 
 
 def open_embedded(

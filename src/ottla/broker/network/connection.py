@@ -19,11 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.network.request_memory import HEAD_ROOM, LARGE_BYTES, PEEK_BYTES, RequestMemory
 from ottla.errors import MalformedInput
 from ottla.ports import FileRange, FileSender, Part
+from ottla.security.principal import Session, java_address
 from ottla.types import Buffer
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ GATHERED_MAX = 16
 GATHER_BYTES_MAX = 4 << 10
 """Larger replies are written at once."""
 
-_read_size = Struct(">i").unpack_from
+REFUSAL_S = 5.0
+"""How long the answer to a failed login may take to leave."""
+
+_read_size: Final = Struct(">i").unpack_from
 
 
 class Connection:
@@ -49,14 +53,19 @@ class Connection:
         self._server = server
         self._loop = server.loop
         self._memory: RequestMemory = server.memory
-        self._dispatch = server.dispatch
+        self.dispatch = server.dispatch
+        """Replaced while the client is not authenticated, see `ListenerUse.login`."""
+        self._request_bytes_min = 1
         self._request_bytes_max = server.request_bytes_max
         self.listener = listener
         self.listener_name = listener.name
         self.client_host = ""
+        self.session = Session("", listener.name, listener.security_protocol)
         self.number = 0
         """Counts the connections of this broker from 1 on."""
         self.last_used = 0.0
+        self.login_since = 0.0
+        """When the client of a SASL listener connected; 0: it is authenticated, or there is no login."""
         self.header_cache: HeaderCache | None = None
         """Used by `dispatch`."""
         self.transport: asyncio.Transport | None = None
@@ -84,7 +93,11 @@ class Connection:
         self._writable = True
         self._paused_reading = False
         self._waits_for_memory = False
+        self._unmute: asyncio.TimerHandle | None = None
+        """Ends the mute; None: the connection is not muted."""
         self._closed = False
+        self._refusal: asyncio.TimerHandle | None = None
+        """The answer to a failed login, which is sent later."""
 
     # Called by the transport
 
@@ -96,6 +109,18 @@ class Connection:
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         self.client_host = host[7:] if host.startswith("::ffff:") else host
+        self.session.client_host = java_address(self.client_host)
+        if self.listener.login is not None:
+            self.login_since = self._loop.time()
+            self.dispatch = self.listener.login(self)
+        if self.listener.principal_of is not None:
+            try:
+                self.session.principal = self.listener.principal_of(transport.get_extra_info("peercert_der"))
+            except ValueError as error:
+                self._server.tls_failed(self.client_host, self.listener_name, str(error))
+                self._closed = True
+                transport.abort()
+                return
         if not self._server.admit(self):
             self._closed = True
             transport.abort()
@@ -109,6 +134,13 @@ class Connection:
             self._pending = None
         if self._waits_for_memory:
             self._memory.forget(self._memory_available)
+        if self._refusal is not None:
+            self._refusal.cancel()
+            self._refusal = None
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
+        self.header_cache = None  # its meter names this connection
         self._drop_input()
         self._outgoing.clear()
         self._server.forget(self)
@@ -171,6 +203,10 @@ class Connection:
         return self._pending is None
 
     @property
+    def muted(self) -> bool:
+        return self._unmute is not None
+
+    @property
     def holds_memory(self) -> bool:
         return self._frame is not None
 
@@ -181,6 +217,53 @@ class Connection:
     def begin(self) -> None:
         self._answering = False
         self._go_on()
+
+    def authenticated(self, session: Session) -> None:
+        """Serve the requests that follow for the principal of `session`."""
+        self.session = session
+        self.login_since = 0.0
+        self.header_cache = None
+
+    def limit_frames(self, largest: int | None, smallest: int = 1) -> None:
+        """Accept frames of these sizes, in bytes; None: those of requests."""
+        self._request_bytes_min = smallest
+        self._request_bytes_max = self._server.request_bytes_max if largest is None else largest
+
+    def refuse(self, reply: list[Part] | None, reason: str, delay_s: float) -> None:
+        """The login failed: read nothing more, send the reply after the delay, and close."""
+        self._server.login_failed(self, reason)
+        self._answering = True
+        self._pause_reading()
+        data = b"".join([part for part in reply if not isinstance(part, FileRange)]) if reply is not None else b""
+        self._refusal = self._loop.call_later(delay_s, self._close_refused, data)
+
+    def _close_refused(self, reply: bytes) -> None:
+        transport = self.transport
+        if self._closed or transport is None:
+            return
+        self._closed = True
+        if reply and self._writable:
+            transport.write(reply)
+            transport.close()
+            # If the peer does not take the reply.
+            self._refusal = self._loop.call_later(REFUSAL_S, transport.abort)
+        else:
+            transport.abort()
+
+    def mute(self, duration_ms: int) -> None:
+        """Read nothing and handle no further request for so long. The reply to the present one goes out at once (KIP-219)."""
+        if self._closed:
+            return
+        if self._unmute is not None:
+            self._unmute.cancel()
+        self._unmute = self._loop.call_later(duration_ms / 1000, self._end_mute)
+        self._pause_reading()
+
+    def _end_mute(self) -> None:
+        self._unmute = None
+        if not self._closed:
+            self._answering = not self._writable or self._pending is not None or self._sending_file or bool(self._outgoing)
+            self._go_on()
 
     def close(self) -> None:
         """Close now, without sending what is queued. Gathered replies are written first, as if each had been written at once."""
@@ -195,12 +278,11 @@ class Connection:
 
     def _take(self, view: memoryview, position: int, end: int) -> None:
         """Handle the whole frames in `view[position:end]` and keep the rest."""
-        request_bytes_max = self._request_bytes_max
         size = 0
         while end - position >= 4:
-            size = _read_size(view, position)[0]
-            if not 0 < size <= request_bytes_max:
-                self._malformed(f"a request of {size} bytes; 1 to {request_bytes_max} are allowed (socket.request.max.bytes)")
+            size = _size_at(view, position)
+            if size < self._request_bytes_min or size > self._request_bytes_max:
+                self._wrong_size(size)
                 return
             after = position + 4 + size
             if after > end:
@@ -225,6 +307,11 @@ class Connection:
         else:
             self._large = size >= LARGE_BYTES
             self._begin_frame(view[position + 4 : end], size)
+
+    def _wrong_size(self, size: int) -> None:
+        largest = self._request_bytes_max
+        name = "socket.request.max.bytes" if largest == self._server.request_bytes_max else "sasl.server.max.receive.size"
+        self._malformed(f"a request of {size} bytes; {self._request_bytes_min} to {largest} are allowed ({name})")
 
     def _begin_frame(self, have: memoryview, size: int) -> None:
         count = len(have)
@@ -277,7 +364,7 @@ class Connection:
             self.transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._paused_reading and self.transport is not None and not self._waits_for_memory:
+        if self._paused_reading and self.transport is not None and not self._waits_for_memory and self._unmute is None:
             self._paused_reading = False
             self.transport.resume_reading()
 
@@ -290,15 +377,19 @@ class Connection:
     def _request(self, frame: memoryview) -> None:
         """Dispatch one request. Afterwards `_answering` says whether it is still being answered."""
         try:
-            reply = self._dispatch(frame, self)
+            reply = self.dispatch(frame, self)
         except MalformedInput as error:
             self._malformed(str(error))
             return
         if reply is None:
+            if self._unmute is not None:
+                self._answering = True
             return
         self._answering = True
         if isinstance(reply, list):
             self._reply(reply)
+            if self._unmute is not None:
+                self._answering = True
         else:
             self._pending = reply
             reply.future.add_done_callback(self._answered)
@@ -325,7 +416,7 @@ class Connection:
         assert transport is not None
         if len(parts) == 1 and self._writable:
             part = parts[0]
-            if not isinstance(part, FileRange):
+            if isinstance(part, bytes):
                 if self._more and len(part) <= GATHER_BYTES_MAX and len(self._gathered) < GATHERED_MAX:
                     self._gathered.append(part)
                     self._answering = False
@@ -429,7 +520,9 @@ class Connection:
         self.close()
 
     def _go_on(self) -> None:
-        """Once the reply is written, handle the bytes that arrived early."""
+        """Once the reply is written, and the connection not muted, handle the bytes that arrived early."""
+        if self._unmute is not None:
+            self._answering = True
         if self._answering or self._closed:
             return
         ahead, self._ahead = self._ahead, None
@@ -438,3 +531,9 @@ class Connection:
             self._take(memoryview(ahead), 0, len(ahead))
         if not self._answering and not self._closed:
             self._resume_reading()
+
+
+def _size_at(view: memoryview, position: int) -> int:
+    """The length prefix of a frame."""
+    size: int = _read_size(view, position)[0]
+    return size

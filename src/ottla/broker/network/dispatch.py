@@ -1,12 +1,12 @@
-"""The pipeline of every request: decode, authenticate, authorize, quota, handle, throttle, encode.
+"""The pipeline of every request: decode, authenticate, authorize, handle, throttle, encode.
 
-Owns the routes (API and version -> decoder, handler with its collaborators and hooks, encoder), and what becomes of errors. A
-`KafkaError` becomes the response. `MalformedInput` and `CloseConnection` close the connection. Any other exception is a bug of
-the broker: it is logged with its traceback once, and answered with UNKNOWN_SERVER_ERROR if the response has room for it, else
-the connection is closed.
+Owns the routes (API and version -> decoder, handler with its collaborators and its authorization, encoder), and what becomes of
+errors. A `KafkaError` becomes the response. `MalformedInput` and `CloseConnection` close the connection. Any other exception is a
+bug of the broker: it is logged with its traceback once, and answered with UNKNOWN_SERVER_ERROR if the response has room for it,
+else the connection is closed.
 
-The steps between decode and handle, and throttle, are hooks (`hooks`). A handler that answers at once, or with a future, costs no
-task.
+A client is authenticated before its requests come here (`sasl_login`, TLS). Quotas are `metering`: a request has a meter only if
+one applies to it. A handler that answers at once, or with a future, costs no task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.network.handler import Handler, bind
-from ottla.broker.network.hooks import NO_HOOKS, Hooks
+from ottla.broker.network.metering import Metering
+from ottla.broker.network.timed import timed
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
 from ottla.protocol.headers import RequestHeader, ResponseEncoder, decode_request_header, encode_response
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
     from ottla.broker.network.connection import Connection
+    from ottla.broker.network.metering import Meter
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +41,20 @@ _CONTROL_ELEMENTS_MAX = 1 << 24
 _CONTROL_REQUESTS = frozenset({"leader_and_isr", "stop_replica", "update_metadata"})
 
 
+Authorize = Callable[[Handler, Callable[[Any, Any], Any], Mapping[str, Any]], Callable[[Any, Any], Any]]
+"""(row of the table of handlers, handler, collaborators) -> the handler behind its authorization."""
+
+
 class Route:
     """One API in one version."""
 
     def __init__(
-        self, api: Api, version: int, handle: Callable[[Any, Any], Any], refuse: Callable[[Any, Any], Any] | None
+        self,
+        api: Api,
+        version: int,
+        handle: Callable[[Any, Any], Any],
+        refuse: Callable[[Any, Any], Any] | None,
+        metered: bool = False,
     ) -> None:
         self.api = api
         self.version = version
@@ -54,6 +65,8 @@ class Route:
         self.handle = handle
         self.refuse = refuse
         self.response_class = api.response
+        self.metered = metered
+        """Whether quotas may apply."""
 
 
 class HeaderCache:
@@ -75,10 +88,17 @@ class PendingReply:
     """A reply whose handler has to wait."""
 
     def __init__(
-        self, dispatcher: Dispatcher, route: Route, correlation_id: int, request: object, future: asyncio.Future[Any]
+        self,
+        dispatcher: Dispatcher,
+        route: Route,
+        correlation_id: int,
+        request: object,
+        future: asyncio.Future[Any],
+        meter: Meter | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route
+        self._meter = meter
         self._correlation_id = correlation_id
         self._request = request
         self.future = future
@@ -90,9 +110,11 @@ class PendingReply:
             if error is not None:
                 raise error
             response = self.future.result()
+            if self._meter is not None:
+                self._meter.end(response)
             return None if response is None else self._route.encoder.encode(self._correlation_id, response)
         except Exception as failure:
-            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure)
+            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure, self._meter)
 
 
 class Dispatcher:
@@ -101,14 +123,16 @@ class Dispatcher:
         handlers: Mapping[int, Handler],
         parts: Mapping[str, Any],
         loop: asyncio.AbstractEventLoop,
-        hooks: Hooks = NO_HOOKS,
+        metering: Metering | None = None,
+        authorize: Authorize | None = None,
     ) -> None:
         self._handlers = handlers
         """The APIs that are served, by api key."""
         self._parts = parts
         """The collaborators of handlers, by parameter name. A route binds them when its API is first requested."""
         self._loop = loop
-        self._hooks = hooks
+        self._metering = metering
+        self._authorize = authorize
         self._routes: dict[int, Route] = {}
         self._seen_bugs: set[tuple[str, str]] = set()
 
@@ -116,13 +140,16 @@ class Dispatcher:
         """Answer one request. None: it gets no reply. MalformedInput: close the connection."""
         cached = connection.header_cache
         # A copy: comparing bytes costs far less than comparing memoryviews.
-        start = bytes(frame[: cached.position if cached is not None else 8])
+        start = frame[: cached.position if cached is not None else 8].tobytes()
         if cached is None or start[8:] != cached.client or start[:4] != cached.api:
             found = self._find_header(frame, connection, cached)
             if not isinstance(found, HeaderCache):
                 return found
             cached = found
         route = cached.route
+        meter = cached.context.meter
+        if meter is not None:
+            meter.begin(len(frame))
         number: i64 = start[4] << 24 | start[5] << 16 | start[6] << 8 | start[7]
         correlation_id: int = number if number < 0x80000000 else number - 0x100000000
         try:
@@ -132,20 +159,40 @@ class Dispatcher:
         try:
             response = route.handle(request, cached.context)
             if type(response) is route.response_class:
+                if meter is not None:
+                    meter.end(response)
                 return route.encoder.encode(correlation_id, response)
         except Exception as error:
-            return self.failure(route, correlation_id, request, error)
+            return self.failure(route, correlation_id, request, error, meter)
         if response is None:
+            if meter is not None:
+                meter.end(None)
             return None
+        if meter is not None:
+            meter.suspend()
+            if not isinstance(response, asyncio.Future):
+                response = timed(meter, response)
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
-        return PendingReply(self, route, correlation_id, request, future)
+        return PendingReply(self, route, correlation_id, request, future, meter)
+
+    def forget_routes(self) -> None:
+        """Quotas have changed: build the routes again. Connections must drop their header caches."""
+        self._routes.clear()
+
+    def refused(self, frame: memoryview, connection: Connection, error: KafkaError) -> list[Part]:
+        """The response to a request that is not handled."""
+        found = self._decode_header(frame, connection)
+        if not isinstance(found, HeaderCache):
+            return found
+        request, _ = found.route.decode(frame, found.position)
+        return self.failure(found.route, int.from_bytes(frame[4:8], "big", signed=True), request, error)
 
     def _find_header(self, frame: memoryview, connection: Connection, last: HeaderCache | None) -> HeaderCache | list[Part]:
         """The cache entry of a request whose header is not that of the last one. A list is the reply already."""
         if last is not None:
             previous = last.previous
             if previous is not None:
-                start = bytes(frame[: previous.position])
+                start = frame[: previous.position].tobytes()
                 if start[8:] == previous.client and start[:4] == previous.api:
                     last.previous, previous.previous = None, last
                     connection.header_cache = previous
@@ -174,10 +221,16 @@ class Dispatcher:
             connection.listener_name,
             connection.client_host,
             connection.number,
+            connection.session,
         )
+        if route.metered:
+            assert self._metering is not None
+            context.meter = self._metering.meter(header.api_key, header.client_id, connection)
         return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context)
 
-    def failure(self, route: Route, correlation_id: int, request: object, error: BaseException) -> list[Part]:
+    def failure(
+        self, route: Route, correlation_id: int, request: object, error: BaseException, meter: Meter | None = None
+    ) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):
             raise MalformedInput(str(error)) from error
         if not isinstance(error, KafkaError):
@@ -191,6 +244,8 @@ class Dispatcher:
             if hasattr(response, "error_message"):
                 response.error_message = error.detail
         if response is not None:
+            if meter is not None:
+                meter.end(response, int(error.code))
             try:
                 return route.encoder.encode(correlation_id, response)
             except ValueError:
@@ -210,8 +265,11 @@ class Dispatcher:
                 f"{handler.api.name} v{version} is not served, versions {handler.min_version} to {handler.max_version} are"
             )
         module = handler.module
-        handle = self._hooks.around(handler.api, bind(module.handle, self._parts))
-        route = Route(handler.api, version, handle, getattr(module, "refuse", None))
+        handle = bind(module.handle, self._parts)
+        if self._authorize is not None:
+            handle = self._authorize(handler, handle, self._parts)
+        metered = self._metering is not None and self._metering.applies_to(header.api_key)
+        route = Route(handler.api, version, handle, getattr(module, "refuse", None), metered)
         self._routes[header.api_key << 16 | version] = route
         return route
 

@@ -13,15 +13,21 @@ another. Addresses come from the image, or with the call: the controller knows b
 from __future__ import annotations
 
 import asyncio
+import logging
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.client.connection import ClientConnection
+from ottla.client.login import LoginRefused
+from ottla.client.security import PLAINTEXT, ClientSecurity
 from ottla.cluster.image import Endpoint
 from ottla.errors import ErrorCode
 from ottla.ports import Network
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.registry import API_BY_NAME
+
+logger = logging.getLogger(__name__)
 
 _BACKOFF_MIN_MS: Final = 50
 _BACKOFF_MAX_MS: Final = 1000
@@ -52,10 +58,21 @@ class _Channel:
 
 
 class InterBroker:
-    def __init__(self, broker_id: int, network: Network, address_of: Callable[[int], Endpoint | None]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        network: Network,
+        address_of: Callable[[int], Endpoint | None],
+        security: ClientSecurity = PLAINTEXT,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """`security`: how this broker logs in at others. `tls`: the context for a new connection, if the inter-broker listener
+        has TLS."""
+        self._security = security
         self._client_id = f"broker-{broker_id}"
         self._network = network
         self._address_of = address_of
+        self._tls = tls
         self._channels: dict[tuple[int, str], _Channel] = {}
         self._closed = False
 
@@ -83,13 +100,15 @@ class InterBroker:
                 version = _version(channel, api_name, version_max)
                 message = request(version) if callable(request) else request
                 return await connection.call(api_name, version, message)
-        except (TimeoutError, OSError) as error:
+        except (TimeoutError, OSError, LoginRefused) as error:
             if connection is not None and channel.connection is connection:
                 # A late response must not be taken for that of the next request, nor delay it.
                 channel.drop()
             if isinstance(error, PeerUnavailable):
                 raise
             why = f"no response within {timeout_ms} ms" if isinstance(error, TimeoutError) else str(error)
+            if isinstance(error, (LoginRefused, ssl.SSLError)):
+                self._warn_of_refusal(broker_id, channel, error)
             raise PeerUnavailable(f"{api_name} request to broker {broker_id} failed: {why}") from error
 
     def forget(self, broker_id: int) -> None:
@@ -126,8 +145,11 @@ class InterBroker:
                 self._failed(channel)
                 raise PeerUnavailable(f"the address of broker {broker_id} is unknown")
             try:
-                connection = await ClientConnection.open(self._network, wanted.host, wanted.port, client_id=self._client_id)
-                channel.versions = await _versions_of(connection)
+                tls = self._tls() if self._tls is not None else None
+                connection = await ClientConnection.open(
+                    self._network, wanted.host, wanted.port, client_id=self._client_id, security=self._security, tls=tls
+                )
+                channel.versions = connection.versions or await _versions_of(connection)
             except BaseException:
                 self._failed(channel)
                 if connection is not None:
@@ -139,6 +161,27 @@ class InterBroker:
             channel.failures, channel.next_attempt = 0, 0.0
             channel.connection = connection
             return connection
+
+    def _warn_of_refusal(self, broker_id: int, channel: _Channel, error: LoginRefused | ssl.SSLError) -> None:
+        """Once for each broker and purpose, until a connection succeeds: attempts repeat every second."""
+        if channel.failures != 1:
+            return
+        if isinstance(error, LoginRefused):
+            logger.error(
+                "Broker %d at %s refuses the login of this broker with %s: %s. Check sasl.mechanism.inter.broker.protocol and "
+                "sasl.jaas.config of the inter-broker listener",
+                broker_id,
+                channel.endpoint,
+                self._security.mechanism,
+                error.detail,
+            )
+        else:
+            logger.error(
+                "TLS with broker %d at %s failed: %s. Check the ssl.* settings of the inter-broker listener on both",
+                broker_id,
+                channel.endpoint,
+                getattr(error, "verify_message", None) or error.reason or error,
+            )
 
     @staticmethod
     def _failed(channel: _Channel) -> None:

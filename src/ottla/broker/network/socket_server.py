@@ -17,22 +17,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, cast
 
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.connection_rates import UNLIMITED, ConnectionRate
 from ottla.broker.network.dispatch import PendingReply
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.metrics import Counters
 from ottla.ports import FileSender, Listener, Network, Part
+from ottla.security.principal import Principal
+from ottla.security.quotas import QuotaWindows, RateQuota
 
 logger = logging.getLogger(__name__)
 
 Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
+Login = Callable[[Connection], Dispatch]
 
+UNLIMITED: Final = 2**31 - 1
 USE_S: Final = 0.01
 """Precision of the time of last use: a use within it does not change the order."""
 TICK_S: Final = 0.001
@@ -40,6 +44,8 @@ TICK_S: Final = 0.001
 RATE_WAITING_MAX: Final = 1024
 LINES_MAX: Final = 10
 WINDOW_S: Final = 10.0
+LOGIN_S: Final = 10
+"""How long a client may take to log in while others wait for a place."""
 STALLED_S: Final = 10
 """How long an incomplete request may make no progress while others wait for memory."""
 
@@ -58,6 +64,8 @@ class ConnectionLimits:
     """New connections per second."""
     per_listener_creation_rate: Mapping[str, int] = field(default_factory=dict)
     """A listener without a rate of its own has the rate of the broker, also the inter-broker listener."""
+    windows: QuotaWindows = field(default_factory=QuotaWindows)
+    """Of creation rates, as of quotas."""
     idle_ms_max: int = 600_000
     request_bytes_max: int = 100 << 20
     held_bytes_max: int = -1
@@ -66,17 +74,41 @@ class ConnectionLimits:
         """New connections per second on one listener."""
         return self.per_listener_creation_rate.get(listener, self.creation_rate)
 
+    def new_rate(self, per_second: int) -> RateQuota:
+        """Delays a connection by one sample at most (KIP-612)."""
+        return RateQuota(per_second, self.windows.samples, self.windows.sample_ms, self.windows.sample_ms)
+
 
 @dataclass(slots=True, eq=False)
 class ListenerUse:
     """One listener: its name, number of connections, and creation rate."""
 
     name: str
+    security_protocol: str = "PLAINTEXT"
+    login: Login | None = None
+    """What takes the frames of a new connection until its client is authenticated; None: without SASL."""
+    principal_of: Callable[[bytes | None], Principal] | None = None
+    """Of a client certificate; None: the listener is not an SSL listener. ValueError: the connection is closed."""
     connections: int = 0
-    rate: ConnectionRate = field(default_factory=ConnectionRate)
+    rate: RateQuota = field(default_factory=lambda: ConnectionLimits().new_rate(UNLIMITED))
     next: Connection | None = None
     """The first waiting connection, which is counted in the rate and waits until `next_at`; others wait behind it."""
     next_at: float = 0.0
+
+
+class ServedTls:
+    """`ports.ServerTls` of one listener."""
+
+    def __init__(self, server: SocketServer, listener: ListenerUse, context: Callable[[], ssl.SSLContext]) -> None:
+        self._server = server
+        self._listener = listener
+        self.context = context
+
+    def admits(self, host: str) -> bool:
+        return self._server.may_connect(host)
+
+    def failed(self, host: str, reason: str) -> None:
+        self._server.tls_failed(host, self._listener.name, reason)
 
 
 class LogLimit:
@@ -130,9 +162,9 @@ class SocketServer:
         self._waiting: dict[Connection, None] = {}
         """Waiting for `max.connections` or a creation rate: not counted yet."""
         self._closing = False
-        self._rate = ConnectionRate(limits.creation_rate)
+        self._rate = limits.new_rate(limits.creation_rate)
         self.ip_rate = ip_rate
-        self._ip_rates: dict[str, ConnectionRate] = {}
+        self._ip_rates: dict[str, RateQuota] = {}
         self._uses: list[ListenerUse] = []
         self._turn: asyncio.TimerHandle | None = None
         """For the next waiting connection that a creation rate admits."""
@@ -142,11 +174,22 @@ class SocketServer:
     def __len__(self) -> int:
         return len(self._by_use)
 
-    async def listen(self, name: str, host: str, port: int) -> int:
-        """Open a listener. Returns the bound port, OSError if that fails."""
-        use = ListenerUse(name, rate=ConnectionRate(self.limits.rate_of(name)))
+    async def listen(
+        self,
+        name: str,
+        host: str,
+        port: int,
+        *,
+        security_protocol: str = "PLAINTEXT",
+        login: Login | None = None,
+        context: Callable[[], ssl.SSLContext] | None = None,
+        principal_of: Callable[[bytes | None], Principal] | None = None,
+    ) -> int:
+        """Open a listener, with TLS if there is a context. Returns the bound port, OSError if that fails."""
+        use = ListenerUse(name, security_protocol, login, principal_of, rate=self.limits.new_rate(self.limits.rate_of(name)))
         self._uses.append(use)
-        listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port)
+        tls = ServedTls(self, use, context) if context is not None else None
+        listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port, tls)
         self._listeners.append(listener)
         return listener.port
 
@@ -170,11 +213,16 @@ class SocketServer:
         for connection in [*self._by_use, *self._waiting, *self._punished]:
             connection.close()
 
+    def forget_headers(self) -> None:
+        """Look up the routes and quotas of every connection again."""
+        for connection in self._by_use:
+            connection.header_cache = None
+
     def limits_changed(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._rate.per_second = limits.creation_rate
+        self._rate.limit = float(limits.creation_rate)
         for use in self._uses:
-            use.rate.per_second = limits.rate_of(use.name)
+            use.rate.limit = float(limits.rate_of(use.name))
         self._let_in()
 
     # Called by connections
@@ -260,12 +308,13 @@ class SocketServer:
         """When the first waiting connection of a listener may be accepted. It counts for the rates from its turn on."""
         listener = connection.listener
         if listener.next is not connection:
-            delay = listener.rate.record(now)
+            now_ms = now * 1000
+            delay_ms = listener.rate.record(1, now_ms)
             if listener.name != self.limits.brokers_listener:
-                delay = max(delay, self._rate.record(now))
-            if delay > 0:
+                delay_ms = max(delay_ms, self._rate.record(1, now_ms))
+            if delay_ms > 0:
                 self._counters.add("connections_delayed")
-            listener.next, listener.next_at = connection, now + delay
+            listener.next, listener.next_at = connection, now + delay_ms / 1000
         return listener.next_at
 
     def _punish(self, connection: Connection, now: float) -> bool:
@@ -274,19 +323,20 @@ class SocketServer:
         allowed = self.ip_rate(host)
         if allowed is None:
             return False
+        now_ms = now * 1000
         rate = self._ip_rates.get(host)
         if rate is None:
-            rate = self._ip_rates[host] = ConnectionRate()
-        rate.per_second = allowed
-        delay = rate.record(now)
-        if delay <= 0:
+            rate = self._ip_rates[host] = self.limits.new_rate(allowed)
+        rate.limit = float(allowed)
+        delay_ms = rate.record(1, now_ms)
+        if delay_ms <= 0:
             return False
-        rate.take_back()
-        listener.rate.take_back()
+        rate.take_back(1, now_ms)
+        listener.rate.take_back(1, now_ms)
         if listener.name != self.limits.brokers_listener:
-            self._rate.take_back()
+            self._rate.take_back(1, now_ms)
         self._refuse(f"{host} connects faster than its connection_creation_rate={allowed}")
-        self._punished[connection] = self.loop.call_later(delay, connection.close)
+        self._punished[connection] = self.loop.call_later(delay_ms / 1000, connection.close)
         return True
 
     def _set_turn(self, now: float) -> None:
@@ -333,18 +383,30 @@ class SocketServer:
         self._counters.add("connections_closed_malformed")
         self._lines.warn("Closed connection", f"{connection.client_host} on {connection.listener_name}: {reason}")
 
+    def login_failed(self, connection: Connection, reason: str) -> None:
+        self._counters.add("logins_failed")
+        self._lines.warn("Failed authentication", f"{connection.client_host} on {connection.listener_name}: {reason}")
+
     def failed(self, connection: Connection, error: BaseException) -> None:
         self._counters.add("connections_closed_failed")
         self._lines.warn("Closed connection", f"{connection.client_host}: could not send its response: {error}")
+
+    def may_connect(self, host: str) -> bool:
+        """Whether a TLS handshake with an address is worth it; `admit` decides afterwards."""
+        return not self._closing and not self._host_is_full(host)
+
+    def tls_failed(self, host: str, listener: str, reason: str) -> None:
+        self._counters.add("tls_handshakes_failed")
+        self._lines.warn("Closed connection", f"{host} on {listener}: {reason}")
 
     def sweep_idle(self) -> int:
         """Close the connections that are idle for `connections.max.idle.ms`. Returns how many."""
         closed = 0
         now = self.loop.time()
         oldest_allowed = now - self.limits.idle_ms_max / 1000
+        window_ms = self.limits.windows.samples * self.limits.windows.sample_ms
         for host, rate in list(self._ip_rates.items()):
-            rate.forget(now)
-            if rate.is_empty:
+            if now * 1000 - rate.last_used_ms >= window_ms:
                 del self._ip_rates[host]
         if self.memory.exhausted:
             # Others wait for the memory of incomplete requests.
@@ -353,6 +415,11 @@ class SocketServer:
                     connection,
                     f"an incomplete request, and nothing for {STALLED_S} s while others wait (queued.max.request.bytes)",
                 )
+                connection.close()
+        if self._waiting or self.memory.exhausted:
+            # Others wait for the places or the memory of clients that do not log in.
+            for connection in [each for each in self._by_use if 0 < each.login_since < now - LOGIN_S]:
+                self.malformed(connection, f"not authenticated after {LOGIN_S} s while others wait (max.connections)")
                 connection.close()
         for connection in list(self._by_use):
             if connection.last_used >= oldest_allowed:

@@ -15,7 +15,7 @@ whether an unchanged partition is listed (`replication.fetch_session`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +43,9 @@ _CLOSEST_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 _ZSTD: Final = 4
 _FOLLOWER_FROM: Final = 0
+_RESPONSE_BYTES: Final = 24
+_PARTITION_BYTES: Final = 48
+"""Sizes of a response and a partition in it without records; the topic of one partition included."""
 _UNKNOWN_PARTITION: Final = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 _UNKNOWN_ID: Final = int(ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -90,8 +93,16 @@ class FetchRead:
     """One Fetch request, while it is answered."""
 
     def __init__(
-        self, source: FetchSource, context: FetchContext, request: FetchRequest, version: int, replica_id: int, replica_epoch: int
+        self,
+        source: FetchSource,
+        context: FetchContext,
+        request: FetchRequest,
+        version: int,
+        replica_id: int,
+        replica_epoch: int,
+        denied_topics: Container[str] | None = None,
     ) -> None:
+        """Partitions of `denied_topics` get TOPIC_AUTHORIZATION_FAILED."""
         self.source = source
         self._context = context
         self._version = version
@@ -99,6 +110,7 @@ class FetchRead:
         self._min_bytes = request.min_bytes if request.min_bytes < self._max_bytes else self._max_bytes
         self._is_follower = replica_id >= _FOLLOWER_FROM
         self.committed = request.isolation_level == READ_COMMITTED and not self._is_follower
+        self._denied_topics = denied_topics
         self._replica_id = replica_id
         self._replica_epoch = replica_epoch
         self._rack = request.rack_id if source.selects_replicas and not self._is_follower else ""
@@ -167,6 +179,8 @@ class FetchRead:
         if self._version >= _TOPIC_IDS_FROM:
             wanted.topic = partitions.topic_name(wanted.topic_id)
         topic = wanted.topic
+        if self._denied_topics is not None and (topic or "") in self._denied_topics:
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = partitions.by_key.get((topic, wanted.partition))
@@ -257,6 +271,16 @@ class FetchRead:
             return broker.rack if broker is not None else None
 
         return closest_replica(leadership, self._rack, offset, rack_of)
+
+    def response_bytes(self) -> int:
+        """The size of the response, near enough for a quota."""
+        return self.size + _RESPONSE_BYTES + len(self._reads) * _PARTITION_BYTES
+
+    def finish_throttled(self) -> tuple[int, int]:
+        """(error, session id) of an empty response in place of what was read. No session begins, and one that exists knows that
+        nothing was told."""
+        error, session_id = self._context.finish_throttled()
+        return int(error), session_id
 
     def finish(self, now_ms: int) -> tuple[int, int, list[PartitionRead]]:
         """(error of the whole response, session id, partitions it lists), of what was read last. Called once."""

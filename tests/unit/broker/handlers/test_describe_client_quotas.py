@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.errors import ErrorCode
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from tests.kit.admin import MetadataBroker, on_broker
@@ -33,5 +34,15 @@ def test_quotas_by_entity(version: int) -> None:
         assert await described(DEFAULT) == [(None, 2.0)]
         assert sorted(await described(ANY), key=str) == [("alice", 1.0), (None, 2.0)]
         assert await described(EXACT, "bob") == []
+
+    on_broker(test)
+
+
+def test_qu07_a_filter_that_is_refused_has_no_list_of_entries() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        request = DescribeClientQuotasRequest(components=[ComponentData(entity_type="team", match_type=ANY, match=None)])
+        response = await broker.ask("describe_client_quotas", 1, request)
+        assert (response.error_code, response.entries) == (ErrorCode.UNSUPPORTED_VERSION, None)
+        assert "team" in response.error_message
 
     on_broker(test)

@@ -12,6 +12,7 @@ from ottla.broker.network.handler import Handler
 from ottla.wire.codec import decoder, encoder
 
 PARTS = {
+    "acl_requests",
     "clock",
     "control_requests",
     "broker_requests",
@@ -29,6 +30,7 @@ PARTS = {
     "producer_ids",
     "purgatory",
     "served",
+    "tokens",
     "topic_requests",
     "transactions",
     "verifier",

@@ -56,6 +56,48 @@ def test_what_others_write_reaches_every_broker_by_its_notice() -> None:
     in_world(test)
 
 
+def test_sc03_a_node_without_configs_and_children_is_removed() -> None:
+    async def test(world: World) -> None:
+        (one,) = await world.add(1)
+        await all_here(world, 1)
+        requests = one.controller.config_requests
+        await requests.alter_client(ALICE, lambda _: {"SCRAM-SHA-256": "x"})
+        await requests.alter_client(ALICE_AT, lambda _: {"consumer_byte_rate": "3"})
+        await requests.alter_client(ALICE, lambda _: {})
+        left = world.tree.get("/config/users/alice")
+        assert left is not None
+        assert json.loads(left.data) == {"version": 1, "config": {}}
+        await requests.alter_client(ALICE_AT, lambda _: {})
+        assert world.tree.children("/config/users") == []
+        await requests.alter_client(ALICE, lambda _: {"SCRAM-SHA-256": "x"})
+        await requests.alter_client(ALICE_AT, lambda _: {"consumer_byte_rate": "3"})
+        await requests.alter_client(ALICE_AT, lambda _: {})
+        assert world.tree.children("/config/users/alice") == []
+        assert requests.clients == {ALICE: {"SCRAM-SHA-256": "x"}}
+        await requests.alter_client(ALICE, lambda _: {})
+        assert world.tree.children("/config/users") == []
+        notices = [world.tree.get(f"/config/changes/{name}") for name in world.tree.children("/config/changes")]
+        assert json.loads(notices[-1].data)["entity_path"] == "users/alice"
+
+    in_world(test)
+
+
+def test_sc05_only_the_controller_alters_scram_credentials() -> None:
+    async def test(world: World) -> None:
+        members = await world.add(1, 2)
+        await all_here(world, 1, 2)
+        outcomes = []
+        for member in members:
+            try:
+                member.controller.config_requests.require_controller()
+                outcomes.append(0)
+            except KafkaError as error:
+                outcomes.append(error.code)
+        assert sorted(outcomes) == [0, ErrorCode.NOT_CONTROLLER]
+
+    in_world(test)
+
+
 def test_a_change_by_any_broker_reaches_all_and_keeps_what_others_wrote() -> None:
     async def test(world: World) -> None:
         one, two = await world.add(1, 2)

@@ -85,7 +85,9 @@ def play(case: Callable[[Line, list[bytes], SocketServer], None], afterwards: Ca
             waiting[0] = loop.create_future()
             route = Route(API_BY_NAME["heartbeat"], 0, lambda *_: None, None)
             return PendingReply(Dispatcher({}, {}, loop), route, 1, None, waiting[0])
-        if got[-1] == b"silent":
+        if got[-1][:4] == b"mute":
+            connection.mute(1)
+        if got[-1] in (b"silent", b"mute silent"):
             return None
         return [bytes(request) if request[:1] == b"B" else bytes(request[:1])]
 
@@ -220,3 +222,61 @@ def test_a_peer_that_takes_no_replies_is_asked_nothing_more() -> None:
         assert b"".join(line.replies) == b"1" * (GATHERED_MAX + 1) + b"23"
 
     play(case)
+
+
+# Muted connections
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("request_", [b"mute", b"mute silent"])
+def test_qu03_a_muted_connection_replies_at_once_and_then_reads_nothing(request_: bytes, slow: bool) -> None:
+    lines: list[tuple[Line, list[bytes]]] = []
+
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        lines.append((line, got))
+        line.slow = slow
+        line.send(frames(b"1", request_, b"2") + frames(b"3")[:3])
+        assert line.replies == [b"1m" if request_ == b"mute" else b"1"]
+        assert got == [b"1", request_]
+        assert line.paused
+        if slow:
+            line.take_replies()
+        line.send(frames(b"3")[3:])
+        assert got == [b"1", request_]
+
+    play(case, afterwards=lambda: lines[0][1][2:] == [b"2", b"3"])
+    line, _ = lines[0]
+    assert not line.paused
+    assert b"".join(line.replies).endswith(b"23")
+
+
+def test_qu03_a_request_that_waited_can_mute_its_connection() -> None:
+    lines: list[tuple[Line, list[bytes]]] = []
+
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        lines.append((line, got))
+        line.send(frames(b"wait", b"2"))
+        line.connection.mute(1)
+        waiting[0].set_result(HeartbeatResponse())
+        asyncio.get_running_loop().call_soon(lambda: answered.append((b"".join(line.replies), list(got))))
+
+    answered: list[tuple[bytes, list[bytes]]] = []
+    play(case, afterwards=lambda: lines[0][1] == [b"wait", b"2"])
+    reply, got = answered[0]
+    assert reply, "the reply does not wait"
+    assert got == [b"wait"]
+
+
+def test_qu03_a_muted_connection_can_be_closed() -> None:
+    def case(line: Line, got: list[bytes], server: SocketServer) -> None:
+        line.send(frames(b"mute", b"2"))
+        assert server.sweep_idle() == 0
+        line.connection.last_used -= 10_000
+        assert server.sweep_idle() == 1
+        line.connection.connection_lost(None)
+        assert len(server) == 0
+        asyncio.get_running_loop().call_later(0.02, lambda: checked.append(list(got)))
+
+    checked: list[list[bytes]] = []
+    play(case, afterwards=lambda: checked)
+    assert checked == [[b"mute"]]

@@ -11,60 +11,26 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.network.connection import Connection
-from ottla.broker.network.connection_rates import ConnectionRate
 from ottla.broker.network.socket_server import RATE_WAITING_MAX, ConnectionLimits, SocketServer
 from ottla.metrics import Counters
 from ottla.ports import Network, Part
 from ottla.sim.kernel.loop import SimLoop
 
 
-class TestRate:
-    def test_a_burst_of_ten_seconds_worth_passes(self) -> None:
-        rate = ConnectionRate(5)
-        assert [rate.record(100.0) for _ in range(50)] == [0.0] * 50
-        assert rate.record(100.0) == pytest.approx(1 / 5)
+def test_qu06_who_keeps_to_the_delays_comes_at_the_rate() -> None:
+    rate, now_ms = ConnectionLimits().new_rate(20), 0
+    times = []
+    for _ in range(2000):
+        now_ms += rate.record(1, now_ms)
+        times.append(now_ms / 1000)
+    assert times[199] == 0.0, "ten seconds' worth at once"
+    assert 20 * (times[-1] - times[999]) == pytest.approx(1000, rel=0.15)
 
-    def test_the_delay_brings_the_rate_back_and_is_a_second_at_most(self) -> None:
-        rate = ConnectionRate(10)
-        for _ in range(103):
-            delay = rate.record(7.0)
-        assert delay == pytest.approx(0.3)
-        for _ in range(100):
-            delay = rate.record(7.0)
-        assert delay == 1.0
 
-    def test_what_lies_eleven_seconds_back_is_forgotten(self) -> None:
-        rate = ConnectionRate(1)
-        for _ in range(30):
-            rate.record(0.0)
-        assert rate.record(10.9) > 0
-        assert rate.record(22.0) == 0
-        rate.forget(40.0)
-        assert rate.is_empty
-
-    def test_who_keeps_to_the_delays_comes_at_the_rate(self) -> None:
-        rate, now = ConnectionRate(20), 0.0
-        times = []
-        for _ in range(2000):
-            now += rate.record(now)
-            times.append(now)
-        assert times[199] == 0.0
-        assert 20 * (times[-1] - times[999]) == pytest.approx(1000, rel=0.15)
-
-    def test_nothing_at_all_is_one_in_a_second(self) -> None:
-        rate = ConnectionRate(0)
-        assert rate.record(0.0) == rate.record(1.0) == 1.0
-
-    def test_without_a_limit_nobody_waits(self) -> None:
-        rate = ConnectionRate()
-        assert not any(rate.record(0.0) for _ in range(10_000))
-
-    def test_what_is_taken_back_does_not_count(self) -> None:
-        rate = ConnectionRate(1)
-        for _ in range(100):
-            assert rate.record(0.0) == 0
-            rate.take_back()
-        assert rate.is_empty
+@pytest.mark.parametrize("per_second", [0, 1])
+def test_qu06_a_delay_is_a_second_at_most(per_second: int) -> None:
+    rate = ConnectionLimits().new_rate(per_second)
+    assert [rate.record(1, 0) for _ in range(20)][-1] == 1000
 
 
 class Transport:
@@ -117,7 +83,7 @@ class World:
     def file_sender(self, transport: object) -> Any:
         raise AssertionError("no files here")
 
-    async def listen(self, factory: Callable[[], Any], host: str, port: int) -> Any:
+    async def listen(self, factory: Callable[[], Any], host: str, port: int, tls: object = None) -> Any:
         self.factories[port] = factory
         return self
 
@@ -160,7 +126,7 @@ def play(
     loop.close()
 
 
-def test_who_comes_too_fast_waits_and_is_heard_in_order() -> None:
+def test_qu06_who_comes_too_fast_waits_and_is_heard_in_order() -> None:
     async def case(world: World) -> None:
         clients = [world.connect() for _ in range(60)]
         assert [client.answered_at for client in clients[:50]] == [0.0] * 50
@@ -191,7 +157,7 @@ def test_more_may_wait_for_their_turn_than_for_a_place() -> None:
     play(case, ConnectionLimits(creation_rate=1, waiting_max=1))
 
 
-def test_a_listener_has_a_rate_of_its_own_and_does_not_hold_up_the_others() -> None:
+def test_qu06_a_listener_has_a_rate_of_its_own_and_does_not_hold_up_the_others() -> None:
     async def case(world: World) -> None:
         slow = [world.connect(1) for _ in range(12)]
         assert [client.answered_at is None for client in slow] == [False] * 10 + [True] * 2
@@ -203,7 +169,7 @@ def test_a_listener_has_a_rate_of_its_own_and_does_not_hold_up_the_others() -> N
     play(case, ConnectionLimits(creation_rate=1000, per_listener_creation_rate={"SLOW": 1}), SLOW=1, FAST=2)
 
 
-def test_clients_do_not_use_up_the_rate_of_the_brokers_listener() -> None:
+def test_qu06_clients_do_not_use_up_the_rate_of_the_brokers_listener() -> None:
     async def case(world: World) -> None:
         clients = [world.connect(1) for _ in range(40)]
         assert clients[-1].answered_at is None
@@ -252,7 +218,7 @@ def test_both_a_place_and_its_turn_are_waited_for() -> None:
     play(case, ConnectionLimits(connections_max=4, creation_rate=1))
 
 
-def test_an_address_that_comes_too_fast_is_not_heard_and_closed_after_the_delay() -> None:
+def test_qu06_an_address_that_comes_too_fast_is_not_heard_and_closed_after_the_delay() -> None:
     async def case(world: World) -> None:
         clients = [world.connect(host="10.0.0.7") for _ in range(21)]
         assert [client.answered_at for client in clients[:20]] == [0.0] * 20
@@ -274,7 +240,7 @@ def test_an_address_that_comes_too_fast_is_not_heard_and_closed_after_the_delay(
     play(case, ConnectionLimits(), {"10.0.0.7": 2})
 
 
-def test_who_is_not_heard_for_his_address_counts_for_no_other_rate() -> None:
+def test_qu06_who_is_not_heard_for_his_address_counts_for_no_other_rate() -> None:
     async def case(world: World) -> None:
         for _ in range(200):
             world.connect(host="10.0.0.7")

@@ -1,0 +1,20 @@
+"""RenewDelegationToken: move the expiry of a token, at most to its maximum (DT03)."""
+
+from __future__ import annotations
+
+from ottla.broker.handlers.token_access import require_own_login
+from ottla.broker.metadata.delegation_tokens import DelegationTokens
+from ottla.broker.network.context import RequestContext
+from ottla.errors import KafkaError
+from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+
+async def handle(
+    tokens: DelegationTokens, request: RenewDelegationTokenRequest, context: RequestContext
+) -> RenewDelegationTokenResponse:
+    try:
+        require_own_login(context)
+        expires_at_ms = await tokens.renew(bytes(request.hmac), context.session.principal, request.renew_period_ms)
+    except KafkaError as error:
+        return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
