@@ -33,7 +33,7 @@ setup: .venv/.compiled ## make a .venv with ottla, compiled, and its dependencie
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install -q --upgrade pip
 	$(PY) -m pip install -q --group dev
-	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,spark]'
+	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,security,spark]'
 	@touch $@
 
 .venv/.compiled: .venv/.installed setup.py $(HOT) $(GENERATE) src/ottla/wire/schema.py src/ottla/wire/source.py
@@ -95,7 +95,7 @@ bugs: setup ## plant each bug in turn and report which checker catches it
 	PYTHONPATH=build/pure $(PY) -m ottla.sim --bugs
 
 .PHONY: compat
-compat: setup ## run a client's own test suite: CLIENT=kafka_python|franz_go
+compat: setup ## run a client's own test suite: CLIENT=kafka_python|franz_go|kafka_suite
 	@test -n "$(CLIENT)" || { echo "make compat CLIENT=one of: $$(cd tests/compat && ls -d */run.py | xargs -n1 dirname | tr '\n' ' ')"; exit 2; }
 	$(PY) -m tests.compat.$(CLIENT).run
 
@@ -103,6 +103,8 @@ compat: setup ## run a client's own test suite: CLIENT=kafka_python|franz_go
 fuzz: setup ## fuzz the decoder and the batch validation: SECONDS_EACH=60
 	$(PY) tests/fuzz/fuzz_decoder.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_records.py $(or $(SECONDS_EACH),60)
+	$(PY) tests/fuzz/fuzz_acls.py $(or $(SECONDS_EACH),60)
+	$(PY) tests/fuzz/fuzz_sasl.py $(or $(SECONDS_EACH),60)
 
 .PHONY: bench
 bench: setup ## benchmark Ottla and Apache Kafka in one run; QUICK=1 for a short one

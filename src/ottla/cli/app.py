@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import config, perf, topic
+from ottla.cli import acl, config, perf, quota, token, topic, user
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.consume import consume
@@ -17,6 +17,7 @@ from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.produce import produce
 from ottla.cli.reassign import command as reassign
+from ottla.cli.secure import command as secure
 from ottla.cli.txn import command as txn
 
 app = Commands(
@@ -71,6 +72,11 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(config.app, name="config")
 app.add_typer(group.app, name="group")
 app.add_typer(txn.app, name="txn")
+app.add_typer(acl.app, name="acl")
+app.add_typer(quota.app, name="quota")
+app.add_typer(user.app, name="user")
+app.add_typer(token.app, name="token")
+app.add_typer(secure.app, name="secure")
 app.add("produce")(produce)
 app.add("consume")(consume)
 app.add_typer(pipeline.app, name="pipeline")

@@ -6,7 +6,9 @@ The client library is imported when the first client is built.
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import cached_property
@@ -20,26 +22,23 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
+    from ottla.client.channel import Channel
+    from ottla.client.security import ClientSecurity, InvalidOption
+
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
 
-# Properties of the Java client in a shared file that librdkafka does not know and does not need.
-_JAVA_ONLY = frozenset(
-    {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "partitioner.class", "max.block.ms"}
-)
-
 
 def read_client_properties(path: Path) -> dict[str, str]:
     from ottla.cluster.properties import PropertiesError, parse_properties
 
     try:
-        properties = parse_properties(read_text(path, encoding="utf-8-sig"))
+        return parse_properties(read_text(path, encoding="utf-8-sig"))
     except PropertiesError as error:
         raise Failure(f"cannot read {path}: {error}", exit_code=EXIT_USAGE) from None
-    return {name: value for name, value in properties.items() if name not in _JAVA_ONLY}
 
 
 def split_servers(servers: str) -> list[tuple[str, int]]:
@@ -74,19 +73,33 @@ class Connection:
         self._went_down = False
         self._reached = False
 
+    @cached_property
+    def security(self) -> ClientSecurity:
+        from ottla.client.security import InvalidOption, client_security
+
+        try:
+            return client_security(self._properties)
+        except InvalidOption as error:
+            raise _invalid(error) from None
+
     def reach(self) -> None:
-        """Return if a server accepts a connection. Failure says what is wrong with each of them."""
+        """Return if a server accepts a connection, and the login if there is one. Failure says what is wrong with each."""
         if self._reached:
             return
         problems = []
         for host, port in split_servers(self.bootstrap_servers):
             address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
-                socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+                if self.security.protocol == "PLAINTEXT":
+                    socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
+                else:
+                    self.channel(host, port).close()
             except socket.gaierror:
                 problems.append(f"host {host} is unknown")
             except TimeoutError:
                 problems.append(f"{address} does not answer")
+            except ConnectionResetError as error:
+                problems.append(f"{address}: {error}")
             except OSError:
                 problems.append(f"no broker answers at {address}")
             else:
@@ -98,11 +111,37 @@ class Connection:
             code="BROKER_AWAY",
         )
 
-    def require_plaintext(self, tool: str) -> None:
-        """Failure if the connection is encrypted or authenticated. `tool` is Kafka's command to use then."""
-        protocol = str(self._properties.get("security.protocol", "plaintext"))
-        if protocol.lower() != "plaintext":
-            raise Failure(f"this command needs a PLAINTEXT connection, not {protocol}", f"use {tool} instead")
+    def channel(self, host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> Channel:
+        """A connection of its own, encrypted and logged in. OSError if there is no broker, Failure if it refuses."""
+        from ottla.client.channel import Channel, WrongProtocol
+        from ottla.client.login import LoginRefused
+        from ottla.client.options import ClientOptions
+        from ottla.client.security import InvalidOption
+
+        options = ClientOptions(((host, port),), client_id="ottla-cli", security=self.security)
+        try:
+            return Channel(host, port, options, timeout_s, connect_timeout_s=CONNECT_TIMEOUT_S)
+        except InvalidOption as error:
+            raise _invalid(error) from None
+        except LoginRefused as error:
+            hint = "check the sasl.* properties in --command-config"
+            raise Failure(f"login refused by {error.detail}", hint, code=error.code.name) from None
+        except WrongProtocol as error:
+            raise Failure(str(error), "set it in --command-config", code="_SSL") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Failure(
+                f"{host}:{port} shows a certificate that is not trusted: {error.verify_message}",
+                "check ssl.truststore.location and the host name in --command-config",
+                code="_SSL",
+            ) from None
+        except ssl.SSLError as error:
+            raise Failure(f"{host}:{port}: TLS failed: {error.reason or error}", code="_SSL") from None
+        except ConnectionError:
+            if self.security.encrypted or not _speaks_tls(host, port):
+                raise
+            protocol = self.security.protocol
+            text = f"{host}:{port}: this port speaks TLS: check security.protocol={protocol}"
+            raise Failure(text, "set it in --command-config", code="_SSL") from None
 
     def _config(self, **overrides: Any) -> dict[str, Any]:
         from confluent_kafka import KafkaError
@@ -112,12 +151,19 @@ class Connection:
             # librdkafka reports it once, then an error for each attempt to connect.
             self._went_down = self._went_down or error.code() == KafkaError._ALL_BROKERS_DOWN
 
+        from ottla.client.librdkafka import librdkafka_properties
+        from ottla.client.security import InvalidOption
+
+        try:
+            properties = librdkafka_properties(self._properties, self.security)
+        except InvalidOption as error:
+            raise _invalid(error) from None
         return {
             "client.id": "ottla-cli",
             "log_level": 0,  # no log lines of the library on stderr; error_cb gets its errors
             "error_cb": on_error,
             "socket.connection.setup.timeout.ms": int(METADATA_TIMEOUT_S * 1000),
-            **self._properties,
+            **properties,
             **overrides,
             "bootstrap.servers": self.bootstrap_servers,
         }
@@ -166,12 +212,34 @@ class Connection:
             error = self.last_error or exception.args[0]
             if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION):
                 raise explain(error, self.bootstrap_servers) from None
+            self._diagnose()
             raise Failure(
                 f"{self.bootstrap_servers} accepts connections but does not answer like a Kafka broker"
                 f" ({error.str().removeprefix('Local: ')})",
                 "check that it is a Kafka port, and security.protocol in --command-config",
                 code=code_name(error),
             ) from None
+
+    def _diagnose(self) -> None:
+        """Failure if a connection of our own tells what librdkafka does not say: that the port speaks TLS, or wants SASL."""
+        from ottla.errors import ErrorCode
+        from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
+        from ottla.protocol.registry import API_BY_NAME
+
+        for host, port in split_servers(self.bootstrap_servers):
+            with contextlib.suppress(OSError):
+                channel = self.channel(host, port)
+                try:
+                    answer = channel.exchange(API_BY_NAME["sasl_handshake"], 1, SaslHandshakeRequest(), CONNECT_TIMEOUT_S)
+                finally:
+                    channel.close()
+                if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM and not self.security.authenticates:
+                    wanted = "SASL_SSL" if self.security.encrypted else "SASL_PLAINTEXT"
+                    raise Failure(
+                        f"{host}:{port} wants a login: {', '.join(answer.mechanisms)}",
+                        f"set security.protocol={wanted}, sasl.mechanism and sasl.jaas.config in --command-config",
+                        code="SASL_AUTHENTICATION_FAILED",
+                    )
 
     def topics(self, names: Iterable[str]) -> list[TopicMetadata]:
         """The topics of these names. Failure, with similar names, for the first that does not exist."""
@@ -192,6 +260,24 @@ class Connection:
         """Whether all brokers went down since the last call."""
         went_down, self._went_down = self._went_down, False
         return went_down
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    """Whether a port that closed a plain connection takes a TLS handshake. Nothing is sent over it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), CONNECT_TIMEOUT_S) as plain, context.wrap_socket(plain):
+            return True
+    except ssl.SSLError as error:
+        # One that wants the client's certificate has spoken TLS to say so.
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+
+
+def _invalid(error: InvalidOption) -> Failure:
+    return Failure(f"invalid client property: {str(error).removeprefix('option ')}", exit_code=EXIT_USAGE)
 
 
 def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) -> Failure:

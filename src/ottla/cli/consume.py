@@ -230,6 +230,8 @@ def _copy(
                     wanted.discard(key)
             elif error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):
                 continue
+            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # librdkafka looks for a coordinator although no group is used
             else:
                 out.flush()
                 raise explain(error, f"{key[0]}-{key[1]}")

@@ -36,6 +36,7 @@ CommandConfig = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
+        envvar="OTTLA_COMMAND_CONFIG",
         help="A file of client properties (security and others), one key=value a line.",
         rich_help_panel="Connection",
     ),

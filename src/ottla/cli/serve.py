@@ -29,7 +29,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:9092", "log.dirs": "./ottla-data"}
-NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE", "OTTLA_COMPILE")
+NOT_SETTINGS = ("OTTLA_BOOTSTRAP_SERVERS", "OTTLA_CACHE", "OTTLA_COMMAND_CONFIG", "OTTLA_COMPILE")
 """Variables with the prefix OTTLA_ that are not settings of a broker."""
 
 GC_THRESHOLDS = (10_000, 20, 10)

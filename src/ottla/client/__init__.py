@@ -7,8 +7,10 @@ Between brokers, tools and tests: `pipeline` matches requests and responses with
 event loop.
 
 Without an event loop, in Spark's workers: `blocking` finds leaders and coordinators and retries, over a `channel` to each broker;
-`offsets` and `transactions` are requests through it; `options` are its settings by Java's names; `stores` and `scram` serve TLS
-and SASL.
+`offsets` and `transactions` are requests through it; `options` are its settings by Java's names.
+
+Security, for both: `security` has the options, `tls` makes a context of them with `ottla.tls`; `login` is the SASL dialogue,
+with the mechanisms in `scram`, `oauth` (tokens) and `kerberos`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ottla.client.channel import BrokerAway, Channel, Untrusted, error_code, reason_of
+from ottla.client.channel import BrokerAway, Channel, Untrusted, WrongProtocol, error_code, reason_of
 from ottla.client.options import ClientOptions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -27,7 +27,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.registry import API_BY_NAME, Api
 from ottla.wire.schema import definition_of
 
-__all__ = ["BrokerAway", "Client", "PartitionLeader", "Topic", "Untrusted", "api_of", "errors_in"]
+__all__ = ["BrokerAway", "Client", "PartitionLeader", "Topic", "Untrusted", "WrongProtocol", "api_of", "errors_in"]
 
 T = TypeVar("T")
 Request = object
@@ -238,7 +238,7 @@ class Client:
         for address in dict.fromkeys([*self._nodes.values(), *self.options.servers]):
             try:
                 return self._open(address, until)
-            except Untrusted:
+            except (Untrusted, WrongProtocol):
                 raise
             except OSError as error:
                 problems["{}:{}".format(*address)] = reason_of(error)
@@ -262,6 +262,8 @@ class Client:
                 raise Untrusted(
                     f"{address[0]}:{address[1]} shows a certificate that is not trusted: {reason_of(error)}"
                 ) from error
+            except WrongProtocol:
+                raise
             except OSError as error:
                 raise BrokerAway(f"{address[0]}:{address[1]}: {reason_of(error)}") from error
         return channel
@@ -309,7 +311,7 @@ class Client:
         while True:
             try:
                 return attempt(until)
-            except Untrusted:
+            except (Untrusted, WrongProtocol):
                 raise
             except (BrokerAway, KafkaError) as error:  # never kept beyond this block: it references the callers' frames
                 code = error.code if isinstance(error, KafkaError) else None

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import random
 import socket
 import ssl
 from time import monotonic
 from typing import Any
 
-from ottla.client.options import ClientOptions, InvalidOption
+from ottla.client.login import LoginRefused, authenticate_version, dialogue, new_mechanism, renewal_s
+from ottla.client.options import ClientOptions
 from ottla.client.pipeline import RESPONSE_BYTES_MAX, Pipeline
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import FileRange
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.registry import API_BY_NAME, Api
+
+_TLS_ALERT = 0x1503
+"""The first two bytes of a TLS alert, in answer to bytes that are no TLS."""
+
+
+_HANDSHAKE_ENDED = "it ended the TLS handshake: check that the port speaks TLS, and whether it wants a certificate of the client"
 
 
 class BrokerAway(ConnectionError):
@@ -26,26 +31,58 @@ class Untrusted(BrokerAway):
     """A broker's certificate is not trusted. Not retried."""
 
 
-class Channel:
-    """One connection to one broker, after ApiVersions and, if configured, SASL authentication."""
+class WrongProtocol(BrokerAway):
+    """A broker speaks TLS and the client does not, or the reverse. Not retried."""
 
-    def __init__(self, host: str, port: int, options: ClientOptions, timeout_s: float) -> None:
+
+class Channel:
+    """One connection to one broker, after ApiVersions and, if configured, SASL authentication.
+
+    The login is repeated before the session that the broker granted ends, between two exchanges.
+    """
+
+    def __init__(
+        self, host: str, port: int, options: ClientOptions, timeout_s: float, *, connect_timeout_s: float | None = None
+    ) -> None:
+        """`connect_timeout_s` limits only the connection, `timeout_s` each exchange after it too."""
         self.address = f"{host}:{port}"
+        self._host = host
+        self._security = security = options.security
         self._pipeline = Pipeline(options.client_id)
         self._versions: dict[int, tuple[int, int]] = {}
-        self._socket = socket.create_connection((host, port), timeout_s)
+        self._renew_at = float("inf")
+        self._socket = socket.create_connection((host, port), timeout_s if connect_timeout_s is None else connect_timeout_s)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if options.encrypted:
-                self._socket = ssl_context(options).wrap_socket(
-                    self._socket, server_hostname=host if options.ssl_check_host else None
-                )
+            self._socket.settimeout(timeout_s)
+            if security.encrypted:
+                self._encrypt()
             self._negotiate(timeout_s)
-            if options.authenticates:
-                self._authenticate(options, timeout_s)
+            if security.authenticates:
+                self._log_in(timeout_s)
         except BaseException:
             self.close()
             raise
+
+    def _encrypt(self) -> None:
+        from ottla.client.tls import client_context  # imported only with TLS: it slows down the start of a worker
+
+        tls = self._security.tls
+        context = client_context(tls)
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=self._host if tls.check_host else None)
+        except ssl.SSLError as error:
+            if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+                raise WrongProtocol(
+                    f"{self.address}: this port does not speak TLS: check security.protocol={self._security.protocol}"
+                ) from error
+            if isinstance(error, ssl.SSLEOFError):
+                raise ConnectionResetError(_HANDSHAKE_ENDED) from error
+            raise
+        except ConnectionResetError as error:
+            raise ConnectionResetError(_HANDSHAKE_ENDED) from error
+        except TimeoutError as error:
+            raise TimeoutError("no answer to the TLS handshake: check that the port speaks TLS") from error
 
     def _negotiate(self, timeout_s: float) -> None:
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
@@ -57,30 +94,22 @@ class Channel:
             raise KafkaError(error_code(answer.error_code), f"{self.address} does not answer ApiVersions")
         self._versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
 
-    def _authenticate(self, options: ClientOptions, timeout_s: float) -> None:
-        handshake = self.exchange(
-            API_BY_NAME["sasl_handshake"], 1, SaslHandshakeRequest(mechanism=options.sasl_mechanism), timeout_s
-        )
-        if handshake.error_code != ErrorCode.NONE:
-            offered = ", ".join(handshake.mechanisms)
-            raise KafkaError(error_code(handshake.error_code), f"{self.address} offers {offered}, not {options.sasl_mechanism}")
-        if options.sasl_mechanism == "PLAIN":
-            self._sasl(f"\0{options.sasl_username}\0{options.sasl_password}".encode(), timeout_s)
-            return
-        from ottla.client.scram import Scram, ScramError
-
-        scram = Scram(options.sasl_mechanism, options.sasl_username, options.sasl_password, os.urandom(24))
+    def _log_in(self, timeout_s: float) -> None:
+        security = self._security
         try:
-            scram.check_last(self._sasl(scram.final(self._sasl(scram.first(), timeout_s)), timeout_s))
-        except ScramError as error:
-            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.address}: {error}") from None
-
-    def _sasl(self, token: bytes, timeout_s: float) -> bytes:
-        api = API_BY_NAME["sasl_authenticate"]
-        answer = self.exchange(api, self.version_of(api), SaslAuthenticateRequest(auth_bytes=token), timeout_s)
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(error_code(answer.error_code), f"{self.address}: {answer.error_message or 'authentication failed'}")
-        return bytes(answer.auth_bytes)
+            version = authenticate_version(self._versions)
+            steps = dialogue(security.mechanism, new_mechanism(security, self._host), version)
+            answer: Any = None
+            try:
+                while True:
+                    name, version, request = steps.send(answer)
+                    self._send(API_BY_NAME[name], version, request, timeout_s)
+                    answer = self.receive(timeout_s)
+            except StopIteration as end:
+                lifetime_ms: int = end.value
+        except LoginRefused as error:
+            raise LoginRefused(f"{self.address}: {error.detail}", error.code) from None
+        self._renew_at = monotonic() + renewal_s(lifetime_ms, random.random()) if lifetime_ms > 0 else float("inf")
 
     def version_of(self, api: Api, max_version: int | None = None) -> int:
         """The highest version that both sides support, at most `max_version`."""
@@ -98,6 +127,15 @@ class Channel:
 
     def send(self, api: Api, version: int, request: object, timeout_s: float) -> None:
         """Send a request. The responses of several requests are received in their order."""
+        if monotonic() >= self._renew_at and not self._pipeline:
+            try:
+                self._log_in(timeout_s)
+            except BaseException:
+                self.close()
+                raise
+        self._send(api, version, request, timeout_s)
+
+    def _send(self, api: Api, version: int, request: object, timeout_s: float) -> None:
         _, parts = self._pipeline.request(api, version, request)
         try:
             self._socket.settimeout(timeout_s)
@@ -110,6 +148,8 @@ class Channel:
         try:
             until = monotonic() + timeout_s
             size = int.from_bytes(self._read(4, until), "big", signed=True)
+            if size >> 16 == _TLS_ALERT:
+                raise WrongProtocol(f"{self.address}: this port speaks TLS: check security.protocol={self._security.protocol}")
             if not 4 <= size <= RESPONSE_BYTES_MAX:
                 raise MalformedInput(f"a response of {size} bytes")
             return self._pipeline.response(self._read(size, until))[1]
@@ -146,35 +186,9 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, BrokerAway):
         return str(error).partition(": ")[2] or str(error)
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return str(error) if "TLS" in str(error) else "no answer in time"
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
-
-
-def ssl_context(options: ClientOptions) -> ssl.SSLContext:
-    """InvalidOption for a store that cannot be read: a retry would not help."""
-    from ottla.client import stores  # imported only with TLS: it slows down the start of a worker
-
-    name, value = "kafka.ssl.truststore.location", options.ssl_trust_file or "…"
-    try:
-        trusted = options.ssl_trust_pem
-        if trusted is None and options.ssl_trust_file is not None:
-            trusted = stores.certificates(options.ssl_trust_file, options.ssl_trust_password)
-        # Without a trust store: the certificates that the machine trusts.
-        context = ssl.create_default_context(cadata=trusted)
-        if not options.ssl_check_host:
-            context.check_hostname = False
-        name, value = "kafka.ssl.keystore.location", options.ssl_key_file or "…"
-        if options.ssl_key_pem is not None:
-            stores.load_chain(context, options.ssl_key_pem, options.ssl_key_password)
-        elif options.ssl_key_file is not None:
-            pem, password = stores.key_and_chain(options.ssl_key_file, options.ssl_key_file_password, options.ssl_key_password)
-            stores.load_chain(context, pem, password)
-    except stores.BadStore as error:
-        raise InvalidOption(name, value, str(error)) from None
-    except ssl.SSLError as error:
-        raise InvalidOption(name, value, f"OpenSSL does not take it: {error.reason or error}") from None
-    return context

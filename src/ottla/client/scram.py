@@ -10,6 +10,8 @@ import base64
 import hashlib
 import hmac
 
+from ottla.client.login import LoginRefused
+
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 # What Kafka's own servers hold; fewer would make a stolen dialogue cheap to guess from.
 ITERATIONS_MIN = 4096
@@ -17,20 +19,33 @@ ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 1_000_000
 
 
-class ScramError(ValueError):
+class ScramError(LoginRefused):
     """An invalid message of the server."""
 
 
 class Scram:
-    """One authentication: `first`, `final` with its reply, `check_last` with the reply to that."""
+    """One authentication: `first`, `final` with its reply, `check_last` with the reply to that. `step` does them in turn.
 
-    def __init__(self, mechanism: str, username: str, password: str, nonce: bytes) -> None:
+    `by_token`: user name and password are a delegation token (KIP-48).
+    """
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: bytes, *, by_token: bool = False) -> None:
         self._hash = MECHANISMS[mechanism]
         self._password = password.encode()
         self._nonce = base64.b64encode(nonce).decode()
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={self._nonce}"
+        self._first_bare = f"n={name},r={self._nonce}{',tokenauth=true' if by_token else ''}"
         self._signature = b""
+        self._steps = 0
+
+    def step(self, challenge: bytes) -> bytes | None:
+        self._steps += 1
+        if self._steps == 1:
+            return self.first()
+        if self._steps == 2:
+            return self.final(challenge)
+        self.check_last(challenge)
+        return None
 
     def first(self) -> bytes:
         return f"n,,{self._first_bare}".encode()

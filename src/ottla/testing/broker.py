@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from ottla.runtime.free_ports import free_port, is_free
+from ottla.testing.security import Security
 
 _PORT_TRIES = 100
 _STOP_TIMEOUT_S = 30.0
@@ -39,7 +40,8 @@ class BrokerFailed(Exception):
 class Broker:
     """A broker for tests, with settings by Kafka's names (`{"num.partitions": 3}`) or as keywords (`num_partitions=3`).
 
-    Data is in `data_dir`, which is kept, or in a temporary directory, which is removed.
+    Data is in `data_dir`, which is kept, or in a temporary directory, which is removed. `security` is a protocol ("SASL_SSL") or
+    a `Security`; clients then need `client_config`.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class Broker:
         *,
         data_dir: str | os.PathLike[str] | None = None,
         start_timeout_s: float = 60.0,
+        security: str | Security | None = None,
         **settings: Value,
     ) -> None:
+        self.security = Security(security) if isinstance(security, str) else security
         self.settings = {name: _text(value) for name, value in (config or {}).items()}
         self.settings.update({name.replace("_", "."): _text(value) for name, value in settings.items()})
         self.start_timeout_s = start_timeout_s
@@ -105,7 +109,7 @@ class Broker:
     def _start_once(self) -> None:
         assert self._scratch is not None
         ours, theirs = socket.socketpair()
-        settings = {"log.dirs": str(self.data_dir), **self.settings}
+        settings = {"log.dirs": str(self.data_dir), **self._secured(), **self.settings}
         if self._listeners:
             settings["listeners"] = ",".join(self._listeners)
         elif "listeners" not in settings:
@@ -113,7 +117,8 @@ class Broker:
                 self._port = free_port()
             except OSError as error:
                 raise BrokerFailed(error.strerror) from error
-            settings["listeners"] = f"PLAINTEXT://127.0.0.1:{self._port}"
+            protocol = self.security.protocol if self.security is not None else "PLAINTEXT"
+            settings["listeners"] = f"{protocol}://127.0.0.1:{self._port}"
         words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         # -P: the broker must not import modules from the tests' directory.
         command = [sys.executable, "-P", "-m", "ottla", "serve", "--supervisor-fd", str(theirs.fileno()), *words]
@@ -139,6 +144,29 @@ class Broker:
             raise
         self._listeners = list(ready["listeners"])
         self._bootstrap_servers = str(ready["bootstrap_servers"])
+
+    def _secured(self) -> dict[str, str]:
+        if self.security is None:
+            return {}
+        self._security_folder.mkdir(mode=0o700, exist_ok=True)
+        return self.security.write(self._security_folder)
+
+    @property
+    def _security_folder(self) -> Path:
+        """With the data: a broker that starts again on its data has the same users and certificates."""
+        assert self.data_dir is not None, "the broker was not started"
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        return self.data_dir.parent / f"{self.data_dir.name}-security"
+
+    def client_properties(self, user: str = "admin", mechanism: str | None = None) -> dict[str, str]:
+        """Client properties with the names of Java's clients: address, and the login of a user of `security`."""
+        secured = self.security.client_properties(self._security_folder, user, mechanism) if self.security is not None else {}
+        return {"bootstrap.servers": self.bootstrap_servers, **secured}
+
+    def client_config(self, user: str = "admin", mechanism: str | None = None) -> dict[str, Any]:
+        """The same for confluent-kafka: `Producer(broker.client_config("alice"))`."""
+        secured = self.security.client_config(self._security_folder, user, mechanism) if self.security is not None else {}
+        return {"bootstrap.servers": self.bootstrap_servers, **secured}
 
     def _wait_until_ready(self, channel: socket.socket) -> dict[str, Any]:
         channel.settimeout(self.start_timeout_s)
@@ -216,10 +244,10 @@ class Broker:
             if not if_exists or exception.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
 
-    def _client(self) -> dict[str, str | int | float | bool]:
+    def _client(self) -> dict[str, Any]:
         if not self.running:
             raise BrokerFailed(f"the broker is not running; it logged:\n{self.log}".rstrip())
-        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
+        return {**self.client_config(), "log_level": 0}
 
     def __enter__(self) -> Broker:
         try:

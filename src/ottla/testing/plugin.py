@@ -1,4 +1,4 @@
-"""The pytest plugin: a broker for the session, a topic for each test.
+"""The pytest plugin: a broker for the session, with or without security, and a topic for each test.
 
 Override `ottla_broker_settings` in a conftest to give the broker settings:
 
@@ -36,6 +36,21 @@ def ottla_broker(ottla_broker_settings: Mapping[str, Any]) -> Iterator[Broker]:
     from ottla.testing.broker import Broker
 
     with Broker(ottla_broker_settings) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def ottla_security() -> Any:
+    """Security of `ottla_secure_broker`: a protocol, or an `ottla.testing.Security`."""
+    return "SASL_SSL"
+
+
+@pytest.fixture(scope="session")
+def ottla_secure_broker(ottla_broker_settings: Mapping[str, Any], ottla_security: Any) -> Iterator[Broker]:
+    """A running broker with TLS, users and ACLs for the whole session; `.client_config("alice")` is the login of a user."""
+    from ottla.testing.broker import Broker
+
+    with Broker(ottla_broker_settings, security=ottla_security) as broker:
         yield broker
 
 

@@ -93,6 +93,8 @@ class Member:
 
 class LocalCluster:
     def __init__(self, directory: Path, say: Say) -> None:
+        self.command_config: Path | None = None
+        """Client properties of an administrator, if the cluster is secured."""
         self.directory = directory
         self.zookeeper: Member | None = None
         self.brokers: dict[int, Member] = {}
@@ -135,6 +137,8 @@ class LocalCluster:
         directory = self.directory / f"broker-{number}"
         directory.mkdir(exist_ok=True)
         config = directory / "server.properties"
+        config.touch(mode=0o600)
+        config.chmod(0o600)  # it may have passwords
         config.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         command = [sys.executable, "-P", "-m", "ottla", "serve", "--config", str(config.absolute())]
         self.brokers[number] = Member(f"broker {number}", command, directory / "broker.log", supervised=True)
@@ -145,7 +149,8 @@ class LocalCluster:
             def serves(number: int = number, member: Member = member) -> bool:
                 line = member.ready_line()
                 if line is not None:
-                    self.addresses[number] = str(line["bootstrap_servers"])
+                    # The first listener is for clients; a secured cluster has one for brokers too.
+                    self.addresses[number] = str(line["bootstrap_servers"]).partition(",")[0]
                 return line is not None
 
             self._wait(member, serves)

@@ -89,6 +89,9 @@ def up(
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of all brokers (repeatable).")
     ] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="With TLS, users and ACLs; DIR/security has all files, also client.properties.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Start ZooKeeper and brokers on this machine, each in its own process. Ctrl-C or SIGTERM stops them all.
@@ -113,6 +116,9 @@ def up(
         cluster.hold()
         for index in range(brokers if port else 0):
             require_free(port + index, f"broker {index + 1}", "--port")
+        secured = _secured(data_dir / "security", brokers) if secure else {}
+        if secure:
+            cluster.command_config = data_dir / "security" / "client.properties"
         connect = zookeeper
         if connect is None:
             zookeeper_port = zookeeper_port or free_port()
@@ -123,7 +129,12 @@ def up(
             number = index + 1
             broker_port = port + index if port else 0
             session_ms = _SESSION_MS if zookeeper is None else _SESSION_ELSEWHERE_MS
-            properties = broker_properties(number, brokers, broker_port, data_dir, connect, session_ms, rack, overrides)
+            properties = broker_properties(number, brokers, broker_port, data_dir, connect, session_ms, rack, {})
+            if secure:
+                listeners = [f"SASL_SSL://127.0.0.1:{broker_port}"]
+                listeners += [f"BROKERS://127.0.0.1:{free_port()}"] if brokers > 1 else []
+                properties |= {**secured[number], "listeners": ",".join(listeners)}
+            properties |= overrides
             cluster.start_broker(number, properties)
         cluster.wait_for_brokers()
         controller_id = _wait_for_cluster(cluster, brokers)
@@ -137,6 +148,27 @@ def up(
         raise
     cluster.kill()
     raise _no_broker_left(cluster)
+
+
+def _secured(folder: Path, brokers: int) -> dict[int, dict[str, str]]:
+    """The security settings of each broker. Made once: the same command starts the same cluster again."""
+    from ottla.cluster.properties import parse_properties
+
+    names = ["server.properties"] if brokers == 1 else [f"server-{number}.properties" for number in range(1, brokers + 1)]
+    if not folder.exists():
+        import secrets
+
+        from ottla.cli.secure.command import make_files
+
+        password = secrets.token_urlsafe(18)
+        make_files(folder, brokers=brokers, hosts=[], port=9092, zookeeper=None, admin="admin", password=password, days=3650)
+    if not (folder / names[-1]).exists():
+        raise Failure(f"{folder} was made for another number of brokers", "remove it, or use another --data-dir")
+    security = ("ssl.", "sasl.", "authorizer.", "super.", "listener.", "inter.", "delegation.", "ottla.")
+    return {
+        number: {key: value for key, value in parse_properties((folder / name).read_text()).items() if key.startswith(security)}
+        for number, name in enumerate(names, 1)
+    }
 
 
 def _watch(cluster: LocalCluster) -> None:
@@ -179,7 +211,11 @@ def _controller(cluster: LocalCluster, otherwise: int) -> int:
     from ottla.cli.cluster.view import ClusterView
 
     try:
-        return ClusterView(Connection(cluster.bootstrap_servers)).controller_id if cluster.addresses else otherwise
+        return (
+            ClusterView(Connection(cluster.bootstrap_servers, cluster.command_config)).controller_id
+            if cluster.addresses
+            else otherwise
+        )
     except Failure:
         return otherwise
 
@@ -195,7 +231,7 @@ def _wait_for_cluster(cluster: LocalCluster, count: int) -> int:
         if not cluster.has_brokers:
             raise _no_broker_left(cluster)
         try:
-            views = [ClusterView(Connection(address)) for address in cluster.addresses.values()]
+            views = [ClusterView(Connection(address, cluster.command_config)) for address in cluster.addresses.values()]
         except Failure:
             time.sleep(_WATCH_S)  # a broker is busy or stopping
             continue
@@ -234,5 +270,7 @@ def _announce(cluster: LocalCluster, connect: str, controller_id: int, took_s: f
         )
         print(f"ZooKeeper: {connect}")
         print(f"bootstrap servers: {cluster.bootstrap_servers}")
+        if cluster.command_config is not None:
+            print(f"client properties: {cluster.command_config}")
     sys.stdout.flush()
     note(f"{counted(len(cluster.brokers), 'broker')} up in {took_s:.1f} s, controller {controller_id}; Ctrl-C stops them all")

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import broker_away, incoming, next_messages, note_if_away, reader_properties
@@ -55,7 +55,7 @@ def consume_as_member(
     )
     membership = _Membership(connection, consumer, group, follow)
     # Leave the group also on SIGTERM (`timeout` sends it): otherwise the others wait for the session timeout.
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    before = signal.signal(signal.SIGTERM, terminated)
     try:
         membership.run(list(topics), writing, count)
     finally:
@@ -63,6 +63,11 @@ def consume_as_member(
         closing.start()
         closing.join(_CLOSE_S)
         signal.signal(signal.SIGTERM, before)
+
+
+def terminated(number: int, _: object) -> NoReturn:
+    """Raises an instance, which `sys.exit` does not: in a callback confluent-kafka would make a SystemError of it."""
+    raise SystemExit(128 + number)
 
 
 class _Membership:

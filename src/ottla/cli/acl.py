@@ -1,0 +1,377 @@
+"""`ottla acl`: who may do what. Lists, adds and removes ACLs, and explains a decision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ottla.cli.connection import Connection
+from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
+from ottla.cli.output import counted, note, print_document, print_table
+
+if TYPE_CHECKING:
+    from ottla.security.acl import AclEntry, ResourcePattern
+
+app = Commands(help="Access control lists: list, add, remove.", no_args_is_help=True)
+
+_VERSION = 3
+_HINT_DISABLED = "the brokers have no authorizer: set authorizer.class.name"
+
+Principals = Annotated[
+    list[str] | None, typer.Option("--principal", "-u", metavar="USER", help="alice, User:alice or User:* (repeatable).")
+]
+Operations = Annotated[
+    list[str] | None, typer.Option("--operation", "-o", metavar="OPERATION", help="Read, Write, Describe, All, … (repeatable).")
+]
+Topics = Annotated[list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC", help="A topic, or * (repeatable).")]
+Groups = Annotated[list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A group, or * (repeatable).")]
+Transactions = Annotated[
+    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id, or * (repeatable).")
+]
+Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+Tokens = Annotated[list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token (repeatable).")]
+Users = Annotated[list[str] | None, typer.Option("--user", metavar="USER", help="A user as owner of tokens (repeatable).")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The names are prefixes of names.")]
+Host = Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Only from this IP address.")]
+Deny = Annotated[bool, typer.Option("--deny", help="Deny instead of allow.")]
+Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs: Write, Describe, Create on its topics.")]
+Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs: Read, Describe on topics, Read on its group.")]
+
+
+@app.add("list")
+def list_(
+    check: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(
+            "--check",
+            metavar="USER OPERATION RESOURCE",
+            help="Whether the user may do it, and the rule that decides: alice read topic:orders. Exit code 1 if not.",
+        ),
+    ] = None,
+    principal: Principals = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Transactions = None,
+    cluster: Cluster = False,
+    delegation_token: Tokens = None,
+    user: Users = None,
+    host: Host = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """List ACLs, of all resources or of some; with a name, all that apply to it: its own, those of prefixes and of *."""
+    connection = Connection(bootstrap_servers, command_config)
+    if check is not None:
+        _check(connection, *check, host or "*", json_output)
+        return
+    resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=False)
+    rows = _rows(connection, resources)
+    wanted = {_principal(each) for each in principal or []}
+    rows = [(pattern, entry) for pattern, entry in rows if not wanted or entry.principal in wanted]
+    if json_output:
+        print_document([_document(pattern, entry) for pattern, entry in rows])
+    elif rows:
+        columns = ["RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"]
+        print_table(columns, [_document(pattern, entry).values() for pattern, entry in rows])
+    else:
+        note("no ACLs match" if resources or wanted else "no ACLs yet; add one with `ottla acl add`")
+
+
+@app.add("add")
+def add(
+    principal: Principals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Transactions = None,
+    cluster: Cluster = False,
+    delegation_token: Tokens = None,
+    user: Users = None,
+    prefixed: Prefixed = False,
+    host: Host = None,
+    deny: Deny = False,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+) -> None:
+    """Add ACLs. They hold on all brokers when the command returns."""
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+
+    wanted = _wanted(
+        _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed),
+        operation, principal, host or "*", deny, producer, consumer,
+    )  # fmt: skip
+    creations = [
+        AclCreation(
+            resource_type=pattern.type,
+            resource_name=pattern.name,
+            resource_pattern_type=pattern.pattern,
+            principal=entry.principal,
+            host=entry.host,
+            operation=entry.operation,
+            permission_type=entry.permission,
+        )
+        for pattern, entry in wanted
+    ]
+    connection = Connection(bootstrap_servers, command_config)
+    answer = call(connection, "create_acls", _VERSION, CreateAclsRequest(creations=creations), CreateAclsResponse)
+    for (pattern, entry), result in zip(wanted, answer.results, strict=True):
+        _explain_disabled(result)
+        raise_if_error(result.error_code, f"{entry} on {pattern}", result.error_message)
+    note(f"added {counted(len(wanted), 'ACL')}")
+
+
+@app.add("remove")
+def remove(
+    principal: Principals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    transactional_id: Transactions = None,
+    cluster: Cluster = False,
+    delegation_token: Tokens = None,
+    user: Users = None,
+    prefixed: Prefixed = False,
+    host: Host = None,
+    deny: Deny = False,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    yes: Yes = False,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Remove ACLs: those of exactly these resources, and of all principals, operations and hosts that are not named."""
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+    from ottla.security.acl import ALLOW, ANY, DENY, AclEntry, ResourcePattern
+
+    resources = _resources(topic, group, transactional_id, cluster, delegation_token, user, prefixed=prefixed)
+    if producer or consumer:
+        pairs: list[tuple[ResourcePattern, tuple[str | None, str | None, int, int]]] = [
+            (pattern, (entry.principal, host, entry.operation, entry.permission))
+            for pattern, entry in _wanted(resources, operation, principal, host or "*", deny, producer, consumer)
+        ]
+    else:
+        permission = DENY if deny else (ALLOW if operation else ANY)
+        operations = [_operation(each) for each in operation or []] or [ANY]
+        principals: list[str | None] = [_principal(each) for each in principal or []] or [None]
+        pairs = [(pattern, (who, host, what, permission)) for pattern in resources for who in principals for what in operations]
+    if not pairs:
+        raise Failure("name the resources whose ACLs to remove", "--topic, --group, --cluster, …", exit_code=EXIT_USAGE)
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=pattern.type,
+            resource_name_filter=pattern.name,
+            pattern_type_filter=pattern.pattern,
+            principal_filter=who,
+            host_filter=where,
+            operation=what,
+            permission_type=permission,
+        )
+        for pattern, (who, where, what, permission) in pairs
+    ]
+    confirm(f"Remove the ACLs of {', '.join(sorted({str(pattern) for pattern, _ in pairs}))}?", yes)
+    connection = Connection(bootstrap_servers, command_config)
+    answer = call(connection, "delete_acls", _VERSION, DeleteAclsRequest(filters=filters), DeleteAclsResponse)
+    removed: list[tuple[ResourcePattern, AclEntry]] = []
+    for result in answer.filter_results:
+        _explain_disabled(result)
+        raise_if_error(result.error_code, "ACLs", result.error_message)
+        for found in result.matching_acls:
+            pattern = ResourcePattern(found.resource_type, found.resource_name, found.pattern_type)
+            raise_if_error(found.error_code, str(pattern), found.error_message)
+            removed.append((pattern, AclEntry(found.principal, found.host, found.operation, found.permission_type)))
+    if json_output:
+        print_document([_document(pattern, entry) for pattern, entry in removed])
+    note(f"removed {counted(len(removed), 'ACL')}")
+
+
+# Reading
+
+
+def _rows(connection: Connection, resources: list[ResourcePattern]) -> list[tuple[ResourcePattern, AclEntry]]:
+    """The ACLs that apply to these resources, or all."""
+    from ottla.cli.plain_request import call, raise_if_error
+    from ottla.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+    from ottla.security.acl import ANY, MATCH, AclEntry, ResourcePattern
+
+    filters: list[tuple[int, str | None, int]] = [(pattern.type, pattern.name, MATCH) for pattern in resources]
+    found: dict[tuple[ResourcePattern, AclEntry], None] = {}
+    for kind, name, pattern in filters or [(ANY, None, ANY)]:
+        request = DescribeAclsRequest(
+            resource_type_filter=kind,
+            resource_name_filter=name,
+            pattern_type_filter=pattern,
+            principal_filter=None,
+            host_filter=None,
+            operation=ANY,
+            permission_type=ANY,
+        )
+        answer = call(connection, "describe_acls", _VERSION, request, DescribeAclsResponse)
+        _explain_disabled(answer)
+        raise_if_error(answer.error_code, "ACLs", answer.error_message)
+        for resource in answer.resources:
+            at = ResourcePattern(resource.resource_type, resource.resource_name, resource.pattern_type)
+            for acl in resource.acls:
+                found[at, AclEntry(acl.principal, acl.host, acl.operation, acl.permission_type)] = None
+    return sorted(found)
+
+
+def _check(connection: Connection, user: str, operation: str, resource: str, host: str, json_output: bool) -> None:
+    """The decision that a broker makes, by its ACLs, super users and settings, with the rule that makes it."""
+    from ottla.cli.cluster.view import ClusterView
+    from ottla.cli.config import describe_settings
+    from ottla.security.acl import ResourcePattern
+    from ottla.security.authorizer import Authorizer, parse_super_users
+
+    kind, colon, name = resource.partition(":")
+    if not colon and kind.lower() != "cluster":
+        raise Failure(f"{resource!r} is no resource", "write topic:orders, group:readers or cluster", exit_code=EXIT_USAGE)
+    pattern = ResourcePattern(_resource_type(kind), name or "kafka-cluster")
+    what, who = _operation(operation), _principal(user)
+    view = ClusterView(connection)
+    settings = describe_settings(connection, "broker", str(next(iter(view.brokers), 0)))
+    super_users = settings["super.users"].value if "super.users" in settings else None
+    everyone = settings["allow.everyone.if.no.acl.found"].value if "allow.everyone.if.no.acl.found" in settings else None
+    authorizer = Authorizer(parse_super_users(super_users or ""), allow_if_no_acl=everyone == "true")
+    acls: dict[ResourcePattern, set[AclEntry]] = {}
+    for at, entry in _rows(connection, [pattern]):
+        acls.setdefault(at, set()).add(entry)
+    authorizer.replace_all({at: frozenset(entries) for at, entries in acls.items()})
+    decision = authorizer.explain(who, host, what, pattern)
+    verdict = "allowed" if decision.allowed else "denied"
+    if json_output:
+        print_document({"allowed": decision.allowed, "rule": decision.reason})
+    else:
+        print(f"{verdict}: {decision.reason}")
+    if not decision.allowed:
+        raise typer.Exit(1)
+
+
+def _explain_disabled(result: Any) -> None:
+    from ottla.errors import ErrorCode
+
+    if result.error_code == ErrorCode.SECURITY_DISABLED:
+        raise Failure("the cluster has no ACLs", _HINT_DISABLED, code="SECURITY_DISABLED")
+
+
+def _document(pattern: ResourcePattern, entry: AclEntry) -> dict[str, str]:
+    from ottla.security.acl import OPERATION_NAMES, PATTERN_NAMES, PERMISSION_NAMES, RESOURCE_NAMES
+
+    return {
+        "resource": RESOURCE_NAMES.get(pattern.type, str(pattern.type)),
+        "name": pattern.name,
+        "pattern": PATTERN_NAMES.get(pattern.pattern, str(pattern.pattern)),
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": OPERATION_NAMES.get(entry.operation, str(entry.operation)),
+        "permission": PERMISSION_NAMES.get(entry.permission, str(entry.permission)),
+    }
+
+
+# What the options mean
+
+
+def _resources(
+    topics: list[str] | None,
+    groups: list[str] | None,
+    transactional_ids: list[str] | None,
+    cluster: bool,
+    tokens: list[str] | None,
+    users: list[str] | None,
+    *,
+    prefixed: bool,
+) -> list[ResourcePattern]:
+    from ottla.security import acl
+
+    pattern = acl.PREFIXED if prefixed else acl.LITERAL
+    named = [
+        (acl.TOPIC, topics),
+        (acl.GROUP, groups),
+        (acl.TRANSACTIONAL_ID, transactional_ids),
+        (acl.DELEGATION_TOKEN, tokens),
+        (acl.USER, [_principal(each) for each in users or []]),
+    ]
+    found = [acl.ResourcePattern(kind, name, pattern) for kind, names in named for name in names or []]
+    return found + ([acl.ResourcePattern(acl.CLUSTER, acl.CLUSTER_NAME)] if cluster else [])
+
+
+def _wanted(
+    resources: list[ResourcePattern],
+    operation: list[str] | None,
+    principal: list[str] | None,
+    host: str,
+    deny: bool,
+    producer: bool,
+    consumer: bool,
+) -> list[tuple[ResourcePattern, AclEntry]]:
+    """Each resource with each entry that it gets."""
+    from ottla.security.acl import ALLOW, DENY, AclEntry
+
+    if not resources:
+        raise Failure("name a resource", "--topic, --group, --transactional-id, --cluster, …", exit_code=EXIT_USAGE)
+    if not principal:
+        raise Failure("name a principal", "--principal alice", exit_code=EXIT_USAGE)
+    if (producer or consumer) and (operation or deny):
+        raise Failure("--producer and --consumer choose the operations themselves", exit_code=EXIT_USAGE)
+    if producer or consumer:
+        pairs = [pair for pattern in resources for pair in _of_client(pattern, producer, consumer)]
+    else:
+        if not operation:
+            raise Failure("name an operation", "--operation Read, or --producer, or --consumer", exit_code=EXIT_USAGE)
+        pairs = [(pattern, _operation(each)) for pattern in resources for each in operation]
+    permission = DENY if deny else ALLOW
+    return [
+        (pattern, AclEntry(_principal(who), host, what, permission))
+        for pattern, what in dict.fromkeys(pairs)
+        for who in principal
+    ]
+
+
+def _of_client(pattern: ResourcePattern, producer: bool, consumer: bool) -> list[tuple[ResourcePattern, int]]:
+    """What a producer and a consumer need on a resource."""
+    from ottla.security import acl
+
+    operations: dict[int, list[int]] = {}
+    if producer:
+        operations[acl.TOPIC] = [acl.WRITE, acl.DESCRIBE, acl.CREATE]
+        operations[acl.TRANSACTIONAL_ID] = [acl.WRITE, acl.DESCRIBE]
+        operations[acl.CLUSTER] = [acl.IDEMPOTENT_WRITE]
+    if consumer:
+        operations[acl.TOPIC] = [acl.READ, acl.DESCRIBE, *operations.get(acl.TOPIC, [])]
+        operations[acl.GROUP] = [acl.READ]
+    if pattern.type not in operations:
+        raise Failure(f"a {'producer' if producer else 'consumer'} needs nothing on {pattern}", exit_code=EXIT_USAGE)
+    return [(pattern, operation) for operation in operations[pattern.type]]
+
+
+def _principal(text: str) -> str:
+    return text if ":" in text else f"User:{text}"
+
+
+def _operation(text: str) -> int:
+    from ottla.security.acl import OPERATION_NAMES
+
+    return _number(text, OPERATION_NAMES, "operation")
+
+
+def _resource_type(text: str) -> int:
+    from ottla.security.acl import RESOURCE_NAMES
+
+    return _number(text, RESOURCE_NAMES, "resource type")
+
+
+def _number(text: str, names: Any, what: str) -> int:
+    """By its name in any case, with or without separators: DescribeConfigs, describe-configs, DESCRIBE_CONFIGS."""
+    plain = {name.lower(): number for number, name in names.items()}
+    found = plain.get(text.replace("-", "").replace("_", "").lower())
+    if found is None:
+        hint = did_you_mean(text, names.values()) or f"known are {', '.join(names.values())}"
+        raise Failure(f"{text!r} is no {what}", hint, exit_code=EXIT_USAGE)
+    return int(found)
