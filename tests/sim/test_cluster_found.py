@@ -12,21 +12,30 @@ from ottla.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from ottla.protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.records.record import build_batch
+from ottla.sim.actors import readers
+from ottla.sim.actors.play import PlayTopic
 from ottla.sim.kernel.machine import START_MS
 from ottla.sim.models.log_files import stored_batches
+from ottla.sim.violation import Violation
 from ottla.sim.worlds.cluster_harness import ClusterHarness
 
 
 class Stage:
     """Three brokers, and a script that decides what happens to them."""
 
-    def __init__(self, script: Any) -> None:
-        seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterHarness(seed)))
+    def __init__(self, script: Any, *, flushes: Any = None) -> None:
+        """`flushes`: whether every record is flushed before it is acknowledged; None: it does not matter."""
+        seed = next(seed for seed in range(1, 1000) if _is_plain(ClusterHarness(seed), flushes))
         self.cluster = cluster = ClusterHarness(seed)
         self.nodes, self.tree, self.network, self.loop = cluster.nodes, cluster.tree, cluster.network, cluster.loop
         self.until, self.settled = cluster.until, cluster.until_settled
@@ -54,12 +63,13 @@ class Stage:
 
         await self.cluster.alone("admin", act)
 
-    async def create(self, name: Any, replicas: Any) -> None:
+    async def create(self, name: Any, replicas: Any, **config: Any) -> None:
         topic = CreatableTopic(
             name=name,
             num_partitions=-1,
             replication_factor=-1,
             assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)],
+            configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()],
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=3000)
         exists = ErrorCode.TOPIC_ALREADY_EXISTS
@@ -96,13 +106,14 @@ class Stage:
         return any(each.topic_partition.topic == name for each in node.broker.partitions)
 
 
-def _is_plain(cluster: Any) -> Any:
+def _is_plain(cluster: Any, flushes: Any) -> Any:
     cluster.loop.close()
     common, network = cluster.common, cluster.network.settings
     return (
         cluster.count == 3
         and cluster.dirs == 1
         and not cluster.lossy
+        and (flushes is None or cluster.flushes == flushes)
         and cluster.min_isr == 1
         and network.spike_chance == 0
         and common["replica.high.watermark.checkpoint.interval.ms"] == "5000"
@@ -255,3 +266,111 @@ def test_a_new_controller_sends_what_the_old_one_wrote_and_did_not_send(what: An
         await stage.settled()
 
     Stage(script).run()
+
+
+async def _replaced_leader(stage: Any) -> tuple[Any, Any]:
+    """A leader that does not know that it was replaced, and its successor, which has one more record."""
+    controller = await _controller(stage)
+    first, second = (node for node in stage.nodes if node is not controller)
+    await stage.create("t", [first.number, second.number])
+    await stage.settled()
+    await stage.produce(first, "t", b"both have it", acks=-1)
+    for other in (controller, second):
+        stage.network.block(first.host, other.host)
+        stage.network.block(other.host, first.host)
+    first.cut_store()
+    await stage.until(lambda: stage.cluster.rules.state(("t", 0)).leader == second.number, "the other one leads")
+    await stage.until(lambda: _replica(second, "t").is_leader, "it knows that it leads")
+    await stage.produce(second, "t", b"one has it", acks=-1)
+    assert _replica(first, "t").is_leader, "it does not know that it was replaced"
+    stage.cluster.play.topics["t"] = PlayTopic("t", _replica(first, "t").topic_id, 1)
+    return first, second
+
+
+@pytest.mark.parametrize(("version", "answer"), [(4, "OFFSET_OUT_OF_RANGE"), (17, "UNKNOWN_LEADER_EPOCH")])
+def test_a_replaced_leader_does_not_have_what_was_read_from_its_successor(
+    version: Any, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It did not know that it was replaced, as Kafka's leaders do not, and a consumer came back to it (seeds 920273, 930100).
+
+    A consumer that names the leader epoch it knows (KIP-320) is told that the leader is behind; one that cannot is out of range.
+    """
+    monkeypatch.setattr(readers, "FETCH_VERSIONS", (version,))
+    codes: list[str] = []
+
+    async def script(stage: Any) -> None:
+        first, second = await _replaced_leader(stage)
+
+        async def act(actor: Any) -> None:
+            position = readers.Position(("t", 0), 0, committed=False)
+            actor.leader_epochs["t", 0] = _replica(second, "t").leader_epoch
+            expect = actor.expect
+
+            def listen(code: Any, *rest: Any) -> Any:
+                codes.append(ErrorCode(code).name)
+                return expect(code, *rest)
+
+            actor.expect = listen
+            for node in (second, first):
+                actor._leaders["t", 0] = ("127.0.0.1", node.port)
+                await readers.poll(actor, position)
+            assert position.offset == 2
+
+        await stage.cluster.alone("reader", act)
+        stage.network.heal()
+        first.heal_store()
+        await stage.settled()
+
+    Stage(script).run()
+    assert codes == ["NONE", answer]
+
+
+@pytest.mark.parametrize("version", [4, 17])
+def test_a_leader_has_what_was_read_from_its_predecessor(version: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule is not given up for the leader itself: an offset beyond its log that was read before is a violation."""
+    monkeypatch.setattr(readers, "FETCH_VERSIONS", (version,))
+
+    async def script(stage: Any) -> None:
+        _, second = await _replaced_leader(stage)
+
+        async def act(actor: Any) -> None:
+            position = readers.Position(("t", 0), 3, committed=False, leader_epoch=0)
+            actor.leader_epochs["t", 0] = _replica(second, "t").leader_epoch
+            actor._leaders["t", 0] = ("127.0.0.1", second.port)
+            await readers.poll(actor, position)
+
+        await stage.cluster.alone("reader", act)
+
+    with pytest.raises(Violation, match="read-bound"):
+        Stage(script).run()
+
+
+def test_a_deletion_whose_controller_loses_its_session_is_answered_and_finished_by_the_next() -> None:
+    """The topic was marked; the session expired before its nodes were removed (seed 930234)."""
+    codes: list[ErrorCode] = []
+
+    async def script(stage: Any) -> None:
+        controller = await _controller(stage)
+        first, last = (node for node in stage.nodes if node is not controller)
+        await stage.create("t", [first.number, last.number])
+        await stage.settled()
+        stage.network.block(controller.host, last.host)  # its answer is waited for
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=3000)
+
+        async def act(actor: Any) -> None:
+            found = await actor.call(("127.0.0.1", controller.port), "delete_topics", 6, request, patience_s=60.0)
+            codes.append(ErrorCode(found.responses[0].error_code))
+
+        deletion = stage.loop.create_task(stage.cluster.alone("admin", act))
+        await stage.until(lambda: stage.tree.get("/admin/delete_topics/t") is not None, "the topic is marked")
+        controller.cut_store()
+        await stage.until(lambda: stage.tree.get(f"/brokers/ids/{controller.number}") is None, "its session is over")
+        await stage.cluster.pass_time(10.0)
+        controller.heal_store()
+        stage.network.heal()
+        await deletion
+        await stage.until(lambda: stage.tree.get("/brokers/topics/t") is None, "the topic is gone")
+        await stage.settled()
+
+    Stage(script).run()
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]

@@ -17,5 +17,6 @@ Of one broker or a cluster (the worlds `transactions` and `cluster`):
     copier                  Copier: consume, transform, produce
     readers                 Reader, Watcher: of both isolation levels, and of committed positions
     cluster_admin           Administrator, Visitor: reassignments, settings, topics that come and go
+    acl_admin               Keeper, Suitor: principals whose ACLs change, and who ask what they may do
     cluster_groups          members of groups whose coordinators move
 """

@@ -148,7 +148,7 @@ class IdempotentProducer(Actor):
             self.note(f"produce to {place[0]}-{place[1]} sequence {batch.sequence}: {code.name}")
             if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE):
                 self.forget_leader(place)
-            if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.play.leads(place, address):
+            if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.play.led_epoch(place, address) is None:
                 # A deposed leader that does not know it yet answers by its own log; the leader may know better.
                 self.forget_leader(place)
             elif first_failed:

@@ -133,8 +133,8 @@ class Play:
         """Acknowledged records, and a coordinator's, may be lost."""
         self.ends_are_told = True
         """Reading to the high watermark is reading to the end. Not so in a cluster: a new leader learns it later."""
-        self.leads: Callable[[Place, Address], bool] = lambda place, address: True
-        """Whether the broker at an address really leads a partition."""
+        self.led_epoch: Callable[[Place, Address], int | None] = lambda place, address: 0
+        """The leader epoch in which the broker at an address really leads a partition. None: another broker does."""
         self.calm = False
         """The end of a run: no client dies, pauses or repeats requests."""
         self.given: dict[str, list[tuple[int, int, str]]] = {}
@@ -192,6 +192,8 @@ class Actor:
         self._network = network
         self._connections: dict[Address, ClientConnection] = {}
         self._leaders: dict[Place, Address] = {}
+        self.leader_epochs: dict[Place, int] = {}
+        """The newest leader epoch that a broker told of each partition (KIP-320)."""
         self._coordinators: dict[tuple[int, str], Address] = {}
 
     # --- time passes
@@ -321,8 +323,10 @@ class Actor:
             brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
             for topic in response.topics:
                 for partition in topic.partitions:
+                    key = (place[0], partition.partition_index)
+                    self.leader_epochs[key] = max(self.leader_epochs.get(key, -1), partition.leader_epoch)
                     if partition.leader_id in brokers:
-                        self._leaders[place[0], partition.partition_index] = brokers[partition.leader_id]
+                        self._leaders[key] = brokers[partition.leader_id]
             if place not in self._leaders:
                 await self.backoff()
 

@@ -29,6 +29,8 @@ from ottla.sim.violation import require
 
 FETCH_VERSIONS: Final = (4, 7, 11, 12, 13, 17)
 CLOSEST_VERSIONS: Final = (11, 12, 13, 17)
+EPOCH_FROM: Final = 9
+"""The version of Fetch in which a consumer names the leader epoch that it knows (KIP-320)."""
 ABORT: Final = 0
 
 
@@ -39,6 +41,8 @@ class Position:
     place: Place
     offset: int
     committed: bool
+    leader_epoch: int = -1
+    """The leader epoch that the last successful fetch named; -1: none."""
     at_end: bool = False
     high_watermark: int = -1
     aborted: set[int] = field(default_factory=set)
@@ -100,14 +104,13 @@ def _given(batch: FoundBatch, position: Position) -> list[tuple[int, bytes]]:
 async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
     name, index = position.place
     topic = reader.play.topics[name]
-    asked = FetchPartition(partition=index, fetch_offset=position.offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
         max_wait_ms=reader.rng.choice((0, 100, 500)),
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=int(position.committed),
         session_epoch=-1,
-        topics=[FetchTopic(topic=name, topic_id=topic.topic_id, partitions=[asked])],
+        topics=[FetchTopic(topic=name, topic_id=topic.topic_id, partitions=[])],
     )
     address = await reader.leader_of(position.place)
     near = reader.near.get(position.place) if isinstance(reader, Reader) else None
@@ -116,8 +119,15 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
         request.rack_id, versions = reader.rack, CLOSEST_VERSIONS
     # Nothing of an earlier, abandoned fetch may stay in the set of aborted producers.
     position.aborted = set()
+    version = reader.rng.choice(versions)
+    epoch = reader.leader_epochs[position.place] if version >= EPOCH_FROM else -1
+    asked = FetchPartition(
+        partition=index, fetch_offset=position.offset, partition_max_bytes=max_bytes, current_leader_epoch=epoch
+    )
+    request.topics[0].partitions.append(asked)
+    led_epoch = reader.play.led_epoch(position.place, address)
     try:
-        response = await reader.call(near or address, "fetch", reader.rng.choice(versions), request)
+        response = await reader.call(near or address, "fetch", version, request)
     except NoAnswer:
         reader.forget_leader(position.place)
         await reader.backoff()
@@ -130,8 +140,12 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
     # A new leader may not know the high watermark yet, and answers as if the log ended there.
     code = reader.expect(answer.error_code, f"fetch {name}-{index} at {position.offset}", ErrorCode.OFFSET_OUT_OF_RANGE)
     if code:
+        # The leader has what was read before; so has a broker that leads in the epoch the request named. A replaced leader that
+        # does not know it yet may lack it, and so may a follower that truncated: consumers of Kafka get this error there too.
+        is_led = led_epoch is not None and led_epoch == reader.play.led_epoch(position.place, address)
+        has_it = near is None and (is_led or (epoch >= 0 and position.leader_epoch >= 0))
         require(
-            code != ErrorCode.OFFSET_OUT_OF_RANGE or reader.play.offsets_may_shrink,
+            code != ErrorCode.OFFSET_OUT_OF_RANGE or not has_it or reader.play.offsets_may_shrink,
             "read-bound",
             f"{reader.name}: offset {position.offset} of {name}-{index} is out of range, and was in the log",
         )
@@ -143,6 +157,7 @@ async def _fetch(reader: Actor, position: Position, max_bytes: int) -> Any:
         require(near is None, "closest", f"{reader.name}: {near} does not lead, and names a preferred read replica (R19)")
         reader.go_near(position.place, answer.preferred_read_replica)
         return None
+    position.leader_epoch = epoch
     return answer
 
 

@@ -11,6 +11,7 @@ of the product is replaced, and by what. Its decorator names the world that must
     transactions       transactions and their coordinator
     replicas           leaders, followers, the ISR
     controller         elections, ISR changes, reassignments, settings, terms
+    security           ACLs: confirmed too early, lost, or not applied
     broker_in_cluster  the controller's requests to a broker; coordinators that move
 """
 
@@ -20,6 +21,7 @@ from ottla.sim.bugs import (
     groups,
     producers,
     replicas,
+    security,
     single_broker,
     storage,
     transactions,
@@ -37,6 +39,7 @@ __all__ = [
     "planted",
     "producers",
     "replicas",
+    "security",
     "single_broker",
     "storage",
     "transactions",

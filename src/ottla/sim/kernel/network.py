@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.ports import ServerTls
 from ottla.sim.kernel.process import Process
 from ottla.sim.kernel.transport import SimFileSender, SimTransport
 
@@ -46,6 +48,9 @@ class SimNetwork:
         self.transports: list[SimTransport] = []
         self._blocked: dict[tuple[str, str], list[tuple[SimTransport, SimTransport, Callable[..., None], tuple[Any, ...]]]] = {}
         """(source, target) hosts that are cut, and what waits to be sent."""
+        self.authenticate: Callable[[asyncio.BaseProtocol, str], None] | None = None
+        """Called with the protocol of an accepted connection and the client's host: says who the client is, as a TLS handshake
+        would. None: nobody knows."""
 
     def view(self, process: Process, host: str = "127.0.0.1") -> NetworkView:
         process.at_death.append(lambda: self._process_died(process))
@@ -156,13 +161,18 @@ class NetworkView:
         self._process = process
         self._host = host
 
-    async def listen(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> SimListener:
+    async def listen(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ServerTls | None = None
+    ) -> SimListener:
+        """TLS is not simulated."""
         self._process.check()
         listener = SimListener(self._network, self._process, factory, port or self._network.next_port(), self._host)
         self._network.bind(listener)
         return listener
 
-    async def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Transport:
+    async def connect(
+        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
+    ) -> asyncio.Transport:
         self._process.check()
         network = self._network
         await asyncio.sleep(network.latency_s())

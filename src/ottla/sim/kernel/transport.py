@@ -81,7 +81,10 @@ class SimTransport(asyncio.Transport):
     # -- life
 
     def accept(self, listener: SimListener) -> None:
-        self.set_protocol(listener.factory())
+        protocol = listener.factory()
+        if self._network.authenticate is not None:
+            self._network.authenticate(protocol, self.get_extra_info("peername")[0])
+        self.set_protocol(protocol)
         self.start()
 
     def start(self) -> None:

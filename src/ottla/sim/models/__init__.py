@@ -7,5 +7,6 @@ keyed_model      KeyedModel: the same of a compacted one
 group_model      GroupModel: what must hold of a group
 history          what clients did and were told, and which anomalies it has
 checkers         checks of producer state, compacted partitions and histories
+acl_model        AclModel: what a principal may do at which time
 cluster_rules    ClusterRules: what must hold of a cluster at every moment
 """

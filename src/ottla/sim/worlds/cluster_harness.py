@@ -104,7 +104,7 @@ class ClusterHarness:
         self.scene.rack = "rack-1" if self.has_racks else ""
         self.rules = ClusterRules(self.nodes, self.tree, self.play)
         self.lossy = lossy
-        self.play.leads = self._leads
+        self.play.led_epoch = self._led_epoch
         self.complaints = Complaints()
         self.tasks: list[asyncio.Task[None]] = []
         """What happens to the cluster in the background: a failure of it ends the run."""
@@ -123,9 +123,11 @@ class ClusterHarness:
     def lossy(self, value: bool) -> None:
         self.rules.lossy = value
 
-    def _leads(self, place: Place, address: Address) -> bool:
+    def _led_epoch(self, place: Place, address: Address) -> int | None:
         state = self.rules.state(place)
-        return state is not None and any(node.number == state.leader and node.port == address[1] for node in self.nodes)
+        if state is None or not any(node.number == state.leader and node.port == address[1] for node in self.nodes):
+            return None
+        return state.leader_epoch
 
     def _draw_settings(self, lossy: bool) -> dict[str, str]:
         rng = self.rng

@@ -13,12 +13,26 @@ from typing import Any, Final, NamedTuple
 from ottla.coordinator.txn.transaction_metadata import IDLE
 from ottla.records.batch import read_batch_header
 from ottla.records.record import read_records
+from ottla.security.principal import USER, Principal
+from ottla.sim.actors.acl_admin import (
+    ROOT,
+    RULES,
+    SLOTS,
+    Keeper,
+    Principals,
+    Suitor,
+    ask_everybody,
+    open_the_doors,
+    principal_of,
+    super_users,
+)
 from ottla.sim.actors.cluster_admin import GUESTS, Administrator, Guests, Visitor
 from ottla.sim.actors.cluster_groups import ClusterGroups, Witness
 from ottla.sim.actors.play import Actor
 from ottla.sim.actors.scene import OTHER, SOURCE
 from ottla.sim.actors.workload import Topic, Workload
 from ottla.sim.kernel.process import Process
+from ottla.sim.models.acl_model import AclModel
 from ottla.sim.models.checkers import check_producers
 from ottla.sim.models.history import Place
 from ottla.sim.models.log_files import stored_batches
@@ -30,6 +44,11 @@ SETTLE_S_MAX: Final = 120.0
 SENDS_MAX: Final = 2000
 """Enough for a run: a network without delays would make one seed cost as much as ten."""
 CLOCK_STEP_MS: Final = 1_800_000
+BROKERS_MAX: Final = 5
+AUTHORIZER: Final = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": super_users(BROKERS_MAX),
+}
 
 
 class Player(NamedTuple):
@@ -42,8 +61,11 @@ class ClusterWorld:
     """A run of one seed."""
 
     def __init__(self, seed: int, *, echo: Callable[[str], None] | None = None) -> None:
-        self.cluster = ClusterHarness(seed, echo=echo)
+        # Of a generator of its own: seeds without ACLs stay as they were.
+        has_acls = random.Random(f"cluster acls {seed}").random() < 0.3
+        self.cluster = ClusterHarness(seed, echo=echo, settings=AUTHORIZER if has_acls else {})
         self.trace = self.cluster.trace
+        self.principals = self._authenticate() if has_acls else None
         self.nemesis = Nemesis(self.cluster)
         self.guests = Guests()
         self.groups: ClusterGroups | None = None
@@ -54,9 +76,14 @@ class ClusterWorld:
     async def _main(self) -> None:
         cluster, rng = self.cluster, self.cluster.rng
         await cluster.start_all()
+        principals = self.principals
+        if principals is not None:
+            await cluster.alone(ROOT, lambda root: open_the_doors(root, principals, cluster.replicas))
         await cluster.alone("admin", lambda admin: cluster.scene.create_topics(admin, {}, replicas=cluster.replicas))
         cluster.scene.enter(watched=False)
         self._enter_administrators()
+        if principals is not None:
+            self._enter_suitors(principals)
         if cluster.has_groups and not cluster.lossy:
             # After an unclean election the next coordinator may know less: nothing could be held against it.
             self._enter_members()
@@ -71,6 +98,8 @@ class ClusterWorld:
         cluster.rules.check()
         cluster.rules.check_logs(whole=True)
         self._check_guests()
+        if principals is not None:
+            await self._check_acls(principals)
         for node in cluster.nodes:
             assert node.broker is not None
             for partition in sorted(node.broker.partitions, key=lambda each: each.topic_partition):
@@ -132,6 +161,62 @@ class ClusterWorld:
             cluster.cast.keep("administrator", administrator)
         if cluster.has_guests:
             cluster.cast.keep("visitor", visitor)
+
+    # --- principals
+
+    def _authenticate(self) -> Principals:
+        """Let every client be somebody, and note which brokers are registered."""
+        cluster = self.cluster
+        model = AclModel(cluster.loop.time)
+        notice = cluster.tree.on_change
+
+        def authenticate(connection: Any, host: str) -> None:
+            connection.session.principal = Principal(USER, principal_of(host))
+
+        def tree_changed(paths: list[str]) -> None:
+            notice(paths)
+            for path in paths:
+                parent, _, name = path.rpartition("/")
+                if parent == "/brokers/ids":
+                    model.registered(int(name), is_there=cluster.tree.get(path) is not None)
+
+        cluster.network.authenticate = authenticate
+        cluster.tree.on_change = tree_changed
+        return Principals(model)
+
+    def _enter_suitors(self, principals: Principals) -> None:
+        cluster = self.cluster
+        for slot in range(SLOTS):
+
+            def keeper(number: int, process: Process, slot: int = slot) -> Actor:
+                actor = Keeper(f"keeper-{slot}.{number}", cluster.play, cluster.network.view(process, ROOT), process)
+                actor.principals, actor.slot = principals, slot
+                return actor
+
+            def suitor(number: int, process: Process, slot: int = slot) -> Actor:
+                actor = self._suitor(f"suitor-{slot}.{number}", principals, process)
+                actor.slot = slot
+                return actor
+
+            cluster.cast.keep(f"keeper-{slot}", keeper)
+            cluster.cast.keep(f"suitor-{slot}", suitor)
+
+    def _suitor(self, name: str, principals: Principals, process: Process) -> Suitor:
+        cluster = self.cluster
+        actor = Suitor(name, cluster.play, cluster.network.view(process, name), process)
+        actor.principals = principals
+        actor.connect_as = lambda principal: cluster.network.view(process, principal)
+        return actor
+
+    async def _check_acls(self, principals: Principals) -> None:
+        """The tree has the ACLs that there should be, and every broker enforces them."""
+        cluster = self.cluster
+        principals.model.check_tree(cluster.tree.get, principals.all(), RULES)
+        await cluster.cast.play_alone(
+            "suitor-last", lambda process: self._suitor("suitor-last", principals, process), ask_everybody, 120.0
+        )
+        model = principals.model
+        cluster.trace.add(f"{model.judged} decisions, {model.refused} refusals")
 
     # --- the end
 
