@@ -28,6 +28,7 @@ SOURCES = [path for folder in ("bench", "tests", "src", "examples") for path in 
 NEEDS_MORE = {
     "serve": "the fixture starts the broker; tests/cli/test_serve.py",
     "cluster": "tests/cluster/test_cluster_commands.py",
+    "secure": "tests/cli/test_secure.py",
     "reassign": "tests/cluster/test_cluster_commands.py",
     "pipeline": "tests/pipelines/test_pipeline_cli.py",
 }
@@ -142,7 +143,9 @@ def test_the_cli_takes_the_arguments(command: str, tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and any(blocks(page))], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """None is refused as wrong usage (exit code 2) and none ends with a traceback. Some fail, as the page says they do."""
-    for name, text in {"lines.txt": "k:v\n", "lines.tsv": "k\tv\n", "records.jsonl": '{"value": "v"}\n'}.items():
+    files = {"lines.txt": "k:v\n", "lines.tsv": "k\tv\n", "records.jsonl": '{"value": "v"}\n'}
+    files |= {"alice.secret": "secret\n", "token.hmac": "aG1hYw==\n"}
+    for name, text in files.items():
         (tmp_path / name).write_text(text)
     ottla = tmp_path / "ottla"
     ottla.write_text(f'#!/bin/sh\nexec {sys.executable} -m ottla "$@"\n')

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -66,8 +67,8 @@ class Stage:
     def port(self) -> int:
         return next(iter(self.broker.bound_ports.values()))
 
-    async def connect(self) -> ClientConnection:
-        connection = await ClientConnection.open(self.broker.world.network, "127.0.0.1", self.port)
+    async def connect(self, tls: ssl.SSLContext | None = None) -> ClientConnection:
+        connection = await ClientConnection.open(self.broker.world.network, "127.0.0.1", self.port, tls=tls)
         self._open.append(connection)
         return connection
 

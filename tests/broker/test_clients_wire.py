@@ -57,7 +57,7 @@ def test_users_and_quotas_by_the_usual_calls_outlive_a_restart(tmp_path: Path) -
             AlterClientQuotasRequest(entries=entries),
             AlterClientQuotasResponse,
         )
-        assert [entry.error_code for entry in response.entries] == [0, 35]
+        assert [entry.error_code for entry in response.entries] == [0, 42]
     with Broker(place) as broker:
         asked = DescribeClientQuotasRequest(components=[ComponentData(entity_type="user", match_type=0, match="quota-user")])
         found = call(Connection(broker.bootstrap_servers), "describe_client_quotas", 1, asked, DescribeClientQuotasResponse)

@@ -162,7 +162,7 @@ def test_api_versions_advertises_what_exists(play: Any) -> None:
     play(case)
 
 
-def test_max_connections_per_ip_and_its_exceptions(play: Any) -> None:
+def test_qu06_max_connections_per_ip_and_its_exceptions(play: Any) -> None:
     async def case(stage: Any) -> None:
         kept = [await stage.raw() for _ in range(2)]
         while len(stage.broker.server) < 2:
@@ -177,6 +177,7 @@ def test_max_connections_per_ip_and_its_exceptions(play: Any) -> None:
 
     play(case, max_connections_per_ip="2")
     play(lambda stage: _refused_at_once(stage), max_connections_per_ip="5", max_connections_per_ip_overrides="127.0.0.1:0")
+    play(lambda stage: _refused_at_once(stage), max_connections_per_ip="5", max_connections_per_ip_overrides="localhost:0")
 
 
 async def _refused_at_once(stage: Any) -> None:

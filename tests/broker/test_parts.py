@@ -20,6 +20,8 @@ def test_every_handler_gets_parts_of_the_classes_it_names(play: Any) -> None:
                     continue  # compiled
                 wanted = re.match(r"\w+", parameter.annotation)
                 assert wanted is not None
+                if parts[name] is None and parameter.annotation.endswith("| None"):
+                    continue  # such as the authorizer's, which this broker does not have
                 known = {each.__name__ for each in type(parts[name]).__mro__} | PROTOCOLS
                 assert wanted[0] in known, f"{handler.api.name}: {name} is a {type(parts[name]).__name__}"
 

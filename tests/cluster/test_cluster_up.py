@@ -126,6 +126,16 @@ def test_it_comes_stops_comes_back_and_says_who_died(up: Callable[..., Up]) -> N
     assert again.others() == []
 
 
+def test_a_secured_cluster_has_an_admin(up: Callable[..., Up]) -> None:
+    cluster = up("--brokers", "2", "--secure")
+    config = str(cluster.directory / "data" / "security" / "client.properties")
+    created = ottla("topic", "create", "orders", "-r", "2", "-b", cluster.bootstrap_servers, "--command-config", config)
+    assert created.returncode == 0, created.stderr
+    refused = ottla("topic", "list", "-b", cluster.bootstrap_servers)
+    assert "this port speaks TLS" in refused.stderr
+    assert cluster.stop() == 0
+
+
 def test_brokers_end_with_the_one_who_started_them(up: Callable[..., Up]) -> None:
     cluster = up("--brokers", "1")
     cluster.process.kill()

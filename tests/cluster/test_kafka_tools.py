@@ -10,6 +10,7 @@ import pytest
 
 from ottla.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from ottla.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.list_groups import ListGroupsRequest
 from tests.kit.cluster import WAIT_S, Cluster, until
 from tests.kit.peers import run_tool
 
@@ -119,6 +120,36 @@ def test_users_and_quotas_are_written_by_kafkas_tool_and_told_by_every_broker(th
     assert "SCRAM-SHA-256=iterations=4096" in told
 
 
+def test_qu01_quotas_of_kafkas_tool_are_enforced_by_every_broker(three: Cluster) -> None:
+    """Of a client id and of all users, by a broker; of all users also as a broker of Kafka 3.9 writes them into ZooKeeper."""
+    client, users = ("--entity-type", "clients", "--entity-name", "test"), ("--entity-type", "users", "--entity-default")
+
+    def throttled(number: int) -> bool:
+        response = three.brokers[number].ask("list_groups", 4, ListGroupsRequest())
+        return bool(response.throttle_time_ms == 1000)  # one sample
+
+    def alter(change: str, quota: str, entity: tuple[str, ...]) -> None:
+        tool("configs", "--bootstrap-server", three.brokers[1].address, "--alter", change, quota, *entity)
+
+    def write() -> None:
+        config = b'{"version":1,"config":{"request_percentage":"0.000001"}}'
+        three.tree.create("/config/users/<default>", config)
+        note = b'{"version":2,"entity_path":"users/<default>"}'
+        three.tree.create("/config/changes/config_change_", note, sequence=True)
+
+    for entity, limit in (
+        (client, lambda: alter("--add-config", "request_percentage=0.000001", client)),
+        (users, lambda: alter("--add-config", "request_percentage=0.000001", users)),
+        (users, write),
+    ):
+        limit()
+        for number in three.brokers:
+            until(lambda number=number: throttled(number), f"broker {number} throttles")
+        alter("--delete-config", "request_percentage", entity)
+        for number in three.brokers:
+            until(lambda number=number: not throttled(number), f"broker {number} throttles no more")
+
+
 def _users(cluster: Cluster, number: int) -> dict[str, list[tuple[int, int]]]:
     told = cluster.brokers[number].ask(
         "describe_user_scram_credentials", 0, DescribeUserScramCredentialsRequest(users=[UserName(name="tool user")])
@@ -134,8 +165,10 @@ def _quotas(cluster: Cluster, number: int) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_access_entries_written_by_kafkas_tool_are_heard_by_every_broker(three: Cluster) -> None:
+def test_access_entries_written_by_kafkas_tool_are_heard_by_every_broker(cluster: Callable[..., Cluster]) -> None:
     """F59: 3.9's tool writes them straight into ZooKeeper, in both of its forms; names as they are."""
+    authorizer = "kafka.security.authorizer.AclAuthorizer"
+    three = cluster(3, authorizer_class_name=authorizer, super_users="User:ANONYMOUS")
     by_hand = ("--authorizer-properties", f"zookeeper.connect={three.connect}")
     bob = ("--allow-principal", "User:bob", "--operation", "Read")
     tool("acls", *by_hand, "--add", *bob, "--topic", "orders")

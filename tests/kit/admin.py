@@ -77,7 +77,7 @@ class MetadataBroker:
         """Send a request and return the response, both encoded and decoded in this version."""
         self.metadata.settings = self.controller.state.settings
         parts = {name: getattr(self, name) for name in ("groups", "metadata", "partitions", "served", "transactions")}
-        for name in ("config_requests", "partition_requests", "producer_ids", "topic_requests"):
+        for name in ("acl_requests", "config_requests", "partition_requests", "producer_ids", "topic_requests"):
             parts[name] = getattr(self.controller, name)
         return await call_handler(parts, api_name, version, request, listener=listener)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -26,7 +26,8 @@ from tests.kit.wait import until_async
 class World:
     """One tree. A broker answers every control request without an error, unless it is deaf."""
 
-    def __init__(self) -> None:
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self.properties = {"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100", **(properties or {})}
         self.tree = MetadataTree()
         self.members: dict[int, Member] = {}
         self.requests: list[tuple[int, str, Any]] = []
@@ -80,8 +81,9 @@ class Metadata:
 
     def __init__(self, world: World, number: int) -> None:
         self.broker_id = number
-        self.settings = BrokerSettings.parse({"zookeeper.connect": "tree", "zookeeper.session.timeout.ms": "100"})
+        self.settings = BrokerSettings.parse(world.properties)
         self.endpoints = (Endpoint("PLAINTEXT", f"host{number}", 9092),)
+        self.authorizer = self.settings.new_authorizer()
         self._world = world
 
     @property
@@ -95,9 +97,11 @@ class Member:
         self.store = world.tree.session(Process(f"broker-{number}"), random.Random(number))
         self.configs: dict[str, dict[str, str]] = {}
         self.refused: list[str] = []
+        metadata = Metadata(world, number)
+        self.authorizer = metadata.authorizer
         self.controller = ClusterController(
             self.store,
-            cast(Any, Metadata(world, number)),
+            cast(Any, metadata),
             cast(Any, self),
             cast(Any, world),
             SystemClock(),
@@ -113,9 +117,9 @@ class Member:
     def configure_groups(self, configs: object) -> None: ...
 
 
-def in_world(test: Callable[[World], Awaitable[None]]) -> None:
+def in_world(test: Callable[[World], Awaitable[None]], properties: Mapping[str, str] | None = None) -> None:
     async def run() -> None:
-        world = World()
+        world = World(properties)
         try:
             await asyncio.wait_for(test(world), 120)
         finally:

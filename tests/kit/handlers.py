@@ -12,6 +12,7 @@ from ottla.broker.network.context import RequestContext
 from ottla.broker.network.handler import bind
 from ottla.errors import KafkaError
 from ottla.protocol.registry import API_BY_NAME
+from ottla.security.principal import Session
 from ottla.wire.codec import decode, encode
 
 
@@ -30,7 +31,8 @@ async def call_handler(
     handler = row.module
     assert row.min_version <= version <= row.max_version
     read = decode(api.request, version, encode(request, version))
-    context = RequestContext(version, api.key, "test", listener, "127.0.0.1", connection_number)
+    session = Session("127.0.0.1", listener)
+    context = RequestContext(version, api.key, "test", listener, "127.0.0.1", connection_number, session)
     try:
         response = bind(handler.handle, parts)(read, context)
         if not isinstance(response, api.response):

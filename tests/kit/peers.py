@@ -100,7 +100,7 @@ def program(name: str, install: str) -> str:
 
 def kafka_jars(version: str = KAFKA_4) -> Path:
     """The folder of Apache Kafka's jars, fetched with Maven if it is not in the cache yet (about 40 s, once)."""
-    return _maven_jars(f"kafka-{version}", POM.format(version=version), lambda jars: _complete(jars, version))
+    return maven_jars(f"kafka-{version}", POM.format(version=version), lambda jars: _complete(jars, version))
 
 
 def streams_jars() -> list[Path]:
@@ -110,7 +110,7 @@ def streams_jars() -> list[Path]:
         return (jars / f"kafka-streams-{KAFKA_4}.jar").exists() and any(jars.glob("rocksdbjni-*.jar"))
 
     only = "-DincludeArtifactIds=kafka-streams,rocksdbjni"
-    return sorted(_maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
+    return sorted(maven_jars(f"kafka-streams-{KAFKA_4}", STREAMS_POM.format(version=KAFKA_4), complete, only).glob("*.jar"))
 
 
 # The newest complete set, of mixed versions; it works with pyspark 4.3. Each jar is fetched by itself: Spark's parent pom names a
@@ -148,7 +148,7 @@ def single_jars(folder: str, artifacts: Sequence[str]) -> list[Path]:
         return [jars / name for name in names]
 
 
-def _maven_jars(name: str, pom: str, complete: Callable[[Path], bool], *options: str) -> Path:
+def maven_jars(name: str, pom: str, complete: Callable[[Path], bool], *options: str) -> Path:
     jars = cache_dir() / name
     if complete(jars):
         return jars

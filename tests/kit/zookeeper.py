@@ -19,7 +19,9 @@ from tests.kit.wait import until
 class ZooKeeper:
     """A server process. `address` is host:port; `stop` and `start` again keep its data."""
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", config: str = "", java: tuple[str, ...] = ()) -> None:
+        """`config`: further lines of zoo.cfg. `java`: options of the process."""
+        self._java = java
         self.host = host
         self.directory = Path(tempfile.mkdtemp(prefix="ottla-zk-"))
         self.port = free_port()
@@ -28,7 +30,7 @@ class ZooKeeper:
         (self.directory / "zoo.cfg").write_text(
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={host}\ntickTime=500\n"
             "minSessionTimeout=1000\nmaxSessionTimeout=60000\nmaxClientCnxns=0\nadmin.enableServer=false\n"
-            "4lw.commands.whitelist=*\n"
+            f"4lw.commands.whitelist=*\n{config}"
         )
         (self.directory / "log4j.properties").write_text(
             "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
@@ -50,6 +52,7 @@ class ZooKeeper:
                 "-XX:TieredStopAtLevel=1",
                 # Tests kill the process, never the machine. On a busy disk a flush may take longer than a session.
                 "-Dzookeeper.forceSync=no",
+                *self._java,
                 f"-Dlog4j.configuration=file:{self.directory / 'log4j.properties'}",
                 "-cp",
                 ":".join(jars),

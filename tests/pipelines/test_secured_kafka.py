@@ -140,7 +140,7 @@ def test_a_client_with_a_key_of_its_own(kafka: SecuredKafka) -> None:
     """PKCS12 as keytool makes it; the same as PEM in the options themselves; and none."""
     store = {"kafka.ssl.keystore.location": str(kafka.folder / "client.p12"), "kafka.ssl.keystore.password": PASSWORD}
     log_in(kafka.ssl(**store))
-    from ottla.client.stores import key_and_chain
+    from ottla.tls.stores import key_and_chain
 
     pem, _ = key_and_chain(store["kafka.ssl.keystore.location"], PASSWORD, None)
     key, begin, chain = pem.partition("-----BEGIN CERTIFICATE-----")

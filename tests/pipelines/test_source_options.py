@@ -57,7 +57,7 @@ def test_f78_defaults() -> None:
     assert found.fail_on_data_loss
     assert found.starting is None
     assert found.group_id is None
-    assert found.client.security_protocol == "PLAINTEXT"
+    assert found.client.security.protocol == "PLAINTEXT"
 
 
 def test_f78_positions_by_partition() -> None:
@@ -171,21 +171,21 @@ def test_unknown_settings_of_the_client_are_warned_about_and_ignored(caplog: pyt
 def test_a_login_from_javas_setting_or_librdkafkas() -> None:
     java = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al\\"ice" password="s3 cret";'
     base = {"kafka.bootstrap.servers": "x", "kafka.security.protocol": "sasl_plaintext"}
-    found = client_options({**base, "kafka.sasl.jaas.config": java})
-    assert (found.sasl_username, found.sasl_password) == ('al"ice', "s3 cret")
+    found = client_options({**base, "kafka.sasl.jaas.config": java}).security
+    assert (found.username, found.password) == ('al"ice', "s3 cret")
     assert "s3 cret" not in repr(found)
-    found = client_options({**base, "kafka.sasl.username": "bob", "kafka.sasl.password": "pw"})
-    assert (found.sasl_username, found.sasl_password) == ("bob", "pw")
+    found = client_options({**base, "kafka.sasl.username": "bob", "kafka.sasl.password": "pw"}).security
+    assert (found.username, found.password) == ("bob", "pw")
     assert found.authenticates
     assert not found.encrypted
     bare = "org.apache.kafka.common.security.scram.ScramLoginModule required username=carol password='p w';"
-    found = client_options({**base, "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": bare})
-    assert (found.sasl_mechanism, found.sasl_username, found.sasl_password) == ("SCRAM-SHA-512", "carol", "p w")
+    found = client_options({**base, "kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.jaas.config": bare}).security
+    assert (found.mechanism, found.username, found.password) == ("SCRAM-SHA-512", "carol", "p w")
     with pytest.raises(InvalidOption) as refused:
         client_options({**base, "kafka.sasl.jaas.config": 'x required password="hush";'})
     assert "hush" not in str(refused.value)
     with pytest.raises(InvalidOption, match="it is one of PLAIN"):
-        client_options({**base, "kafka.sasl.mechanism": "GSSAPI", "kafka.sasl.username": "a"})
+        client_options({**base, "kafka.sasl.mechanism": "DIGEST-MD5", "kafka.sasl.username": "a"})
 
 
 def test_addresses() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ID = r"(?:F[1-9]\d?|[CGILRTW][0-2]\d)"
+ID = r"(?:F[1-9]\d?|[CGILRTW][0-2]\d|(?:TL|SA|SC|OA|DT|AC|MX|QU|CV)\d\d)"
 NAMED = re.compile(rf"(?<![\w#&\\/.-])({ID})(?:-({ID}))?(?![\w-]|\.\w)")
 """An id, or a range of them (`R01-R03`), in text."""
-IN_TEST_NAME = re.compile(r"_([cfgilrtw]\d{1,2})(?=_|$)")
+IN_TEST_NAME = re.compile(r"_([cfgilrtw]\d{1,2}|(?:tl|sa|sc|oa|dt|ac|mx|qu|cv)\d\d)(?=_|$)")
 DEFINED = re.compile(rf"^- \*\*({ID})\*\* \S", re.MULTILINE)
 LOOK_ALIKE: frozenset[tuple[str, str]] = frozenset()
 """(file, text) of what only looks like an id."""
@@ -21,9 +21,11 @@ def ids_in(text: str) -> Iterator[str]:
         if not last:
             yield first
             continue
-        letter, width = first[0], len(first) - 1 if first[1] == "0" else 1
-        assert letter == last[0], f"{first}-{last} is no range"
-        yield from (f"{letter}{number:0{width}}" for number in range(int(first[1:]), int(last[1:]) + 1))
+        letters = first.rstrip("0123456789")
+        digits = first.removeprefix(letters)
+        width = len(digits) if digits[0] == "0" else 1
+        assert last.startswith(letters), f"{first}-{last} is no range"
+        yield from (f"{letters}{number:0{width}}" for number in range(int(digits), int(last.removeprefix(letters)) + 1))
 
 
 def named(folder: str, pattern: str = "*.py") -> dict[str, str]:
@@ -63,5 +65,6 @@ def test_no_case_is_defined_twice() -> None:
 
 def test_ranges_and_names_are_read() -> None:
     assert list(ids_in("(R01-R03, F9-F11)")) == ["R01", "R02", "R03", "F9", "F10", "F11"]
+    assert list(ids_in("(TL01, TL01-TL01)")) == ["TL01", "TL01"]
     assert list(ids_in('f"F{1}" 2024-W18-3 #C02 FF12 T0 "F1x"')) == []
-    assert IN_TEST_NAME.findall("test_r12_t10_something_f3") == ["r12", "t10", "f3"]
+    assert IN_TEST_NAME.findall("test_r12_t10_tl01_something_f3") == ["r12", "t10", "tl01", "f3"]
