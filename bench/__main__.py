@@ -16,13 +16,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import OUT, measure, measure_compaction, measure_groups, measure_transactions, report
+from bench import OUT, measure, measure_compaction, measure_groups, measure_tls, measure_transactions, report
 from bench.measure import QUICK, Figures, Scale, Server
 from bench.servers import Kafka, Ottla
 
 PARTS = (
     "start", "memory", "client", "raw", "requests", "latency", "groups", "rebalance", "transactions", "idempotence", "isolation",
-    "log", "partitions", "compaction",
+    "log", "partitions", "compaction", "tls",
 )  # fmt: skip
 
 
@@ -68,6 +68,16 @@ def one_round(server: Server, parts: set[str], scale: Scale, scratch: Path) -> F
             for key in keys:
                 figures.pop(key, None)
     return figures
+
+
+def one_tls_round(broker: str, source: Path | None, scale: Scale, scratch: Path) -> Figures:
+    """Apart: an SSL listener costs a broker memory and time at its start."""
+    tls = measure_tls.stores(scratch)
+    server = Kafka(tls) if broker == "kafka" else Ottla(source, tls)
+    try:
+        return measure_tls.tls_round(server, scale, scratch)
+    finally:
+        close(server)
 
 
 def close(server: Server) -> None:
@@ -125,8 +135,13 @@ def main() -> None:
                     now = parts if number == 0 else parts - {"log", "partitions"}
                     console.print(f"round {number + 1}/{rounds_wanted}: {broker}", end="")
                     started = time.perf_counter()
-                    server = Kafka() if broker == "kafka" else Ottla(options.ottla_src)
-                    rounds[broker].append(one_round(server, now, scale, Path(scratch)))
+                    figures: Figures = {}
+                    if now - {"tls"}:
+                        server = Kafka() if broker == "kafka" else Ottla(options.ottla_src)
+                        figures |= one_round(server, now, scale, Path(scratch))
+                    if "tls" in now:
+                        figures |= one_tls_round(broker, options.ottla_src, scale, Path(scratch))
+                    rounds[broker].append(figures)
                     report.write(rounds, about, options.out)
                     console.print(f", {time.perf_counter() - started:.0f} s")
     except KeyboardInterrupt:

@@ -41,6 +41,23 @@ def _throughput() -> list[Figure]:
     return figures
 
 
+def _tls() -> list[Figure]:
+    figures = []
+    for size, name in ((100, "100 B"), (1000, "1 KB")):
+        for what in ("produce", "consume"):
+            figures.append(Figure(f"tls_{what}_{size}", f"{what} {name} over TLS, librdkafka", "MB/s", True, 1.5))
+            figures.append(
+                Figure(f"tls_{what}_{size}_cpu", f"broker CPU, {what} {name} over TLS, librdkafka", "s/GB", False, 0.5)
+            )
+    return [
+        *figures,
+        Figure("tls_requests", "single-record produce requests over TLS, 100 connections", "1/s", True, 1.5),
+        Figure("tls_request_cpu", "broker CPU for one such request", "µs", False, 0.5),
+        Figure("tls_handshakes", "TLS 1.3 handshakes (RSA 2048), 8 connections at a time", "1/s", True, 1.0),
+        Figure("tls_handshake_cpu", "broker CPU for one handshake", "µs", False, 1.0),
+    ]
+
+
 def _growing() -> list[Figure]:
     cases = [(f"{size}_log", f"{size} log") for size in LOG_SIZES]
     cases += [(f"{count}_partitions", f"partitions: {count:,}") for count in PARTITION_COUNTS]
@@ -79,6 +96,7 @@ FIGURES: list[Figure] = [
     Figure("read_committed", "consume transactions, read_committed", "MB/s", True, 1.0),
     Figure("read_uncommitted_cpu", "broker CPU, read_uncommitted", "s/GB", False, None),
     Figure("read_committed_cpu", "broker CPU, read_committed", "s/GB", False, 0.5),
+    *_tls(),
     Figure("compaction", "compaction", "MB/s", True, 1.0),
     Figure("compaction_cpu", "broker CPU, compaction", "s/GB", False, 0.5),
     Figure("rss_idle", "memory, idle", "MB", False, 1 / 8),

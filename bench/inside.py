@@ -2,6 +2,8 @@
 
     python -m bench.inside            # µs of CPU per request, by kind; the lowest of several runs
     python -m bench.inside fetch      # only kinds with "fetch" in their name
+    python -m bench.inside quotas     # what quotas that nobody exceeds add to a request
+    python -m bench.inside acls       # what an authorizer with 10,000 ACLs adds to a request
     python -m bench.inside profile    # the same under cProfile (functions compiled by mypyc do not show)
 
 Broker, log and connections are real; the transport drops what is written to it.
@@ -34,6 +36,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.registry import API_BY_KEY
 from ottla.records.record import build_batch
 from ottla.runtime.loop import ThreadWorkers, real_world, run
+from ottla.security.acl import ALLOW, PREFIXED, READ, TOPIC, WRITE, AclEntry, ResourcePattern
+from ottla.security.quotas import FETCH, PRODUCE, REQUEST, Entity
 from ottla.types import TopicPartition
 
 CONNECTIONS = 100
@@ -193,7 +197,81 @@ async def started(partitions: int, settings: Mapping[str, str] | None = None) ->
                 world.workers.close()
 
 
+QUOTAS: dict[str, dict[Entity, dict[str, float]]] = {
+    "no quotas": {},
+    "of other clients": {(("client-id", "other"),): {PRODUCE: 1e12, FETCH: 1e12, REQUEST: 1e9}},
+    "bytes": {(("user", None),): {PRODUCE: 1e12, FETCH: 1e12}},
+    "request time": {(("user", None),): {REQUEST: 1e9}},
+    "bytes and time": {(("user", "ANONYMOUS"), ("client-id", "bench")): {PRODUCE: 1e12, FETCH: 1e12, REQUEST: 1e9}},
+}
+
+
+async def quotas() -> None:
+    """The kinds of quotas in turn, many times over: the machine is as busy for each."""
+    async with started(PARTITIONS) as inside:
+        broker = inside.broker
+        frames = {
+            "produce v9 acks=1": [produce_frame(at, 1, 9) for at in range(PARTITIONS)],
+            "fetch v12": [fetch_frame(at, 12) for at in range(PARTITIONS)],
+        }
+        costs: dict[tuple[str, str], list[float]] = {(kind, name): [] for kind in frames for name in QUOTAS}
+        for _ in range(5 * LOOKS):
+            for name, limits in QUOTAS.items():
+                broker.quotas.configure(limits)
+                broker.dispatcher.forget_routes()
+                for connection in inside.connections:
+                    connection.header_cache = None
+                for kind, sent in frames.items():
+                    costs[kind, name].append(inside.spend(sent))
+        for kind in frames:
+            base = min(costs[kind, "no quotas"])
+            for name in QUOTAS:
+                least = min(costs[kind, name])
+                print(f"{kind:20} {name:20} {least:6.2f} µs  {100 * (least - base) / base:+5.1f} %")
+
+
+async def acls() -> None:
+    """With and without an authorizer in turn. It has 10,000 ACLs; clients repeat themselves, as clients do."""
+    settings = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+    async with started(PARTITIONS, settings) as inside:
+        broker = inside.broker
+        authorizer = broker.metadata.authorizer
+        assert authorizer is not None
+        entries = {
+            ResourcePattern(TOPIC, f"topic-{number}"): frozenset({AclEntry(f"User:u{number}", "*", READ, ALLOW)})
+            for number in range(10_000)
+        }
+        everyone = frozenset({AclEntry("User:*", "*", operation, ALLOW) for operation in (READ, WRITE)})
+        authorizer.replace_all({**entries, ResourcePattern(TOPIC, "t", PREFIXED): everyone})
+        dispatcher: Any = broker.dispatcher
+        kinds = {"no authorizer": None, "ACLs": dispatcher._authorize}
+        frames = {
+            "produce v9 acks=1": [produce_frame(at, 1, 9) for at in range(PARTITIONS)],
+            "fetch v12": [fetch_frame(at, 12) for at in range(PARTITIONS)],
+        }
+        costs: dict[tuple[str, str], list[float]] = {(kind, name): [] for kind in frames for name in kinds}
+        for _ in range(5 * LOOKS):
+            for name, authorize in kinds.items():
+                dispatcher._authorize = authorize
+                dispatcher.forget_routes()
+                for connection in inside.connections:
+                    connection.header_cache = None
+                for kind, sent in frames.items():
+                    costs[kind, name].append(inside.spend(sent))
+        for kind in frames:
+            base = min(costs[kind, "no authorizer"])
+            for name in kinds:
+                least = min(costs[kind, name])
+                print(f"{kind:20} {name:20} {least:6.2f} µs  {100 * (least - base) / base:+5.1f} %")
+
+
 async def main(wanted: str) -> None:
+    if wanted == "acls":
+        await acls()
+        return
+    if wanted == "quotas":
+        await quotas()
+        return
     async with started(PARTITIONS) as inside:
         topic_id = inside.broker.image.topics["t"].topic_id
         parts = range(PARTITIONS)

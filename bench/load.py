@@ -1,7 +1,7 @@
 """Load generator: prepared frames over many connections on uvloop, so that the broker is the bottleneck and not the client.
 
-A process of its own: `python -m bench.load produce|fetch|latency '{json options}'`; it prints one line of JSON. Every response is
-counted and its error code checked. A fetch counts whole batches by size: all batches of a benchmark topic are equal.
+A process of its own: `python -m bench.load produce|fetch|latency|handshakes '{json options}'`; it prints one line of JSON. Every
+response is counted and its error code checked. A fetch counts whole batches by size: all batches of a benchmark topic are equal.
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import socket
+import ssl
 import struct
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import uvloop
 
 from bench import answer_help
+from ottla.metrics import Counters
+from ottla.runtime.network import RealNetwork
 from tests.kit.raw import batch, fetch_frame, produce_frame, read_fetched, read_records
 
 
@@ -190,12 +195,18 @@ class FetchConnection(asyncio.BufferedProtocol):
         self.run.closed(f"the broker closed a connection: {error}" if self.waiting else None)
 
 
-async def run_connections(bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol]) -> float:
+def client_context(authority: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority)
+
+
+async def run_connections(bootstrap: str, run: Run, connections: list[asyncio.BaseProtocol], authority: str = "") -> float:
+    """With an authority (a file) over TLS, by Ottla's transport: it costs the client less than uvloop's."""
     host, port = bootstrap.rsplit(":", 1)
-    loop = asyncio.get_running_loop()
+    network = RealNetwork(Counters())
+    context = client_context(authority) if authority else None
     started = time.perf_counter()
     for connection in connections:
-        await loop.create_connection(lambda each=connection: each, host, int(port))  # type: ignore[misc]
+        await network.connect(lambda each=connection: each, host, int(port), context)  # type: ignore[misc]
     await run.done
     return time.perf_counter() - started
 
@@ -213,6 +224,7 @@ async def produce(
     requests: int = 0,
     seconds: float = 0,
     keyed_batches: int = 0,
+    authority: str = "",
 ) -> dict[str, Any]:
     """With `keyed_batches` that many different batches are sent again and again, and every record of one has a key of its own."""
     records = batch(values(batch_records, record_bytes))
@@ -225,7 +237,8 @@ async def produce(
     error_at = 22 + len(topic)
     run = Run(connections, requests, seconds)
     shares = [frames[index % len(frames) :: connections] or [frames[index % len(frames)]] for index in range(connections)]
-    elapsed = await run_connections(bootstrap, run, [ProduceConnection(run, share, error_at, in_flight) for share in shares])
+    producers: list[asyncio.BaseProtocol] = [ProduceConnection(run, share, error_at, in_flight) for share in shares]
+    elapsed = await run_connections(bootstrap, run, producers, authority)
     return {"requests": run.replies, "bytes": run.replies * len(records), "seconds": elapsed, "batch_bytes": len(records)}
 
 
@@ -295,10 +308,31 @@ async def latency(bootstrap: str, topic: str, *, per_s: int, seconds: float, rec
     return {"p50_ms": 1000 * latencies[len(latencies) // 2], "p99_ms": 1000 * latencies[len(latencies) * 99 // 100]}
 
 
+async def handshakes(bootstrap: str, *, connections: int, seconds: float, authority: str) -> dict[str, Any]:
+    """Full handshakes, one after the other on each of several threads. OpenSSL releases the interpreter."""
+    host, port = bootstrap.rsplit(":", 1)
+    end = time.perf_counter() + seconds
+    context = client_context(authority)
+
+    def shake() -> int:
+        count = 0
+        while time.perf_counter() < end:
+            with socket.create_connection((host, int(port))) as sock, context.wrap_socket(sock, server_hostname=host):
+                count += 1
+        return count
+
+    loop = asyncio.get_running_loop()
+    started = time.perf_counter()
+    with ThreadPoolExecutor(connections) as threads:
+        counts = await asyncio.gather(*(loop.run_in_executor(threads, shake) for _ in range(connections)))
+    return {"handshakes": sum(counts), "seconds": time.perf_counter() - started}
+
+
 def main() -> None:
     answer_help(__doc__)
     kind, options = sys.argv[1], json.loads(sys.argv[2])
-    print(json.dumps(uvloop.run({"produce": produce, "fetch": fetch, "latency": latency}[kind](**options))))  # type: ignore[operator]
+    kinds: dict[str, Any] = {"produce": produce, "fetch": fetch, "latency": latency, "handshakes": handshakes}
+    print(json.dumps(uvloop.run(kinds[kind](**options))))
 
 
 if __name__ == "__main__":

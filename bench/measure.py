@@ -77,7 +77,7 @@ def cost(server: Server) -> Iterator[Cost]:
 
 def load(server: Server, kind: str, **options: Any) -> dict[str, Any]:
     """Runs the raw generator in a process of its own."""
-    command = [sys.executable, "-m", "bench.load", kind, json.dumps({"bootstrap": server.bootstrap_servers, **options})]
+    command = [sys.executable, "-m", "bench.load", kind, json.dumps({"bootstrap": server.bootstrap_servers} | options)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"load {kind} {options}:\n{done.stderr[-3000:]}")

@@ -26,15 +26,19 @@ class Ottla(Service):
 
     name = "ottla"
 
-    def __init__(self, source: Path | None = None) -> None:
+    def __init__(self, source: Path | None = None, tls: dict[str, str] | None = None) -> None:
+        """`tls`: settings of an SSL listener beside the other."""
         super().__init__()
         self.source = source
         self.data_dir = self.dir / "data"
-        (self.port,) = free_ports(1)
+        self.tls = tls or {}
+        self.port, tls_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.tls_bootstrap_servers = f"127.0.0.1:{tls_port}"
 
     def command(self) -> list[str]:
-        settings = [f"listeners=PLAINTEXT://{self.bootstrap_servers}", *(f"{name}={value}" for name, value in SETTINGS.items())]
+        listeners = f"PLAINTEXT://{self.bootstrap_servers}" + (f",SSL://{self.tls_bootstrap_servers}" if self.tls else "")
+        settings = [f"listeners={listeners}", *(f"{name}={value}" for name, value in (SETTINGS | self.tls).items())]
         # `env` rather than a changed environment: the command in a log can be repeated as it stands.
         path = ["env", f"PYTHONPATH={self.source}"] if self.source else []
         words = [word for setting in settings for word in ("--set", setting)]
@@ -50,8 +54,16 @@ class Ottla(Service):
 class Kafka(ApacheKafka):
     name = "kafka"
 
-    def __init__(self) -> None:
+    def __init__(self, tls: dict[str, str] | None = None) -> None:
+        """`tls`: settings of an SSL listener beside the other."""
         super().__init__(KAFKA_4, jvm=START_SCRIPT_JVM, **SETTINGS)
+        (tls_port,) = free_ports(1)
+        self.tls_bootstrap_servers = f"127.0.0.1:{tls_port}"
+        if tls:
+            plain = f"PLAINTEXT://{self.bootstrap_servers},SSL://{self.tls_bootstrap_servers}"
+            both = f"{plain},CONTROLLER://{self.controller_address}"
+            self.settings |= {"listeners": both, "advertised.listeners": both, **tls}
+            self.settings["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
 
     def prepare(self) -> None:
         """Format the directory, which is done once in the life of a broker: no part of its start."""
