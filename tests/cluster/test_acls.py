@@ -95,8 +95,8 @@ def test_ac09_an_admin_client_finds_its_acls_on_every_broker(cluster: Callable[.
         assert [each.principal for each in admin.delete_acls([any_acl])[any_acl].result(60)] == ["User:a"]
         for address in addresses:
             assert acls_at(address) == set()
-    # A broker that dies is waited for until its registration is gone, not longer. Not the controller: librdkafka does not look for
-    # another one while metadata name the dead one.
+    # A broker that dies is waited for until its registration is gone, not longer. The controller stays: librdkafka does not look
+    # for another one.
     dead = next(number for number in three.brokers if number != three.controller())
     three.brokers[dead].kill()
     alive = sorted(three.brokers.keys() - {dead})
