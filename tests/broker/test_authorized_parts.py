@@ -10,6 +10,8 @@ import pytest
 
 from ottla.broker.network.connection import Connection
 from ottla.errors import ErrorCode
+from ottla.protocol.headers import encode_request
+from ottla.protocol.registry import API_BY_NAME
 from ottla.runtime.loop import run
 from ottla.security.acl import (
     ALL,
@@ -17,14 +19,19 @@ from ottla.security.acl import (
     ALTER,
     CLUSTER,
     CREATE,
+    CREATE_TOKENS,
+    DELEGATION_TOKEN,
     DELETE,
     DENY,
     DESCRIBE,
+    DESCRIBE_TOKENS,
     GROUP,
+    LITERAL,
     PREFIXED,
     READ,
     TOPIC,
     TRANSACTIONAL_ID,
+    USER,
     WRITE,
     AclEntry,
     ResourcePattern,
@@ -368,6 +375,78 @@ def test_denied_requests_are_audited_as_kafka_does(tmp_path: Path, caplog: pytes
         lines = [record.getMessage() for record in caplog.records if record.name == AUDIT]
         assert len(lines) == 2
         assert "User:alice is Allowed Operation = Read" in lines[0]
+
+    play(tmp_path, test)
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The audit lines since the last call, without what is the same in all of them."""
+    lines = [record.getMessage() for record in caplog.records if record.name == AUDIT]
+    caplog.clear()
+    return [line.removeprefix("Principal = User:alice is ").removesuffix(" with resourceRefCount = 1") for line in lines]
+
+
+def test_dt02_dt04_tokens_of_other_users_are_authorized_and_audited(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(broker: Asking) -> None:
+        alice, admin = broker.client(), broker.client("User:admin")
+
+        async def create(client: Connection, owner: str | None, renewer: str = "nobody") -> Any:
+            renewers = [message("create_delegation_token", "CreatableRenewers", principal_type="User", principal_name=renewer)]
+            fields = {"owner_principal_type": "User", "owner_principal_name": owner} if owner else {}
+            request = message("create_delegation_token", "CreateDelegationTokenRequest", renewers=renewers, **fields)
+            return await broker.ask(client, "create_delegation_token", 3, request)
+
+        async def seen() -> set[str]:
+            request = message("describe_delegation_token", "DescribeDelegationTokenRequest", owners=None)
+            return {token.token_id for token in (await broker.ask(alice, "describe_delegation_token", 3, request)).tokens}
+
+        own, shared, others = await create(alice, None), await create(admin, "carol", "alice"), await create(admin, "carol")
+        assert {token.error_code for token in (own, shared, others)} == {0}
+        assert audited(caplog) == []  # a token of one's own needs no ACL, and what a super user may is no news
+
+        refused = await create(alice, "carol")
+        assert (refused.error_code, refused.token_id) == (ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "")
+        assert (refused.principal_name, refused.token_requester_principal_name) == ("carol", "alice")
+        assert (refused.issue_timestamp_ms, refused.expiry_timestamp_ms, refused.max_timestamp_ms) == (-1, -1, -1)
+        assert audited(caplog) == [
+            "Denied Operation = CreateTokens from host = 10.0.0.1 on resource = User:LITERAL:User:carol "
+            "for request = CreateDelegationToken"
+        ]
+        assert await seen() == {own.token_id, shared.token_id}
+        assert audited(caplog) == [
+            "Denied Operation = Describe from host = 10.0.0.1 "
+            f"on resource = DelegationToken:LITERAL:{others.token_id} for request = DescribeDelegationToken",
+            "Denied Operation = DescribeTokens from host = 10.0.0.1 on resource = User:LITERAL:User:carol "
+            "for request = DescribeDelegationToken",
+        ]
+        everything = {own.token_id, shared.token_id, others.token_id}
+        broker.set_acls([allow(DELEGATION_TOKEN, others.token_id, DESCRIBE)])
+        assert await seen() == everything
+        broker.set_acls([allow(USER, "User:carol", DESCRIBE_TOKENS), allow(USER, "User:carol", CREATE_TOKENS)])
+        assert await seen() == everything
+        assert (await create(alice, "carol")).error_code == 0
+
+    with caplog.at_level(logging.INFO, AUDIT):
+        play(tmp_path, test)
+
+
+def test_ac06_version_0_creates_literal_patterns_only(tmp_path: Path) -> None:
+    async def test(broker: Asking) -> None:
+        def creations(pattern: int) -> Any:
+            entry = {"principal": "User:x", "host": "*", "operation": READ, "permission_type": ALLOW}
+            named = {"resource_type": TOPIC, "resource_name": "t", "resource_pattern_type": pattern}
+            return message(
+                "create_acls", "CreateAclsRequest", creations=[message("create_acls", "AclCreation", **named, **entry)]
+            )
+
+        admin = broker.client("User:admin")
+        parts: Any = encode_request(API_BY_NAME["create_acls"], 1, 7, "me", creations(PREFIXED))
+        frame = b"".join(parts)[4:]
+        older = frame[:2] + b"\0\0" + frame[4:]  # the pattern type stands where version 0 has the principal
+        assert await broker.answer_to(admin, older) == "closed"
+        assert broker.authorizer.index.entries == {}
+        assert [each.error_code for each in (await broker.ask(admin, "create_acls", 0, creations(LITERAL))).results] == [0]
+        assert list(broker.authorizer.index.entries) == [ResourcePattern(TOPIC, "t", LITERAL)]
 
     play(tmp_path, test)
 

@@ -1,13 +1,15 @@
-"""Secrets appear in no log line and in no answer (CV02, CV05). They are planted, and then searched for."""
+"""Secrets appear in no log line and in no answer (CV02, CV04, CV05). They are planted, and then searched for."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ottla.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -17,7 +19,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from tests.broker.test_create_delegation_token import TOKENS, create, expire, renew, token_login
 from tests.broker.test_sasl import speaker
 
-BROKER = 4
+TOPIC, BROKER = 2, 4
 JAAS = "listener.name.in.plain.sasl.jaas.config"
 
 
@@ -62,3 +64,44 @@ def test_cv02_cv05_secrets_are_neither_logged_nor_answered(play: Any, caplog: py
         play(case, **TOKENS)
     assert "Failed authentication" in caplog.text
     assert not [secret for secret in secrets if secret in caplog.text]
+
+
+def test_cv04_configs_of_clients_read_neither_files_nor_the_environment(
+    play: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secrets.properties").write_text("password=planted-in-a-file\n")
+    monkeypatch.setenv("PLANTED", "planted-in-the-environment")
+    references = [f"${{file:{tmp_path}/secrets.properties:password}}", f"${{directory:{tmp_path}:x}}", "${env:PLANTED}"]
+    configs = [(BROKER, "", "config.providers", "file,directory,env")]
+    for provider in ("File", "Directory", "EnvVar"):
+        java_class = f"org.apache.kafka.common.config.provider.{provider}ConfigProvider"
+        configs.append((BROKER, "", f"config.providers.{provider.lower().removesuffix('var')}.class", java_class))
+    for text in references:
+        configs += [
+            (TOPIC, "orders", "cleanup.policy", text),
+            (TOPIC, "orders", "leader.replication.throttled.replicas", text),
+            (BROKER, "1", "compression.type", text),
+            (BROKER, "1", JAAS, f'X required user_eve="{text}";'),
+            (BROKER, "1", "listener.name.in.ssl.keystore.location", text),
+            (BROKER, "1", "listener.name.in.ssl.keystore.password", text),
+        ]
+
+    async def case(stage: Any) -> None:
+        peer = await speaker(stage)
+        await peer.login()
+        topic = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        await peer.call("create_topics", 5, CreateTopicsRequest(topics=[topic]))
+        answers: list[object] = []
+        for kind, entity, name, value in configs:
+            config = AlterableConfig(name=name, config_operation=0, value=value)
+            resource = AlterConfigsResource(resource_type=kind, resource_name=entity, configs=[config])
+            answers.append(await peer.call("incremental_alter_configs", 1, IncrementalAlterConfigsRequest(resources=[resource])))
+        for kind, entity in ((TOPIC, "orders"), (BROKER, "1"), (BROKER, "")):
+            asked = [DescribeConfigsResource(resource_type=kind, resource_name=entity, configuration_keys=None)]
+            answers.append(await peer.call("describe_configs", 4, DescribeConfigsRequest(resources=asked)))
+        assert "planted" not in repr(answers)
+        image, settings = stage.broker.image, stage.broker.metadata.settings
+        assert "planted" not in repr((image.topics, image.broker_configs, settings.dynamic_broker, settings.dynamic_default))
+        assert settings.str("compression.type") == "producer"
+
+    play(case, **TOKENS)

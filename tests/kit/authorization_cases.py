@@ -19,6 +19,7 @@ from ottla.security.acl import (
     CLUSTER_ACTION,
     CLUSTER_NAME,
     CREATE,
+    CREATE_TOKENS,
     DELETE,
     DESCRIBE,
     DESCRIBE_CONFIGS,
@@ -27,14 +28,15 @@ from ottla.security.acl import (
     READ,
     TOPIC,
     TRANSACTIONAL_ID,
+    USER,
     WRITE,
 )
 from ottla.types import ZERO_UUID
 from ottla.wire.schema import definition_of
 
-T, G, C, X = 29, 30, 31, 53
-"""TOPIC_, GROUP_, CLUSTER_ and TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
-DENIALS = {T, G, C, X}
+T, G, C, X, D = 29, 30, 31, 53, 65
+"""TOPIC_, GROUP_, CLUSTER_, TRANSACTIONAL_ID_ and DELEGATION_TOKEN_AUTHORIZATION_FAILED."""
+DENIALS = {T, G, C, X, D}
 NOW_MS = 1_700_000_000_000
 
 
@@ -47,7 +49,18 @@ class Names:
     version: int = 0
 
     def of(self, kind: int) -> str:
-        return {TOPIC: self.topic, GROUP: self.group, TRANSACTIONAL_ID: self.transactional_id, CLUSTER: CLUSTER_NAME}[kind]
+        return {
+            TOPIC: self.topic,
+            GROUP: self.group,
+            TRANSACTIONAL_ID: self.transactional_id,
+            CLUSTER: CLUSTER_NAME,
+            USER: f"User:{self.owner}",
+        }[kind]
+
+    @property
+    def owner(self) -> str:
+        """Of a delegation token."""
+        return self.topic
 
 
 @dataclass(frozen=True)
@@ -627,6 +640,24 @@ CASES: tuple[Case, ...] = (
         on(("replica_election_results.partition_result.error_code", C)),
         {1: on(("error_code", C), ("replica_election_results.partition_result.error_code", C))},
     ),
+    Case("create_delegation_token", _plain("create_delegation_token", "CreateDelegationTokenRequest", max_lifetime_ms=-1)),
+    Case(
+        "create_delegation_token",
+        lambda names: message(
+            "create_delegation_token",
+            "CreateDelegationTokenRequest",
+            owner_principal_type="User",
+            owner_principal_name=names.owner,
+            max_lifetime_ms=-1,
+        ),
+        ((USER, CREATE_TOKENS),),
+        on(("error_code", D)),
+        label="other-owner",
+        first_version=3,
+    ),
+    Case("renew_delegation_token", _plain("renew_delegation_token", "RenewDelegationTokenRequest", hmac=b"x")),
+    Case("expire_delegation_token", _plain("expire_delegation_token", "ExpireDelegationTokenRequest", hmac=b"x")),
+    Case("describe_delegation_token", _plain("describe_delegation_token", "DescribeDelegationTokenRequest", owners=None)),
     Case(
         "delete_groups",
         lambda names: message("delete_groups", "DeleteGroupsRequest", groups_names=[names.group]),

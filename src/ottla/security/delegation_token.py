@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48, KIP-373): credentials that a user has made for itself, or is allowed to make for others.
 
-Owns the rules: how long a token lives, who may renew, expire and see it, and the secret that a client must know. The password of
+Owns the rules: how long a token lives, who may renew and expire it, and the secret that a client must know. The password of
 a token is the HMAC of its id, so a broker that knows the key needs no other secret.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,7 +34,7 @@ class DelegationToken:
         return self.max_at_ms < now_ms or self.expires_at_ms < now_ms
 
     def belongs_to(self, principal: Principal) -> bool:
-        """Whether the principal may renew, expire and see it."""
+        """Whether the principal may renew, expire and see it without ACLs."""
         return principal == self.owner or principal in self.renewers
 
 
@@ -85,18 +85,6 @@ def expired(token: DelegationToken, by: Principal, period_ms: int, now_ms: int) 
         return None
     _require_life(token, now_ms)
     return replace(token, expires_at_ms=min(token.max_at_ms, now_ms + period_ms))
-
-
-def visible(
-    token: DelegationToken,
-    to: Principal,
-    owners: Iterable[Principal] | None,
-    may_describe: Callable[[DelegationToken], bool],
-) -> bool:
-    """Whether a description lists the token. `owners`: whose tokens are asked for; None: of everybody."""
-    if owners is not None and not any(token.belongs_to(owner) for owner in owners):
-        return False
-    return token.belongs_to(to) or may_describe(token)
 
 
 def _require_use(token: DelegationToken, by: Principal) -> None:

@@ -38,6 +38,12 @@ class Session:
     permissions: Permissions | None = None
     """What the authorizer has told this session; None: nothing yet."""
 
+    @property
+    def may_use_tokens(self) -> bool:
+        """Whether the client is authenticated, and not by a delegation token: a token must not make another one."""
+        protocol = self.security_protocol
+        return not (self.by_token or protocol == "PLAINTEXT" or (protocol == "SSL" and self.principal == ANONYMOUS))
+
 
 def java_address(host: str) -> str:
     """An IP address as Java prints it, and so as ACLs name it: IPv6 with eight groups, none abbreviated."""

@@ -25,12 +25,13 @@ from ottla.security.acl import (
     ALTER_CONFIGS,
     CLUSTER,
     CLUSTER_ACTION,
-    CLUSTER_NAME,
     CREATE,
+    CREATE_TOKENS,
     DELETE,
     DENY,
     DESCRIBE,
     DESCRIBE_CONFIGS,
+    DESCRIBE_TOKENS,
     GROUP,
     IDEMPOTENT_WRITE,
     LITERAL,
@@ -38,6 +39,7 @@ from ottla.security.acl import (
     READ,
     TOPIC,
     TRANSACTIONAL_ID,
+    USER,
     WRITE,
 )
 from ottla.testing import Broker
@@ -55,6 +57,7 @@ OPERATIONS = {
     GROUP: (READ, DELETE, DESCRIBE, ALL),
     CLUSTER: (CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, ALL),
     TRANSACTIONAL_ID: (WRITE, DESCRIBE, ALL),
+    USER: (CREATE_TOKENS, DESCRIBE_TOKENS, ALL),
 }
 Acl = tuple[int, str, int, str, str, int, int]
 """Resource type, name, pattern type, principal, host, operation, permission."""
@@ -232,7 +235,8 @@ def by_id(case: Case, version: int) -> bool:
 
 
 def chance_acls(rng: random.Random) -> list[Acl]:
-    names = {TOPIC: "t-exists", GROUP: "g-exists", CLUSTER: CLUSTER_NAME, TRANSACTIONAL_ID: "x-exists"}
+    exists = Names("t-exists", "g-exists", "x-exists")
+    names = {kind: exists.of(kind) for kind in (TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, USER)}
     found = set()
     for _ in range(rng.randrange(25)):
         kind = rng.choice(list(names))

@@ -6,7 +6,7 @@ before the right to know it. An API without a row is refused.
 
 - `guard`: decisions for a request, and the audit log.
 - `hot`: Produce, Fetch, OffsetCommit, Heartbeat. `partly`: the same where a part is new or denied.
-- `rows`: rows that are data. `topics`, `groups`, `transactions`, `configs`: rows with code.
+- `rows`: rows that are data. `topics`, `groups`, `transactions`, `configs`, `tokens`: rows with code.
 - `merging`: calls a handler with a part of a request.
 
 A row names a function `module.function`, which names its collaborators as its first parameters, as handlers do. Besides the parts
@@ -76,10 +76,10 @@ ROWS: Final[dict[str, Nothing | OnCluster | OfGroup | ByItem | str]] = {
     "describe_log_dirs": OnCluster(DESCRIBE),
     "sasl_authenticate": Nothing(),
     "create_partitions": ByItem(ALTER, "topics", "results", "name"),
-    "create_delegation_token": Nothing(),
+    "create_delegation_token": "tokens.create_delegation_token",
     "renew_delegation_token": Nothing(),
     "expire_delegation_token": Nothing(),
-    "describe_delegation_token": Nothing(),
+    "describe_delegation_token": "tokens.describe_delegation_token",
     "delete_groups": ByItem(DELETE, "groups_names", "results", resource_type=GROUP),
     "elect_leaders": OnCluster(ALTER),
     "incremental_alter_configs": "configs.alter_configs",
@@ -102,7 +102,7 @@ ROWS: Final[dict[str, Nothing | OnCluster | OfGroup | ByItem | str]] = {
     "list_config_resources": OnCluster(DESCRIBE_CONFIGS),
     "describe_topic_partitions": "topics.describe_topic_partitions",
 }
-"""By API name, in the order of the API keys. The delegation token APIs are decided by their handlers: by owner and renewer."""
+"""By API name, in the order of the API keys. A token is renewed and expired by its owner and renewers, whatever ACLs say."""
 
 
 def authorized(guard: Guard, handler: Handler, handle: Handle, parts: Mapping[str, object]) -> Handle:

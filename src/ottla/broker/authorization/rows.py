@@ -27,7 +27,7 @@ def denied_error(resource_type: int) -> KafkaError:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """Everyone may send it. What it tells is no secret, or its handler asks the guard itself."""
+    """Everyone may send it. What it tells is no secret, or its handler knows whom to tell."""
 
     def bind(self, guard: Guard, handle: Handle, refuse: Refuse) -> Handle:
         return handle

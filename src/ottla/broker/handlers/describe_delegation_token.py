@@ -1,10 +1,8 @@
-"""DescribeDelegationToken: the tokens that the client may see; others are left out (DT04)."""
+"""DescribeDelegationToken: the tokens of the owners asked for. `authorization.tokens` leaves out what ACLs hide (DT04)."""
 
 from __future__ import annotations
 
-from ottla.broker.controller.acl_requests import AclRequests
-from ottla.broker.handlers.token_access import allows, require_own_login
-from ottla.broker.metadata.delegation_tokens import DelegationTokens
+from ottla.broker.metadata.delegation_tokens import DelegationTokens, require_own_login
 from ottla.broker.network.context import RequestContext
 from ottla.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
@@ -12,26 +10,18 @@ from ottla.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-from ottla.security import acl
 from ottla.security.delegation_token import DelegationToken
 from ottla.security.principal import Principal
 
 
 def handle(
-    tokens: DelegationTokens, acl_requests: AclRequests | None, request: DescribeDelegationTokenRequest, context: RequestContext
+    tokens: DelegationTokens, request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    require_own_login(context)
-
-    def may_describe(token: DelegationToken) -> bool:
-        return allows(acl_requests, context, acl.DESCRIBE, acl.DELEGATION_TOKEN, token.id) or allows(
-            acl_requests, context, acl.DESCRIBE_TOKENS, acl.USER, str(token.owner)
-        )
-
+    require_own_login(context.session)
     owners = None
     if request.owners is not None:
         owners = [Principal(each.principal_type, each.principal_name) for each in request.owners]
-    found = tokens.describe(context.session.principal, owners, may_describe)
-    return DescribeDelegationTokenResponse(tokens=[_described(token, hmac) for token, hmac in found])
+    return DescribeDelegationTokenResponse(tokens=[_described(token, hmac) for token, hmac in tokens.describe(owners)])
 
 
 def _described(token: DelegationToken, hmac: bytes) -> DescribedDelegationToken:

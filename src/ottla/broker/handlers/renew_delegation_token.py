@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.handlers.token_access import require_own_login
-from ottla.broker.metadata.delegation_tokens import DelegationTokens
+from ottla.broker.metadata.delegation_tokens import DelegationTokens, require_own_login
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
 from ottla.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
@@ -13,7 +12,7 @@ async def handle(
     tokens: DelegationTokens, request: RenewDelegationTokenRequest, context: RequestContext
 ) -> RenewDelegationTokenResponse:
     try:
-        require_own_login(context)
+        require_own_login(context.session)
         expires_at_ms = await tokens.renew(bytes(request.hmac), context.session.principal, request.renew_period_ms)
     except KafkaError as error:
         return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)

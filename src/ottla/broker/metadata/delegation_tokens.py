@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.metadata.change_notifications import ChangeNotifications, NotificationReader
@@ -20,7 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import BadVersion, Change, Clock, Create, Delete, MetadataStore, NodeExists, NoNode, Random, SetData, StoreError
 from ottla.security import delegation_token
 from ottla.security.delegation_token import DelegationToken, TokenLifetimes, token_hmac, token_password
-from ottla.security.principal import Principal
+from ottla.security.principal import Principal, Session
 from ottla.storage.names import uuid_text
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ _SALT_BYTES: Final = 24
 _CREDENTIALS_MAX: Final = 10_000
 """Computed credentials that are kept: each takes milliseconds to compute."""
 _NOTIFICATIONS_KEPT: Final = 1000
+
+
+def require_own_login(session: Session) -> None:
+    """KafkaError if the client may not use the APIs of delegation tokens (DT02)."""
+    if not session.may_use_tokens:
+        raise KafkaError(
+            ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+            "delegation tokens need a login other than by a token, with SASL or a client certificate",
+        )
 
 
 class DelegationTokens:
@@ -116,15 +125,13 @@ class DelegationTokens:
         await self._write(SetData(token_nodes.token_path(token.id), token_nodes.encode_token(after)), after)
         return after.expires_at_ms
 
-    def describe(
-        self, to: Principal, owners: list[Principal] | None, may_describe: Callable[[DelegationToken], bool]
-    ) -> list[tuple[DelegationToken, bytes]]:
-        """The tokens that `to` may see, with their HMACs."""
+    def describe(self, owners: list[Principal] | None) -> list[tuple[DelegationToken, bytes]]:
+        """The tokens that one of `owners` owns or may renew, with their HMACs; None: all tokens."""
         key = self._enabled_key()
         return [
             (token, token_hmac(key, token.id))
             for token in self._tokens.values()
-            if delegation_token.visible(token, to, owners, may_describe)
+            if owners is None or any(token.belongs_to(owner) for owner in owners)
         ]
 
     async def remove_expired(self) -> None:

@@ -16,5 +16,5 @@ def test_dt02_not_for_a_client_without_a_certificate() -> None:
     context: Any = SimpleNamespace(session=Session("127.0.0.1", "SSL", "SSL", ANONYMOUS))
     request: Any = SimpleNamespace(owners=None)
     with pytest.raises(KafkaError) as error:
-        describe_delegation_token.handle(None, None, request, context)  # type: ignore[arg-type]
+        describe_delegation_token.handle(None, request, context)  # type: ignore[arg-type]
     assert error.value.code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
