@@ -8,7 +8,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -184,6 +184,12 @@ class Listener(Protocol):
         """The port that is bound, also if port 0 was requested."""
         ...
 
+    def pause(self) -> None:
+        """Accept nothing until `resume`: new connections wait in the system's queue."""
+        ...
+
+    def resume(self) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -195,6 +201,40 @@ class FileSender(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Descriptors(Protocol):
+    """The open files of this process. Sockets and files share one limit; some are kept for files."""
+
+    def limit(self) -> int: ...
+
+    def kept(self) -> int:
+        """How many connections must leave to logs and checkpoints."""
+        ...
+
+    def full(self) -> bool:
+        """Whether one more connection would take a descriptor that is kept."""
+        ...
+
+    def files_left(self) -> int:
+        """How many more files may stay open. Half of those kept remain for files that are open for a moment."""
+        ...
+
+
+class UnlimitedDescriptors:
+    """`Descriptors` where nothing limits them."""
+
+    def limit(self) -> int:
+        return 1 << 31
+
+    def kept(self) -> int:
+        return 1024
+
+    def full(self) -> bool:
+        return False
+
+    def files_left(self) -> int:
+        return 1 << 31
 
 
 class StoreError(Exception):
@@ -309,3 +349,4 @@ class World:
     disk: Disk
     workers: Workers
     network: Network
+    descriptors: Descriptors = field(default_factory=UnlimitedDescriptors)

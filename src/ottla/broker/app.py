@@ -197,7 +197,9 @@ class Broker:
             metering=Metering(self.quotas, world.clock, self.counters),
             authorize=self._authorize(),
         )
-        self.server = SocketServer(loop, world.network, dispatcher.dispatch, connection_limits(settings), self.counters)
+        self.server = SocketServer(
+            loop, world.network, dispatcher.dispatch, connection_limits(settings), self.counters, descriptors=world.descriptors
+        )
         self._undo.append(self.server.close)
         self._build_coordinators()
         self.tokens = DelegationTokens(self.store, settings, world.clock, world.random)

@@ -72,6 +72,7 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
     """The ports on this machine."""
     raise_descriptor_limit()
     from ottla.runtime.clock import SystemClock, SystemRandom
+    from ottla.runtime.descriptors import ProcessDescriptors
     from ottla.runtime.files import OsDisk
     from ottla.runtime.network import BACKLOG, RealNetwork
 
@@ -90,4 +91,5 @@ def real_world(counters: Counters, settings: BrokerSettings | None = None) -> Wo
             send_buffer_bytes=given("socket.send.buffer.bytes") or None,
             receive_buffer_bytes=given("socket.receive.buffer.bytes"),
         ),
+        descriptors=ProcessDescriptors(),
     )

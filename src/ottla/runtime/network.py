@@ -100,11 +100,12 @@ class RealNetwork:
             if unpaced:
                 paced = factory
                 factory = lambda: UnpacedOnThisMachine(paced())  # noqa: E731
-            server = await loop.create_server(factory, sock=sock, backlog=self._backlog)
+            listener = TcpListener(factory, sock, self._backlog)
+            await listener.start()
         except BaseException:
             sock.close()
             raise
-        return TcpListener(server, int(sock.getsockname()[1]))
+        return listener
 
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, tls: ssl.SSLContext | None = None
@@ -218,9 +219,41 @@ async def _connected(loop: asyncio.AbstractEventLoop, host: str, port: int) -> s
 
 
 class TcpListener:
-    def __init__(self, server: asyncio.AbstractServer, port: int) -> None:
-        self._server = server
-        self.port = port
+    """`ports.Listener`. A server cannot be paused: it is closed, while a duplicate of its socket goes on listening."""
+
+    def __init__(self, factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket, backlog: int) -> None:
+        self._factory = factory
+        self._socket = sock
+        self._backlog = backlog
+        self._server: asyncio.AbstractServer | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._paused = False
+        self.port = int(sock.getsockname()[1])
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._factory, sock=self._socket, backlog=self._backlog)
+
+    def pause(self) -> None:
+        if self._paused or self._server is None:
+            return
+        try:
+            waiting = self._socket.dup()
+        except OSError:
+            return  # without a free descriptor the server closes what it accepts
+        self._paused = True
+        self._server.close()
+        self._server, self._socket = None, waiting
+
+    def resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._starting = asyncio.get_running_loop().create_task(self.start())
 
     def close(self) -> None:
-        self._server.close()
+        if self._starting is not None:
+            self._starting.cancel()
+        if self._server is not None:
+            self._server.close()
+        else:
+            self._socket.close()

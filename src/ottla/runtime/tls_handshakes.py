@@ -107,6 +107,7 @@ class TlsListener:
         self._timer: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._closed = False
+        self._paused = False
         loop.add_reader(sock.fileno(), self._accept)
 
     def __len__(self) -> int:
@@ -117,9 +118,8 @@ class TlsListener:
         if self._closed:
             return
         self._closed = True
-        if self._resume is None:
-            self._loop.remove_reader(self._socket.fileno())
-        else:
+        self._loop.remove_reader(self._socket.fileno())
+        if self._resume is not None:
             self._resume.cancel()
         if self._timer is not None:
             self._timer.cancel()
@@ -127,8 +127,19 @@ class TlsListener:
         for pending in list(self._pending):
             self._drop(pending)
 
+    def pause(self) -> None:
+        self._paused = True
+        self._loop.remove_reader(self._socket.fileno())
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._resume is None:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
     def _accept(self) -> None:
         for _ in range(ACCEPTS_MAX):
+            if self._paused:
+                return
             try:
                 sock, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -142,7 +153,8 @@ class TlsListener:
 
     def _accept_again(self) -> None:
         self._resume = None
-        self._loop.add_reader(self._socket.fileno(), self._accept)
+        if not self._paused:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _begin(self, sock: socket.socket, address: Any) -> None:
         pending = _Pending(sock, address, self._loop.time() + HANDSHAKE_S)

@@ -8,6 +8,8 @@ addresses, and `connections.max.idle.ms`. Reads and writes no bytes.
   is closed for them.
 - At `max.connections.per.ip` a new connection of the address is refused.
 - Above the creation rate of the broker or a listener, new connections wait in order; none is refused for that.
+- If another connection would take a file descriptor that is kept for logs and checkpoints, all listeners pause until descriptors
+  are free again: new connections wait in the system's queue.
 - Above the creation rate of its address, a connection is not served, and is closed after the time it should have waited.
 
 Connections are kept in the order of last use: a periodic sweep closes the idle ones at the front, without a timer per connection.
@@ -27,7 +29,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.metrics import Counters
-from ottla.ports import FileSender, Listener, Network, Part
+from ottla.ports import Descriptors, FileSender, Listener, Network, Part, UnlimitedDescriptors
 from ottla.security.principal import Principal
 from ottla.security.quotas import QuotaWindows, RateQuota
 
@@ -46,6 +48,8 @@ LINES_MAX: Final = 10
 WINDOW_S: Final = 10.0
 LOGIN_S: Final = 10
 """How long a client may take to log in while others wait for a place."""
+FULL_S: Final = 0.05
+"""How often paused listeners look for a free descriptor."""
 STALLED_S: Final = 10
 """How long an incomplete request may make no progress while others wait for memory."""
 
@@ -141,6 +145,7 @@ class SocketServer:
         limits: ConnectionLimits,
         counters: Counters,
         ip_rate: Callable[[str], int | None] = lambda host: None,
+        descriptors: Descriptors | None = None,
     ) -> None:
         """`ip_rate`: the creation rate of an address, None without a limit."""
         self.loop = loop
@@ -155,6 +160,9 @@ class SocketServer:
         self._by_use: OrderedDict[Connection, None] = OrderedDict()
         self._by_host: dict[str, int] = {}
         self._listeners: list[Listener] = []
+        self._descriptors: Descriptors = descriptors if descriptors is not None else UnlimitedDescriptors()
+        self._paused: asyncio.TimerHandle | None = None
+        """Resumes the listeners; None: they accept connections."""
         self._opened = False
         self._came = 0
         self._early: list[Connection] = []
@@ -210,6 +218,8 @@ class SocketServer:
         self.stop_listening()
         if self._turn is not None:
             self._turn.cancel()
+        if self._paused is not None:
+            self._paused.cancel()
         for connection in [*self._by_use, *self._waiting, *self._punished]:
             connection.close()
 
@@ -233,6 +243,7 @@ class SocketServer:
         connection.number = self._came
         if self._closing:
             return False
+        self._keep_descriptors()
         if self._host_is_full(host):
             return False
         has_place = self._has_place(listener)
@@ -250,6 +261,28 @@ class SocketServer:
         self._waiting[connection] = None
         self._let_in()
         return True
+
+    def _keep_descriptors(self) -> None:
+        """Pause the listeners if the next connection would take a descriptor that is kept for files."""
+        if self._paused is not None or self._closing or not self._descriptors.full():
+            return
+        self._counters.add("listeners_paused")
+        self._lines.warn(
+            "Accepting no connections",
+            f"{len(self._by_use)} are open, and {self._descriptors.kept()} of {self._descriptors.limit()} file descriptors are "
+            f"kept for logs; new connections wait until others close. Raise the limit: ulimit -n, LimitNOFILE= of systemd",
+        )
+        for listener in self._listeners:
+            listener.pause()
+        self._paused = self.loop.call_later(FULL_S, self._resume_listeners)
+
+    def _resume_listeners(self) -> None:
+        self._paused = None
+        if self._descriptors.full():
+            self._paused = self.loop.call_later(FULL_S, self._resume_listeners)
+            return
+        for listener in self._listeners:
+            listener.resume()
 
     def _host_is_full(self, host: str) -> bool:
         here = self._by_host.get(host, 0)
@@ -393,6 +426,7 @@ class SocketServer:
 
     def may_connect(self, host: str) -> bool:
         """Whether a TLS handshake with an address is worth it; `admit` decides afterwards."""
+        self._keep_descriptors()
         return not self._closing and not self._host_is_full(host)
 
     def tls_failed(self, host: str, listener: str, reason: str) -> None:

@@ -6,6 +6,7 @@ A directory that fails at the start is offline with its partitions, unless it is
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,10 @@ from ottla.types import ZERO_UUID
 logger = logging.getLogger(__name__)
 
 _NOTICES_MAX = 20
+SEGMENTS_OPEN_MAX = 512
+"""Sealed segments that stay open, if the limit of open files allows it."""
+CONNECTIONS_MIN = 100
+"""Fewer connections beside the open logs are worth a warning."""
 
 
 class DataDirs:
@@ -43,7 +48,7 @@ class DataDirs:
 
     def open(self) -> None:
         settings, world = self._settings, self._world
-        cache = SegmentCache()
+        cache = SegmentCache(min(SEGMENTS_OPEN_MAX, world.descriptors.kept() // 2))
         wanted = settings.broker_id()
         problems: list[str] = []
         _check_nesting(settings.log_dirs())
@@ -99,10 +104,34 @@ class DataDirs:
             raise StartupError(f"the data directory {broken[0].path} cannot be used: {broken[0].error}")
         for data_dir in broken:
             logger.error("Data directory %s is offline: %s", data_dir.path, data_dir.error)
+        self._check_descriptors()
         try:
             return find_leftover_copies(self._opened)
         except DataDirRefused as error:
             raise StartupError(str(error)) from error
+
+    def _check_descriptors(self) -> None:
+        """Warn if the limit of open files is low for the partitions. StartupError if it leaves nothing for connections."""
+        descriptors = self._world.descriptors
+        left = descriptors.files_left() - (descriptors.kept() - descriptors.kept() // 2)
+        if left < 1:
+            raise self._too_many_partitions()
+        if left < CONNECTIONS_MIN:
+            logger.warning(
+                "The limit of %d open files leaves %d for connections: %d partitions have one each, and %d are kept for logs. "
+                "Raise it: ulimit -n, LimitNOFILE= of systemd",
+                descriptors.limit(),
+                left,
+                sum(len(data_dir.logs) for data_dir in self),
+                descriptors.kept(),
+            )
+
+    def _too_many_partitions(self) -> StartupError:
+        limit = self._world.descriptors.limit()
+        return StartupError(
+            f"the limit of {limit} open files is too low for the partitions in log.dirs, which have one each: raise it to three "
+            f"times their number or more (ulimit -n, LimitNOFILE= of systemd)"
+        )
 
     async def _load(self, data_dir: DataDir, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
         """In workers: recovery after a crash takes long, and signals are handled meanwhile."""
@@ -123,6 +152,8 @@ class DataDirs:
                     raise outcome
             logs = data_dir.loaded(loading)
         except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise self._too_many_partitions() from error  # not a fault of the directory
             data_dir.mark_offline(error)
             return
         _log_notices(loading.notices)

@@ -64,6 +64,7 @@ class Partitions:
         """Directories that could not be opened at startup."""
         self._clock = world.clock
         self._workers = world.workers
+        self._descriptors = world.descriptors
         self._on_progress = on_progress
         self._on_last_directory_failed = on_last_directory_failed
         self._on_settings = on_settings
@@ -78,7 +79,7 @@ class Partitions:
         self._prepared: dict[TopicPartition, tuple[DataDir, Log]] = {}
         """Logs that `prepare` created and `apply` has not used yet."""
         self._missing: set[TopicPartition] = set()
-        """Replicas whose data directory was offline at startup."""
+        """Replicas whose data directory was offline at startup, or for which no file descriptor was left."""
         self._requested_dirs: dict[TopicPartition, DataDir] = {}
         """Where to create a replica that this broker does not have yet (AlterReplicaLogDirs)."""
         self._resolved: dict[str, tuple[LogConfig, Rules, int, Throttled]] = {}
@@ -99,7 +100,7 @@ class Partitions:
         return self.by_key.get(key)
 
     def is_missing(self, key: TopicPartition) -> bool:
-        """The replica's data directory was offline at startup."""
+        """The replica's data directory was offline at startup, or no file descriptor was left for it."""
         return key in self._missing
 
     def is_lost(self, key: TopicPartition) -> bool:
@@ -155,6 +156,10 @@ class Partitions:
         self._resolved.clear()
         wanted: dict[DataDir, list[Role]] = {}
         counts = {data_dir: len(data_dir.logs) for data_dir in self.online_dirs()}
+        # Half of the descriptors are for connections, whatever is created.
+        left = max(0, min(self._descriptors.files_left(), self._descriptors.limit() // 2 - len(self.by_key)))
+        created: list[TopicPartition] = []
+        refused: list[TopicPartition] = []
         for role in roles:
             key = role.topic_partition
             if key in self.by_key or not counts or key in self._missing or (may_be_elsewhere and self.offline_paths()):
@@ -162,8 +167,22 @@ class Partitions:
             if any(key in data_dir.logs for data_dir in self._data_dirs):
                 continue
             data_dir = self._requested_dir(key) or min(counts, key=lambda each: counts[each])
+            if len(created) == left:
+                refused.append(key)
+                continue
+            created.append(key)
             counts[data_dir] += 1
             wanted.setdefault(data_dir, []).append(role)
+        if refused:
+            # A failed open would take the data directory offline.
+            self._missing.update(refused)
+            logger.error(
+                "%d replicas are offline, %s first: the limit of %d open files has no room for their logs. Raise it (ulimit -n, "
+                "LimitNOFILE= of systemd) and restart the broker",
+                len(refused),
+                refused[0],
+                self._descriptors.limit(),
+            )
         now_ms = self._clock.now_ms()
         for data_dir, roles in wanted.items():
             specs = [(role.topic_partition, role.topic.topic_id, self._resolve(role.topic)[0]) for role in roles]

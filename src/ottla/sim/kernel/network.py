@@ -216,5 +216,11 @@ class SimListener:
     def port(self) -> int:
         return self._port
 
+    def pause(self) -> None:
+        raise AssertionError("descriptors are not limited here")
+
+    def resume(self) -> None:
+        raise AssertionError("descriptors are not limited here")
+
     def close(self) -> None:
         self._network.unbind(self)

@@ -11,7 +11,7 @@ from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply
 from ottla.broker.network.socket_server import USE_S, ConnectionLimits, SocketServer
 from ottla.metrics import Counters
-from ottla.ports import FileRange, Part
+from ottla.ports import FileRange, Part, UnlimitedDescriptors
 from ottla.runtime.files import OsDisk
 from ottla.runtime.loop import run
 from ottla.runtime.network import RealNetwork
@@ -20,12 +20,18 @@ Dispatch = Callable[[memoryview, Connection], list[Part] | PendingReply | None]
 
 
 def play(
-    dispatch: Dispatch, case: Callable[[SocketServer, int], Awaitable[None]], limits: ConnectionLimits | None = None
+    dispatch: Dispatch,
+    case: Callable[[SocketServer, int], Awaitable[None]],
+    limits: ConnectionLimits | None = None,
+    descriptors: UnlimitedDescriptors | None = None,
+    counters: Counters | None = None,
 ) -> None:
     async def main() -> None:
-        counters = Counters()
+        counted = counters or Counters()
         loop = asyncio.get_running_loop()
-        server = SocketServer(loop, RealNetwork(counters), dispatch, limits or ConnectionLimits(), counters)
+        server = SocketServer(
+            loop, RealNetwork(counted), dispatch, limits or ConnectionLimits(), counted, descriptors=descriptors
+        )
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         try:
             await asyncio.wait_for(case(server, port), 60)
@@ -265,3 +271,36 @@ def test_requests_of_every_size_one_behind_the_other() -> None:
         writer.close()
 
     play(dispatch, case)
+
+
+def test_listeners_pause_while_no_descriptor_is_left_for_connections() -> None:
+    class Descriptors(UnlimitedDescriptors):
+        is_full = False
+
+        def full(self) -> bool:
+            return self.is_full
+
+    def echo(request: memoryview, connection: Connection) -> list[Part]:
+        return [bytes(request)]
+
+    descriptors, counters = Descriptors(), Counters()
+
+    async def case(server: SocketServer, port: int) -> None:
+        server.open()
+        descriptors.is_full = True
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(frame(b"in"))
+        assert await reader.readexactly(2) == b"in"
+        assert counters.get("listeners_paused") == 1
+        later, waits = await asyncio.open_connection("127.0.0.1", port)
+        waits.write(frame(b"late"))
+        writer.write(frame(b"still served"))
+        assert await reader.readexactly(12) == b"still served"
+        assert len(server) == 1
+        descriptors.is_full = False
+        assert await later.readexactly(4) == b"late"
+        assert counters.get("listeners_paused") == 1
+        writer.close()
+        waits.close()
+
+    play(echo, case, descriptors=descriptors, counters=counters)
