@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing import Broker
 from tests.kit.ottla_command import Ottla
 
 
@@ -192,3 +193,14 @@ def test_command_config(ottla: Ottla, tmp_path: Path) -> None:
     file.write_text("no.such.property=1\n")
     assert "no.such.property" in ottla.fails("topic", "list", "--command-config", str(file), code=2)
     assert "cannot read" in ottla.fails("topic", "list", "--command-config", str(tmp_path / "nope"), code=2)
+
+
+@pytest.mark.parametrize("words", [["topic", "describe"], ["consume"]])
+def test_nobody_is_told_to_create_an_internal_topic(words: list[str]) -> None:
+    with Broker() as broker:
+        ottla = Ottla(broker.bootstrap_servers)
+        told = ottla.fails(*words, "__transaction_state")
+        assert "brokers create it for the first transactional producer; never create it by hand" in told
+        assert "topic create" not in told
+        for name in ("__consumer_offsets", "__transaction_state"):
+            assert f"{name} is an internal topic" in ottla.fails("topic", "create", name, code=2)

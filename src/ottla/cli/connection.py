@@ -29,6 +29,12 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 3.0
 METADATA_TIMEOUT_S = 5.0
+MADE_BY_BROKERS = {
+    "__consumer_offsets": "consumer group",
+    "__transaction_state": "transactional producer",
+    "__share_group_state": "share group",
+}
+"""Internal topics, and what makes brokers create them."""
 REQUEST_TIMEOUT_S = 30.0
 
 
@@ -282,7 +288,9 @@ def _invalid(error: InvalidOption) -> Failure:
 
 def unknown_topic(name: str, known: Iterable[str], *, creatable: bool = True) -> Failure:
     hint = did_you_mean(name, (topic for topic in known if not topic.startswith("__")))
-    if creatable:
+    if name in MADE_BY_BROKERS:
+        hint = f"brokers create it for the first {MADE_BY_BROKERS[name]}; never create it by hand"
+    elif creatable:
         hint = f"{hint or ''} create it with `ottla topic create {name}`".strip()
     return Failure(f"topic {name} does not exist", hint, code="UNKNOWN_TOPIC_OR_PARTITION")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
+from ottla.cli.connection import MADE_BY_BROKERS, REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
 from ottla.cli.failure import EXIT_USAGE, Failure, raise_together
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
@@ -68,6 +68,13 @@ def create(
     """Create topics."""
     from confluent_kafka.admin import NewTopic
 
+    for name in names:
+        if name in MADE_BY_BROKERS:
+            raise Failure(
+                f"{name} is an internal topic: brokers create it for the first {MADE_BY_BROKERS[name]}",
+                "made by hand it would have other partitions and settings than they need",
+                exit_code=EXIT_USAGE,
+            )
     settings = parse_pairs(config, "--config")
     layout: dict[str, Any] = {"num_partitions": partitions or -1}
     if replica_assignment is not None:

@@ -134,4 +134,8 @@ def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:
 
 def _refused(what: str, place: Place, error: KafkaError, topic: str | None) -> PipelineError:
     missing = topic is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return PipelineError(f"{what}: {error}", place, hint=f"create it with `ottla topic create {topic}`" if missing else None)
+    return PipelineError(
+        f"{what}: {error}",
+        place,
+        hint=f"create it with `ottla topic create {topic}`" if missing and not str(topic).startswith("__") else None,
+    )
