@@ -261,8 +261,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("offsets.topic.num.partitions", INT, 50, valid=at_least(1),
         doc="The number of partitions of `__consumer_offsets` when it is created."),
     _used("offsets.topic.replication.factor", SHORT, 3, valid=at_least(1),
-        doc="The replication factor of `__consumer_offsets` when it is created. Unlike in Kafka, a broker alone uses "
-            "1."),
+        doc="The replication factor of `__consumer_offsets` when it is created. In a cluster the topic is created once so many "
+            "brokers run, as in Kafka. A broker without `zookeeper.connect` uses 1."),
     _used("offsets.topic.segment.bytes", INT, 104857600, valid=at_least(1),
         doc="The segment size of `__consumer_offsets` when it is created."),
     _used("ottla.bootstrap.users.file", STRING, None,
@@ -333,8 +333,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("transaction.state.log.num.partitions", INT, 50, valid=at_least(1),
         doc="The number of partitions of `__transaction_state` when it is created."),
     _used("transaction.state.log.replication.factor", SHORT, 3, valid=at_least(1),
-        doc="The replication factor of `__transaction_state` when it is created. Unlike in Kafka, a broker alone "
-            "uses 1."),
+        doc="The replication factor of `__transaction_state` when it is created. In a cluster the topic is created once so "
+            "many brokers run, as in Kafka. A broker without `zookeeper.connect` uses 1."),
     _used("transaction.state.log.segment.bytes", INT, 104857600, valid=at_least(1),
         doc="The segment size of `__transaction_state` when it is created."),
     _used("transactional.id.expiration.ms", INT, 604800000, valid=at_least(1), doc="How long an idle transactional id is kept."),
