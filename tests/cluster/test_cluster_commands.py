@@ -110,3 +110,25 @@ def test_what_cannot_be_is_said_before_anything_is_done(three: Cluster, tmp_path
         in ottla(three, "reassign", "plan", "kept", "-r", "4", code=1).stderr
     )
     assert "cannot read" in ottla(three, "reassign", "execute", str(tmp_path / "none"), code=2).stderr
+
+
+def test_a_member_hears_why_its_group_has_no_coordinator(cluster: Callable[..., Cluster]) -> None:
+    few = cluster(1)
+    few.create_topic("t", replicas=1)
+    few.produce("t", [b"one"])
+    # As settings.md says: the offsets topic waits for as many brokers as it has replicas.
+    reason = "group g has no coordinator: the internal topic __consumer_offsets cannot be created: "
+    told = ottla(few, "consume", "t", "-g", "g", code=1).stderr
+    assert f"error: {reason}" in told
+    assert "as many run as offsets.topic.replication.factor says (3 unless it is set); 1 runs now" in told
+    command = [sys.executable, "-P", "-m", "ottla", "consume", "t", "-f", "-g", "g", "-b", few.bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as member:
+        assert member.stdout is not None
+        assert member.stderr is not None
+        try:
+            assert reason in member.stderr.readline()
+            few.add(2)
+            few.add(3)
+            assert member.stdout.readline() == "one\n"
+        finally:
+            member.kill()

@@ -19,6 +19,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.consume import broker_away, incoming, next_messages, note_if_away, reader_properties
 from ottla.cli.failure import Failure, explain
 from ottla.cli.formats import Writing
+from ottla.cli.group.coordinator import lacking_coordinator
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 500
 _SILENCE_S = 15.0
+_COORDINATOR_S = 3.0
+"""How long a group may be without a coordinator before the user hears of it, and how often it is asked then."""
 _JOIN_S = 60.0
 """Longer than the session timeout of a dead member, which holds up the others."""
 _CLOSE_S = 5.0
@@ -82,6 +85,9 @@ class _Membership:
         self._commits = 0
         """Commits without a response yet."""
         self._not_committed: Any = None
+        self._coordinator_asked = time.monotonic()
+        self._no_coordinator: Failure | None = None
+        """Why the group has no coordinator, while it has none."""
 
     def run(self, topics: list[str], writing: Writing, count: int | None) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
@@ -90,6 +96,8 @@ class _Membership:
         while self._follow or not self._assigned or self._unfinished or self._commits:
             if left == 0 and not self._commits:
                 return
+            if self._no_coordinator is not None and not self._follow and time.monotonic() - started > _SILENCE_S:
+                raise self._no_coordinator
             # librdkafka reports nothing if the broker does not support the group protocol.
             if not self._assigned and not self._follow and time.monotonic() - started > _JOIN_S:
                 raise Failure(
@@ -111,12 +119,24 @@ class _Membership:
                 self._on_event(message)
             if self._not_committed is not None:
                 raise explain(self._not_committed, f"group {self._group}")
+            if not self._assigned:
+                self._look_for_coordinator()
             if self._follow:
                 note_if_away(self._connection)
             if messages:
                 silent_since = time.monotonic()
             elif not self._follow and time.monotonic() - silent_since > _SILENCE_S and self._connection.last_error is not None:
                 raise broker_away(self._connection)
+
+    def _look_for_coordinator(self) -> None:
+        """librdkafka asks for a coordinator for ever, and does not say so."""
+        now = time.monotonic()
+        if now - self._coordinator_asked < _COORDINATOR_S:
+            return
+        self._coordinator_asked = now
+        before, self._no_coordinator = self._no_coordinator, lacking_coordinator(self._connection, self._group)
+        if self._no_coordinator is not None and (before is None or before.message != self._no_coordinator.message):
+            note(f"waiting: {self._no_coordinator.message}\n  {self._no_coordinator.hint}")
 
     def _on_assign(self, _: Any, partitions: list[Any]) -> None:
         self._assigned = True
