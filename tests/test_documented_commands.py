@@ -144,6 +144,7 @@ def test_the_cli_takes_the_arguments(command: str, tmp_path: Path, monkeypatch: 
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """None is refused as wrong usage (exit code 2) and none ends with a traceback. Some fail, as the page says they do."""
     files = {"lines.txt": "k:v\n", "lines.tsv": "k\tv\n", "records.jsonl": '{"value": "v"}\n'}
+    files |= {"client.properties": "security.protocol=PLAINTEXT\n"}
     files |= {"alice.secret": "secret\n", "token.hmac": "aG1hYw==\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -154,6 +155,8 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
         environment = os.environ | {
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
             "OTTLA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "XDG_CONFIG_HOME": str(tmp_path / "config"),
+            "EDITOR": "true",
         }
         (tmp_path / "ottla-data").symlink_to(str(broker.data_dir))
         for block in blocks(page):

@@ -1,8 +1,9 @@
 """The `ottla` command.
 
 One module or package per command: `topic`, `config`, `produce`, `consume`, `group`, `txn`, `acl`, `user`, `token`, `secure`,
-`cluster`, `reassign`, `pipeline`, `log`, `perf`, `serve`. They share `connection` (any Kafka cluster, through librdkafka),
-`plain_request` (requests that librdkafka does not send), `failure` (errors and exit codes), `options`, `passwords`, `output`
+`cluster`, `reassign`, `pipeline`, `log`, `perf`, `profile`, `serve`. They share `connection` (any Kafka cluster, through
+librdkafka), `plain_request` (requests that librdkafka does not send), `failure` (errors and exit codes), `options`, `shared`
+(options that commands get by what they are), `passwords`, `output`
 (tables and JSON), `formats`, `positions` and `offsets`.
 `serve` imports none of the others: Typer and Rich would take a large part of a broker's start.
 """
@@ -35,6 +36,12 @@ def _run(words: list[str]) -> None:
         from ottla.cli.serve import main as serve
 
         sys.exit(serve(words[1:]))
+    if words[:2] == ["profile", "prompt"]:
+        from ottla.cli.profile.prompt import main as prompt
+
+        code = prompt(words[2:])
+        if code is not None:
+            sys.exit(code)
     from ottla.cli.app import app
 
     app(words, prog_name="ottla")

@@ -80,7 +80,7 @@ def list_(
         note("no ACLs match" if resources or wanted else "no ACLs yet; add one with `ottla acl add`")
 
 
-@app.add("add")
+@app.add("add", changes=True)
 def add(
     principal: Principals = None,
     operation: Operations = None,
@@ -126,7 +126,7 @@ def add(
     note(f"added {counted(len(wanted), 'ACL')}")
 
 
-@app.add("remove")
+@app.add("remove", changes=True)
 def remove(
     principal: Principals = None,
     operation: Operations = None,

@@ -16,6 +16,7 @@ from ottla.cli.log import command as log
 from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.produce import produce
+from ottla.cli.profile import command as profile
 from ottla.cli.reassign import command as reassign
 from ottla.cli.secure import command as secure
 from ottla.cli.txn import command as txn
@@ -77,10 +78,11 @@ app.add_typer(quota.app, name="quota")
 app.add_typer(user.app, name="user")
 app.add_typer(token.app, name="token")
 app.add_typer(secure.app, name="secure")
-app.add("produce")(produce)
-app.add("consume")(consume)
+app.add("produce", changes=True)(produce)
+app.add("consume", changes=lambda options: options["group"] is not None)(consume)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
+app.add_typer(profile.app, name="profile")

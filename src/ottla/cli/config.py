@@ -243,7 +243,7 @@ def describe(
     )
 
 
-@app.add("set")
+@app.add("set", changes=True)
 def set_settings(
     kind: Kind,
     name: Name,
@@ -262,7 +262,7 @@ def set_settings(
             print(f"{kind} {name}: {key}={value}")
 
 
-@app.add("unset")
+@app.add("unset", changes=True)
 def unset_settings(
     kind: Kind,
     name: Name,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli.failure import EXIT_USAGE, Failure, code_name, did_you_mean, explain
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, read_text
+from ottla.cli.profile.chosen import in_use_now
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
@@ -66,14 +67,16 @@ def split_servers(servers: str) -> list[tuple[str, int]]:
 
 class Connection:
     def __init__(self, bootstrap_servers: str, command_config: Path | None = None, properties: dict[str, str] | None = None):
-        self._properties: dict[str, Any] = {}
+        chosen = in_use_now()
+        profile = chosen.profile
+        self._properties: dict[str, Any] = profile.resolved() if profile is not None else {}
         if command_config is not None:
             self._properties.update(read_client_properties(command_config))
         in_file = self._properties.pop("bootstrap.servers", None)
         self._properties.update(properties or {})
-        # bootstrap.servers of a client properties file wins over the default, but not over --bootstrap-servers.
-        if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS and in_file:
-            bootstrap_servers = in_file
+        # In this order: --bootstrap-servers, bootstrap.servers of the client properties file, the profile, the default.
+        if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS and not chosen.servers_named:
+            bootstrap_servers = in_file or (profile.bootstrap_servers if profile is not None else bootstrap_servers)
         self.bootstrap_servers = str(self._properties.pop("bootstrap.servers", None) or bootstrap_servers)
         self.last_error: Any = None
         self._went_down = False

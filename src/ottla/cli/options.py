@@ -10,14 +10,20 @@ from typing import Annotated
 import typer
 
 from ottla.cli.failure import EXIT_USAGE, C, Failure, guarded
+from ottla.cli.shared import Changes, Yes, with_shared_options
+
+__all__ = ["Yes"]
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 
 
 class Commands(typer.Typer):
-    def add(self, name: str) -> Callable[[C], C]:
-        """Decorator: add a command that prints failures and sets the exit code."""
-        return lambda command: self.command(name)(guarded(command))
+    def add(self, name: str, *, changes: Changes = False) -> Callable[[C], C]:
+        """Decorator: add a command that prints failures and sets the exit code, with the options of `shared`.
+
+        `changes`: whether it changes the cluster. It then asks before it runs with a protected profile.
+        """
+        return lambda command: self.command(name)(guarded(with_shared_options(command, changes)))
 
 
 Bootstrap = Annotated[
@@ -64,7 +70,6 @@ Acks = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def confirm(question: str, yes: bool) -> None:

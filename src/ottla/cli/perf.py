@@ -128,7 +128,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
     print("\n".join(parts))
 
 
-@app.add("produce")
+@app.add("produce", changes=True)
 def perf_produce(
     topic: Topic,
     records: Records = 1_000_000,
@@ -261,7 +261,7 @@ def _consume_all(consumer: Consumer, bounds: Bounds, wanted: int, show: Callable
     return count, size_bytes
 
 
-@app.add("latency")
+@app.add("latency", changes=True)
 def perf_latency(
     topic: Topic,
     records: Records = 1_000,

@@ -98,7 +98,7 @@ def describe(
     )
 
 
-@app.add("set")
+@app.add("set", changes=True)
 def set_(
     pairs: Annotated[list[str], typer.Argument(metavar="QUOTA=VALUE", show_default=False)],
     user: User = None,
@@ -134,7 +134,7 @@ def set_(
             print(f"{_title(entity)}: {quota}={_number(value)}")
 
 
-@app.add("remove")
+@app.add("remove", changes=True)
 def remove(
     quotas: Annotated[list[str] | None, typer.Argument(metavar="QUOTA", help="Only these quotas.")] = None,
     user: User = None,

@@ -26,7 +26,7 @@ _HINTS = {
 Hmac = Annotated[str, typer.Argument(metavar="HMAC", help="As `create` printed it; - reads it from stdin.", show_default=False)]
 
 
-@app.add("create")
+@app.add("create", changes=True)
 def create(
     renewer: Annotated[
         list[str] | None, typer.Option("--renewer", metavar="USER", help="Who may renew it besides its owner (repeatable).")
@@ -68,7 +68,7 @@ def create(
         print_table(["TOKEN-ID", "HMAC", "OWNER", "EXPIRES", "MAX-EXPIRES"], [document.values()])
 
 
-@app.add("renew")
+@app.add("renew", changes=True)
 def renew(
     hmac: Hmac,
     period: Annotated[
@@ -85,7 +85,7 @@ def renew(
     note(f"the token expires {_time(answer.expiry_timestamp_ms)}")
 
 
-@app.add("expire")
+@app.add("expire", changes=True)
 def expire(
     hmac: Hmac,
     period: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="When: 10m. Default: now.")] = None,

@@ -40,7 +40,7 @@ def parse_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-@app.add("create")
+@app.add("create", changes=lambda options: not options["dry_run"])
 def create(
     names: Names,
     partitions: Annotated[
@@ -218,7 +218,7 @@ def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
     }
 
 
-@app.add("alter")
+@app.add("alter", changes=True)
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
@@ -261,7 +261,7 @@ def alter(
         print(f"topic {name} altered")
 
 
-@app.add("delete")
+@app.add("delete", changes=True)
 def delete(
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")] = False,

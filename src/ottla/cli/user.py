@@ -53,7 +53,7 @@ def list_(
         note("no users yet; add one with `ottla user add NAME`")
 
 
-@app.add("add")
+@app.add("add", changes=True)
 def add(
     name: Name,
     password_file: PasswordFile = None,
@@ -77,7 +77,7 @@ def add(
     note(f"user {name} can log in with {' and '.join(chosen)}")
 
 
-@app.add("password")
+@app.add("password", changes=True)
 def password(
     name: Name,
     password_file: PasswordFile = None,
@@ -92,7 +92,7 @@ def password(
     note(f"the password of user {name} is changed")
 
 
-@app.add("remove")
+@app.add("remove", changes=True)
 def remove(
     name: Name,
     mechanism: Mechanisms = None,

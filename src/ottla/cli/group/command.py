@@ -151,7 +151,7 @@ def members(
     )
 
 
-@app.add("delete")
+@app.add("delete", changes=True)
 def delete(
     names: Names,
     yes: Yes = False,
@@ -197,7 +197,7 @@ def _refused_delete(connection: Connection, name: str, failure: Failure) -> Fail
     return failure
 
 
-@app.add("delete-offsets")
+@app.add("delete-offsets", changes=True)
 def delete_offsets_command(
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
@@ -229,4 +229,4 @@ def delete_offsets_command(
             print(f"group {name}: offset of {topic_name}-{partition} deleted")
 
 
-app.add("reset-offsets")(reset_offsets)
+app.add("reset-offsets", changes=lambda options: options["execute"])(reset_offsets)

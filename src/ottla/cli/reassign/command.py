@@ -109,7 +109,7 @@ def plan(
         print_document(document)
 
 
-@app.add("execute")
+@app.add("execute", changes=True)
 def execute(
     file: PlanFile,
     throttle: Annotated[
@@ -149,7 +149,7 @@ def execute(
             note(f"watch it with `ottla reassign status {file}`{more}")
 
 
-@app.add("status")
+@app.add("status", changes=lambda options: options["file"] is not None and not options["keep_throttle"])
 def status(
     file: OptionalPlanFile = None,
     keep_throttle: KeepThrottle = False,
@@ -197,7 +197,7 @@ def status(
         note(f"removed the throttle of {', '.join(freed)}")
 
 
-@app.add("cancel")
+@app.add("cancel", changes=True)
 def cancel(
     file: OptionalPlanFile = None,
     keep_throttle: KeepThrottle = False,

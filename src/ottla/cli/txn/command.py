@@ -119,7 +119,7 @@ def find_hanging(
         note("no hanging transactions")
 
 
-@app.add("abort")
+@app.add("abort", changes=True)
 def abort(
     partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION")],
     start_offset: Annotated[
