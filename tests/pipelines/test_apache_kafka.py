@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.pipelines import PipelineError
+from ottla.client.blocking import Client
+from ottla.client.options import plain_options
+from ottla.pipelines import PipelineError, graph, loading, project
+from ottla.pipelines.published import documents, topic, view
+from ottla.pipelines.published.publisher import Publisher
 from tests.kit.peers import KAFKA_4, ApacheKafka, run_tool
+from tests.kit.wait import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +90,27 @@ def test_a_topic_without_permission_is_named_and_nothing_is_lost(there: Shop, ka
     rows = [line.split() for line in told.splitlines() if source in line]
     assert sum(int(row[3]) for row in rows) == 20, told
     assert sum(int(row[5]) for row in rows) == 5, told
+
+
+def test_progress_is_published_there_and_a_refusal_costs_one_line(
+    tmp_path: Path, kafka: Kafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "copy.py"
+    file.write_text(COPY.format(source="in", out="out"))
+    described = documents.Run(project.read(file), graph.plan(loading.load(file)))
+    flow = described.flow_document("copy", documents.RUNNING, None)
+    everybody = ("--deny-principal", "User:*", "--operation", "Write", "--topic", topic.TOPIC, "--force")
+    with Client(plain_options(kafka.bootstrap_servers)) as client:
+        kafka.rules("--add", *everybody)
+        with Publisher(client.options, described, lambda error: {"copy": flow}):
+            until(lambda: "TOPIC_AUTHORIZATION_FAILED" in caplog.text, "the note", 60)
+        kafka.rules("--remove", *everybody)
+        with Publisher(client.options, described, lambda error: {"copy": flow}):
+            (pipeline,) = until(lambda: view.pipelines(topic.Reader(client).poll()), "it is published", 60)
+    assert [(each.name, each.state(documents.now_ms())) for each in pipeline.flows] == [("copy", "running")]
+    words = ("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--topic", topic.TOPIC)
+    told = run_tool(KAFKA_4, "TopicCommand", *words, check=True).stdout
+    assert "cleanup.policy=compact" in told
 
 
 def test_kafkas_own_tool_shows_the_lag_on_our_broker(shop: Shop) -> None:

@@ -114,6 +114,11 @@ def test_a_run_is_watched_stopped_and_reset(tmp_path: Path, ottla_broker: Broker
         assert process.returncode == 0, stderr
     assert (first["flow"], first["rows"], first["records_out"], first["lag"]) == ("copy", 10, 10, 0)
 
+    everything = json.loads(ottla("status", "--all", "--json", *where)[1])["pipelines"]
+    (published,) = [each for each in everything if each["pipeline"] == "watched"]
+    assert (published["state"], published["plan"]["file"]) == ("stopped", str(file))
+    assert [(each["flow"], each["progress"]["records_out"]) for each in published["flows"]] == [("copy", 10)]
+
     flow = json.loads(ottla("status", file, "--json", *where)[1])["flows"][0]
     assert (flow["group_id"], flow["committed"], flow["lag"], flow["batch"], flow["sink_batch"]) == ("watched.copy", 10, 0, 0, 0)
     code, _, stderr = ottla("reset", file, "--yes", "--to", "earliest", *where)

@@ -22,7 +22,7 @@ PROGRESS: dict[str, Any] = {
     "processedRowsPerSecond": float("inf"),
     "durationMs": {"addBatch": 80, "walCommit": 10, "commitOffsets": 15, "queryPlanning": 5, "triggerExecution": 120},
     "eventTime": {"watermark": "2026-01-01T00:00:10.000Z"},
-    "stateOperators": [{"numRowsTotal": 12}, {"numRowsTotal": 30}],
+    "stateOperators": [{"numRowsTotal": 12, "memoryUsedBytes": 4096}, {"numRowsTotal": 30}],
     "sources": [
         {"endOffset": {"a": {"0": 10, "1": 5}, "#a": "id"}, "latestOffset": {"a": {"0": 14, "1": 5}, "#a": "id"}},
         {"endOffset": '{"b": {"0": 1}}', "latestOffset": '{"b": {"0": 4}}'},
@@ -67,15 +67,25 @@ def test_the_table_and_the_metrics_page_say_the_same() -> None:
     # Fewer columns, but whole ones.
     assert {"flow", "revenue", "batch ms", "a worker was lost"} <= set(re.split(r"\s{2,}", shown.replace("\n", "  ")))
     assert shown.count("…") == 1
+    flow = {"pipeline": "shop", "flow": "revenue", "state": "running", "progress": watch.latest["revenue"]}
     samples = {
         (sample.name, sample.labels.get("phase")): sample.value
-        for family in progress_metrics.Collector("shop", watch).collect()
+        for family in progress_metrics.Collector(lambda: [flow]).collect()
         for sample in family.samples
     }
     assert samples["ottla_pipeline_lag", None] == 7
     assert samples["ottla_pipeline_records_out_total", None] == 90
     assert samples["ottla_pipeline_phase_ms", "work"] == 80
     assert samples["ottla_pipeline_watermark_seconds", None] == 1767225610
+    assert samples["ottla_pipeline_up", None] == 1
+    assert (samples["ottla_pipeline_rows_in_total", None], samples["ottla_pipeline_state_bytes", None]) == (100, 4096)
+    assert samples["ottla_pipeline_checkpoint_age_seconds", None] > 0
+
+
+def test_a_flow_without_a_batch_is_only_up_or_not() -> None:
+    flow = {"pipeline": "shop", "flow": "revenue", "state": "starting", "progress": None}
+    families = list(progress_metrics.Collector(lambda: [flow]).collect())
+    assert [(sample.name, sample.value) for family in families for sample in family.samples] == [("ottla_pipeline_up", 0.0)]
 
 
 def test_the_package_that_is_shipped_holds_the_sources() -> None:

@@ -20,6 +20,7 @@ The modules, in the order of a run:
 - `topics` asks the cluster for the topics, `java` and `session` start Spark;
 - `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`;
 - `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
+- `published` tells the cluster about the run, for consoles and exporters;
 - `exactly_once` writes a micro-batch in one Kafka transaction, with `producing` and `sequences` (in tasks), `tables`,
   `dead_letters`, `checkpoint`, `marker`;
 - `status` and `reset` look at flows and start them anew.

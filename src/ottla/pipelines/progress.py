@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ottla.pipelines.checkpoint import offsets_of
@@ -37,6 +38,8 @@ def document(flow: str, progress: Mapping[str, Any], sink: ExactlyOnceSink | Non
         if name in _PHASES:
             phases[_PHASES[name]] = phases.get(_PHASES[name], 0) + took_ms
     totals = sink.totals if sink is not None else None
+    lags = lag_by_topic(progress)
+    states = progress.get("stateOperators") or []
     return {
         "flow": flow,
         "batch": progress.get("batchId"),
@@ -44,12 +47,15 @@ def document(flow: str, progress: Mapping[str, Any], sink: ExactlyOnceSink | Non
         "rows": progress.get("numInputRows") or 0,
         "rows_per_s": _rate(progress.get("inputRowsPerSecond")),
         "processed_rows_per_s": _rate(progress.get("processedRowsPerSecond")),
-        "lag": lag_of(progress),
+        "lag": sum(lags.values()) if lags else None,
+        "lag_by_topic": lags,
         "batch_ms": durations.get("triggerExecution", 0),
+        "checkpoint_at": _end_of_batch(progress),
         "phases_ms": phases,
         "transaction_ms": round(totals.transaction_ms, 1) if totals else None,
         "watermark": (progress.get("eventTime") or {}).get("watermark"),
-        "state_rows": sum(operator.get("numRowsTotal") or 0 for operator in progress.get("stateOperators") or []),
+        "state_rows": sum(operator.get("numRowsTotal") or 0 for operator in states),
+        "state_bytes": sum(operator.get("memoryUsedBytes") or 0 for operator in states),
         "records_out": totals.records if totals else 0,
         "dead_letters": totals.dead_letters if totals else 0,
         "batches": totals.batches if totals else 0,
@@ -58,14 +64,23 @@ def document(flow: str, progress: Mapping[str, Any], sink: ExactlyOnceSink | Non
     }
 
 
-def lag_of(progress: Mapping[str, Any]) -> int | None:
-    """The number of records not read yet, or None if no source is a topic."""
-    total: int | None = None
+def lag_by_topic(progress: Mapping[str, Any]) -> dict[str, int]:
+    """The number of records not read yet. Empty if no source is a topic."""
+    lags: dict[str, int] = {}
     for source in progress.get("sources") or []:
         end, latest = (offsets_of(_text(source.get(name))) for name in ("endOffset", "latestOffset"))
-        if latest:
-            total = (total or 0) + sum(max(offset - end.get(where, offset), 0) for where, offset in latest.items())
-    return total
+        for where, offset in latest.items():
+            lags[where.topic] = lags.get(where.topic, 0) + max(offset - end.get(where, offset), 0)
+    return lags
+
+
+def _end_of_batch(progress: Mapping[str, Any]) -> str | None:
+    """When Spark recorded the batch in the checkpoint; None if this trigger ran no batch."""
+    durations = progress.get("durationMs") or {}
+    if not durations.get("addBatch") or not progress.get("timestamp"):
+        return None
+    end = datetime.fromisoformat(progress["timestamp"]) + timedelta(milliseconds=durations.get("triggerExecution", 0))
+    return end.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(offset: Any) -> str:
@@ -95,14 +110,24 @@ class Watch:
         found = document(flow, progress, self.sinks.get(flow))
         with self._lock:
             before = self.latest.get(flow)
-            if before is not None and not found["rows"] and found["watermark"] is None:
-                found["watermark"] = before["watermark"]
-            self.latest[flow] = found
-            new = self._told.get(flow) != found["batch"] and found["batch_ms"] > 0 and bool(found["phases_ms"].get("work"))
+            new = self._told.get(flow) != found["batch"] and found["batch_ms"] > 0 and found["checkpoint_at"] is not None
             if new:
                 self._told[flow] = found["batch"]
+            _carry(before, found, found["rows"] if new else 0)
+            self.latest[flow] = found
         if self.tell is not None and new:
             self.tell(found)
+
+
+def _carry(before: Mapping[str, Any] | None, found: dict[str, Any], new_rows: int) -> None:
+    """Add what the document before knew: Spark's progress of a trigger without a batch says less."""
+    found["rows_in"] = new_rows + (before["rows_in"] if before is not None else 0)
+    if before is None:
+        return
+    if found["checkpoint_at"] is None:
+        found["checkpoint_at"] = before["checkpoint_at"]
+    if not found["rows"] and found["watermark"] is None:
+        found["watermark"] = before["watermark"]
 
 
 def listen(spark: SparkSession, watch: Watch) -> Any:

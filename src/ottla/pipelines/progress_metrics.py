@@ -1,16 +1,20 @@
-"""The progress of flows as a page for Prometheus."""
+"""The progress of flows as metrics for Prometheus: the page of a run, and a collector for whoever has flow documents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError
-from ottla.pipelines.progress import Watch
+from ottla.pipelines.published.documents import RUNNING
+
+FlowDocuments = Callable[[], Iterable[Mapping[str, Any]]]
+"""The documents of flows, as they are published."""
 
 
-def serve_metrics(address: str, name: str, watch: Watch) -> None:
+def serve_metrics(address: str, flows: FlowDocuments) -> None:
     """Serve metrics for Prometheus at host:port until the process ends."""
     try:
         from prometheus_client import CollectorRegistry, start_http_server
@@ -20,7 +24,7 @@ def serve_metrics(address: str, name: str, watch: Watch) -> None:
     if not port.isdecimal() or int(port) > 65535:
         raise PipelineError(f"metrics {address!r} is not an address", hint="write host:port, as in 127.0.0.1:9404")
     registry = CollectorRegistry()
-    registry.register(Collector(name, watch))
+    registry.register(Collector(flows))
     try:
         start_http_server(int(port), host or "127.0.0.1", registry)
     except OSError as error:
@@ -33,43 +37,56 @@ _GAUGES = {
     "batch_ms": "Duration of the last batch",
     "transaction_ms": "Of it, the sink's transaction",
     "state_rows": "Rows of state",
+    "state_bytes": "Memory of state",
 }
 _COUNTERS = {
+    "rows_in": "Records read",
     "records_out": "Records written",
     "dead_letters": "Records that did not parse",
     "batches": "Batches written",
     "run_again": "Batches that were run again",
 }
+_LABELS = ("pipeline", "flow")
 
 
 class Collector:
-    """The latest documents as Prometheus metrics, made at each scrape."""
+    """The documents as Prometheus metrics, made at each scrape."""
 
-    def __init__(self, name: str, watch: Watch) -> None:
-        self._name, self._watch = name, watch
+    def __init__(self, flows: FlowDocuments) -> None:
+        self._flows = flows
 
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        documents = list(self._watch.latest.items())
-        labels = ["pipeline", "flow"]
+        documents = [((each["pipeline"], each["flow"]), each) for each in self._flows()]
+        up = GaugeMetricFamily("ottla_pipeline_up", "1 while the flow runs", labels=_LABELS)
+        for labels, document in documents:
+            up.add_metric(labels, float(document["state"] == RUNNING))
+        yield up
+        found = [(labels, document["progress"]) for labels, document in documents if document["progress"] is not None]
         for key, help_text in _GAUGES.items():
-            gauge = GaugeMetricFamily(f"ottla_pipeline_{key}", help_text, labels=labels)
-            for flow, found in documents:
-                if found[key] is not None:
-                    gauge.add_metric([self._name, flow], found[key])
+            gauge = GaugeMetricFamily(f"ottla_pipeline_{key}", help_text, labels=_LABELS)
+            for labels, progress in found:
+                if progress[key] is not None:
+                    gauge.add_metric(labels, progress[key])
             yield gauge
         for key, help_text in _COUNTERS.items():
-            counter = CounterMetricFamily(f"ottla_pipeline_{key}", help_text, labels=labels)
-            for flow, found in documents:
-                counter.add_metric([self._name, flow], found[key])
+            counter = CounterMetricFamily(f"ottla_pipeline_{key}", help_text, labels=_LABELS)
+            for labels, progress in found:
+                counter.add_metric(labels, progress[key])
             yield counter
-        phase = GaugeMetricFamily("ottla_pipeline_phase_ms", "Of the last batch, by phase", labels=[*labels, "phase"])
-        watermark = GaugeMetricFamily("ottla_pipeline_watermark_seconds", "Event time that is complete", labels=labels)
-        for flow, found in documents:
-            for name, took_ms in found["phases_ms"].items():
-                phase.add_metric([self._name, flow, name], took_ms)
-            if found["watermark"]:
-                watermark.add_metric([self._name, flow], datetime.fromisoformat(found["watermark"]).timestamp())
-        yield phase
-        yield watermark
+        phase = GaugeMetricFamily("ottla_pipeline_phase_ms", "Of the last batch, by phase", labels=[*_LABELS, "phase"])
+        watermark = GaugeMetricFamily("ottla_pipeline_watermark_seconds", "Event time that is complete", labels=_LABELS)
+        age = GaugeMetricFamily("ottla_pipeline_checkpoint_age_seconds", "Time since the last batch was recorded", labels=_LABELS)
+        for labels, progress in found:
+            for name, took_ms in progress["phases_ms"].items():
+                phase.add_metric([*labels, name], took_ms)
+            if progress["watermark"]:
+                watermark.add_metric(labels, _seconds(progress["watermark"]))
+            if progress["checkpoint_at"]:
+                age.add_metric(labels, max(time.time() - _seconds(progress["checkpoint_at"]), 0.0))
+        yield from (phase, watermark, age)
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

@@ -7,6 +7,7 @@
     trigger = "1 second"
     transaction_timeout = "10 minutes"
     metrics = "127.0.0.1:9404"            # Prometheus; off by default
+    publish = true                        # plan and progress to the topic __ottla_pipelines
 
     [kafka]                               # properties of the client, by Kafka's names
     "security.protocol" = "SASL_SSL"
@@ -36,6 +37,7 @@ from ottla.pipelines.values import option_text
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_SWITCHES = ("ship", "publish")
 _ADDRESS = re.compile(r".*:\d{1,5}")
 
 # Settings that would break exactly once.
@@ -54,6 +56,7 @@ class Project:
     trigger_ms: int = 1_000
     transaction_timeout_ms: int = 600_000
     metrics: str | None = None
+    publish: bool = True
     master: str = "local[*]"
     ship: bool = True
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +117,7 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
     pipeline, spark = section("pipeline", document), section("spark", document)
     kafka, conf = section("kafka", document), section("conf", spark)
     known = {
-        "pipeline": ("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics"),
+        "pipeline": ("name", "bootstrap_servers", "storage", "trigger", "transaction_timeout", "metrics", "publish"),
         "spark": ("master", "ship"),
     }
     for name in document:
@@ -124,9 +127,9 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
             raise PipelineError(f"{key!r} is unknown in [{name}]", place(key), hint=f"the keys are {', '.join(known[name])}")
     changes: dict[str, Any] = {}
     for key, value in {**pipeline, **spark}.items():
-        if key == "ship":
+        if key in _SWITCHES:
             if not isinstance(value, bool):
-                raise PipelineError(f"ship = {value!r} is neither true nor false", place(key))
+                raise PipelineError(f"{key} = {value!r} is neither true nor false", place(key))
             changes[key] = value
             continue
         if not isinstance(value, str) or not value:

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ottla.pipelines.failure import PipelineError
 from ottla.pipelines.frames import Frames, checked, kafka_options
 from ottla.pipelines.graph import Plan
 from ottla.pipelines.project import Project
+from ottla.pipelines.published import documents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +43,9 @@ class PipelineRun:
         self.sinks: dict[str, ExactlyOnceSink] = {}
         self.queries: dict[str, StreamingQuery] = {}
         self.stopping = threading.Event()
-        self._options: ClientOptions | None = None
+        self.failures: dict[str, PipelineError] = {}
+        """Why a flow failed."""
+        self._is_stopped = False
         self._writers: dict[str, DataStreamWriter] = {}
         self._restarts: dict[str, int] = {}
         self._ended: set[str] = set()
@@ -59,9 +63,13 @@ class PipelineRun:
                 raise
             error.add_note(str(later))
 
+    @cached_property
+    def options(self) -> ClientOptions:
+        """The options of all clients of the run. PipelineError if no broker answers."""
+        return topics.connect(self.project)
+
     def start(self) -> None:
         """Start all queries in the order of the data flow. PipelineError if one cannot start; `stop` stops the others."""
-        self._options = topics.connect(self.project)
         for file in modules_beside(self.plan):
             self.spark.sparkContext.addPyFile(file)
         # Prepare all before the first starts, so that a mistake in one flow starts none.
@@ -72,14 +80,14 @@ class PipelineRun:
             try:
                 self.queries[flow.name] = self._writers[flow.name].start()
             except Exception as error:
-                raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place) from error
+                text = f"flow {flow.name!r}: {spark_errors.first_line(error)}"
+                raise self._failed(flow.name, PipelineError(text, flow.place)) from error
             if self.once and self.plan.feeds_others(flow):
                 # The flows that read its topic must see all its output.
                 while not self.stopping.is_set() and not self._has_ended(flow.name):
                     self.stopping.wait(_POLL_S)
 
     def _prepared(self, flow: Flow) -> DataStreamWriter:
-        assert self._options is not None
         spark, project, target = self.spark, self.project, flow.to
         frames = Frames(spark, project, self.plan)
         checkpoint = Checkpoint(spark, project.checkpoint(flow.name))
@@ -93,17 +101,17 @@ class PipelineRun:
         if not note:
             checkpoint.write_note({"pipeline": project.name, "flow": flow.name, "inputs": inputs, "starting": starting})
         if isinstance(target, Sink):
-            topics.ensure(self._options, target.topic, target.place)
+            topics.ensure(self.options, target.topic, target.place)
         for source in sources:
             if source.dead_letter is not None:
-                topics.ensure(self._options, source.dead_letter, source.place)
+                topics.ensure(self.options, source.dead_letter, source.place)
         offsets: PartitionOffsets = {}
         for entry in starting.values():
             offsets.update(offsets_of(json.dumps(entry["offsets"])))
         sink = ExactlyOnceSink(
             flow,
             project.group_id(flow.name),
-            self._options,
+            self.options,
             checkpoint,
             self._write_rows(flow, result),
             dead_letters.sender(spark, flow, sources, kafka_options(project), checkpoint),
@@ -128,8 +136,7 @@ class PipelineRun:
 
     def _resolved(self, sources: tuple[Source, ...]) -> dict[str, Any]:
         """The starting offsets of sources without a checkpoint. They are noted, so "latest" means the same after a crash."""
-        assert self._options is not None
-        with Client(self._options) as client:
+        with Client(self.options) as client:
             return {source.name: topics.resolve(client, source, source.starting) for source in sources}
 
     # The life of the queries
@@ -161,17 +168,29 @@ class PipelineRun:
         """Restart an ended query if only a slow Python worker ended it: no batch had begun. PipelineError if it failed."""
         failure = self.sinks[name].failure
         if failure is not None:
-            raise failure
+            raise self._failed(name, failure)
         error = self.queries[name].exception()
         if error is None or self.stopping.is_set():
             return False
         restarts = self._restarts.get(name, 0)
         if not spark_errors.is_slow_worker(error) or restarts == _RESTARTS_MAX:
-            raise spark_errors.query_failure(error, next(flow for flow in self.plan.flows if flow.name == name))
+            flow = next(flow for flow in self.plan.flows if flow.name == name)
+            raise self._failed(name, spark_errors.query_failure(error, flow))
         self._restarts[name] = restarts + 1
         logger.warning("Flow %s: restarting its query, Spark's Python worker did not connect within 10 s", name)
         self.queries[name] = self._writers[name].start()
         return True
+
+    def _failed(self, name: str, failure: PipelineError) -> PipelineError:
+        return self.failures.setdefault(name, failure)
+
+    def state(self, name: str) -> str:
+        """Of a flow. Asks neither Spark nor the cluster."""
+        if name in self.failures:
+            return documents.FAILED
+        if self._is_stopped or name in self._ended:
+            return documents.STOPPED
+        return documents.RUNNING if name in self.queries else documents.STARTING
 
     def stop(self) -> None:
         """Stop all queries between two batches: the running batch finishes, no other starts. Raises the first error last."""
@@ -186,6 +205,7 @@ class PipelineRun:
                 failures.append(error)
         for sink in self.sinks.values():
             sink.close()
+        self._is_stopped = True
         if failures:
             raise failures[0]
 

@@ -1,1 +1,2 @@
-"""`ottla pipeline`: `command`, `running` (flows and their progress), `template` (what `init` writes)."""
+"""`ottla pipeline`: `command`, `running` (flows and their progress), `published` (what runs tell the cluster), `template` (what
+`init` writes)."""

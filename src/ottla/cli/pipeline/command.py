@@ -1,4 +1,4 @@
-"""`ottla pipeline`: init, check, run, status, reset."""
+"""`ottla pipeline`: init, check, run, status, reset, forget."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.options import Commands, Json, Yes, parse_pairs
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, CommandConfig, Commands, Json, Yes, parse_pairs
 from ottla.cli.output import note, print_document, print_table
 
 if TYPE_CHECKING:
+    from ottla.cli.connection import Connection
     from ottla.pipelines.graph import Plan
     from ottla.pipelines.project import Project
 
-app = Commands(help="Pipelines on Spark: init, check, run, status, reset.", no_args_is_help=True)
+app = Commands(help="Pipelines on Spark: init, check, run, status, reset, forget.", no_args_is_help=True)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")]
 Settings = Annotated[
@@ -155,14 +156,32 @@ def run(
 
 @app.add("status")
 def status(
-    file: File,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The Python file of the pipeline.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All pipelines of the cluster, by what they publish.")] = False,
     settings: Settings = None,
     bootstrap_servers: Bootstrap = None,
+    command_config: CommandConfig = None,
     storage: Storage = None,
     name: Name = None,
     json_output: Json = False,
 ) -> None:
-    """Show each flow's committed offsets, lag and checkpoint."""
+    """Show each flow's committed offsets, lag and checkpoint.
+
+    With --all it needs no FILE and shows the state and progress of all pipelines that publish to the cluster, also of those whose
+    driver is gone.
+    """
+    if every:
+        if file is not None or settings is not None or storage is not None or name is not None:
+            raise Failure("--all shows every pipeline of the cluster: give it no FILE", exit_code=EXIT_USAGE)
+        from ottla.cli.pipeline.published import show_all
+
+        show_all(_connection(bootstrap_servers, command_config), json_output=json_output)
+        return
+    if file is None:
+        raise Failure("FILE is missing", "name a pipeline's file, or pass --all", exit_code=EXIT_USAGE)
+    if command_config is not None:
+        hint = "the client properties of a pipeline are in its TOML, section [kafka]"
+        raise Failure("--command-config is for --all", hint, exit_code=EXIT_USAGE)
     project, plan = _loaded(file, settings, bootstrap_servers=bootstrap_servers, storage=storage, name=name)
     with _explained():
         from ottla.pipelines.status import status as flow_status
@@ -216,6 +235,24 @@ def reset(
 
         for line in reset_flows(project, plan, chosen, to):
             note(line)
+
+
+@app.add("forget", changes=True)
+def forget(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the pipeline, as `status --all` shows it.")],
+    bootstrap_servers: Bootstrap = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Remove a stopped pipeline from `status --all`. Its topics, groups and checkpoints stay."""
+    from ottla.cli.pipeline import published
+
+    published.forget(_connection(bootstrap_servers, command_config), name)
+
+
+def _connection(bootstrap_servers: str | None, command_config: Path | None) -> Connection:
+    from ottla.cli.connection import Connection
+
+    return Connection(bootstrap_servers or DEFAULT_BOOTSTRAP_SERVERS, command_config)
 
 
 def _loaded(file: Path, settings: Path | None, conf: list[str] | None = None, **flags: str | None) -> tuple[Project, Plan]:

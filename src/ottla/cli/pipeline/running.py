@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.output import note, print_line
 from ottla.pipelines import progress, progress_metrics, progress_table, running, session
+from ottla.pipelines.published import documents
+from ottla.pipelines.published.publisher import Publisher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,8 +38,9 @@ def run_flows(spark: SparkSession, project: Project, plan: Plan, *, once: bool, 
     live = sys.stdout.isatty() and not json_output
     tell = None if live else (_print_now if json_output else lambda found: print(progress_table.line(found), flush=True))
     watch = progress.Watch(f"{project.name}.", run.sinks, tell)
+    described = documents.Run(project, plan)
     if project.metrics is not None:
-        progress_metrics.serve_metrics(project.metrics, project.name, watch)
+        progress_metrics.serve_metrics(project.metrics, lambda: documents.of_flows(described, run, watch).values())
 
     def stop(number: int, frame: object) -> None:
         run.stopping.set()
@@ -46,7 +49,7 @@ def run_flows(spark: SparkSession, project: Project, plan: Plan, *, once: bool, 
     listener = progress.listen(spark, watch)
     names = [flow.name for flow in plan.queries]
     try:
-        with run:
+        with _published(described, run, watch), run:
             run.start()
             if live:
                 _watch_live(run, watch, project.name, names)
@@ -63,6 +66,12 @@ def run_flows(spark: SparkSession, project: Project, plan: Plan, *, once: bool, 
     if not json_output:
         totals = [f"{name} {sink.totals.records:,}" for name, sink in run.sinks.items()]
         note(f"pipeline {project.name}: {'stopped' if stopped else 'done'}; records written: {', '.join(totals)}")
+
+
+def _published(described: documents.Run, run: PipelineRun, watch: Watch) -> AbstractContextManager[object]:
+    if not described.project.publish:
+        return nullcontext()
+    return Publisher(run.options, described, lambda error: documents.of_flows(described, run, watch, error))
 
 
 def _print_now(found: dict[str, Any]) -> None:

@@ -1,0 +1,100 @@
+"""`ottla pipeline status --all` and `forget`: the pipelines that have published to a cluster, without their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ottla.cli.connection import Connection, split_servers
+from ottla.cli.failure import Failure, did_you_mean
+from ottla.cli.output import note, print_document, print_table
+from ottla.client.blocking import BrokerAway, Client
+from ottla.client.options import ClientOptions
+from ottla.errors import KafkaError
+from ottla.pipelines.published import topic
+from ottla.pipelines.published.documents import RUNNING, STARTING, now_ms
+from ottla.pipelines.published.view import PublishedFlow, PublishedPipeline, pipelines
+
+_TIMEOUT_MS = 10_000
+
+
+def show_all(connection: Connection, *, json_output: bool) -> None:
+    with _client(connection) as client:
+        found = pipelines(topic.Reader(client).poll())
+    now = now_ms()
+    if json_output:
+        print_document({"pipelines": [_document(each, now) for each in found]})
+    elif not found:
+        note("no pipeline has published its progress to this cluster")
+    else:
+        print_table(
+            ["PIPELINE", "FLOW", "STATE", "BATCH", "ROWS/S", "OUT", "LAG", "DEAD", "CHECKPOINT", "HEARD", "DRIVER", "ERROR"],
+            [_row(pipeline, flow, now) for pipeline in found for flow in pipeline.flows],
+            right=["BATCH", "ROWS/S", "OUT", "LAG", "DEAD", "CHECKPOINT", "HEARD"],
+            none="-",
+        )
+
+
+def forget(connection: Connection, name: str) -> None:
+    """Remove what a pipeline has published. Failure if it still publishes."""
+    with _client(connection) as client:
+        latest = topic.Reader(client).poll()
+        keys = [key for key in latest if key.partition("/")[0] == name]
+        if not keys:
+            raise Failure(f"pipeline {name} has published nothing", did_you_mean(name, {key.partition("/")[0] for key in latest}))
+        for pipeline in pipelines(latest):
+            if pipeline.name == name and pipeline.state(now_ms()) in (STARTING, RUNNING):
+                raise Failure(f"pipeline {name} runs on {_driver(pipeline)}", "stop it first: it would publish again")
+        topic.append(client, dict.fromkeys(keys))
+    note(f"pipeline {name} removed from {topic.TOPIC}; its topics, groups and checkpoints stay")
+
+
+@contextmanager
+def _client(connection: Connection) -> Iterator[Client]:
+    connection.reach()
+    servers = tuple(split_servers(connection.bootstrap_servers))
+    try:
+        with Client(ClientOptions(servers, "ottla-cli", connection.security, api_timeout_ms=_TIMEOUT_MS)) as client:
+            yield client
+    except BrokerAway as error:
+        raise Failure(str(error), code="BROKER_AWAY") from None
+    except KafkaError as error:
+        raise Failure(str(error), code=error.code.name) from None
+
+
+def _document(pipeline: PublishedPipeline, now: int) -> dict[str, Any]:
+    flows = [
+        {**flow.document, "state": flow.state(now), "checkpoint_age_s": flow.checkpoint_age_s(now)} for flow in pipeline.flows
+    ]
+    head = {"pipeline": pipeline.name, "state": pipeline.state(now), "heartbeat_ms": pipeline.heartbeat_ms}
+    return {**head, "plan": pipeline.plan, "flows": flows}
+
+
+def _row(pipeline: PublishedPipeline, flow: PublishedFlow, now: int) -> list[object]:
+    progress, age_s = flow.progress, flow.checkpoint_age_s(now)
+    return [
+        pipeline.name,
+        flow.name,
+        flow.state(now),
+        progress.get("batch"),
+        progress.get("rows_per_s"),
+        progress.get("records_out"),
+        progress.get("lag"),
+        progress.get("dead_letters"),
+        None if age_s is None else _duration(age_s),
+        f"{_duration((now - flow.heartbeat_ms) / 1000)} ago",
+        _driver(pipeline),
+        flow.error_text() or "",
+    ]
+
+
+def _driver(pipeline: PublishedPipeline) -> str:
+    return f"{pipeline.plan.get('host')}:{pipeline.plan.get('pid')}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"

@@ -1,0 +1,123 @@
+"""The topic of published pipelines: created compacted, written without waiting for replicas, read from its start.
+
+Knows keys and values as text and none of their meaning. All records are in partition 0, so the last one of a key wins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.blocking import Client
+from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.transactions import produce
+from ottla.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.records.batch import scan_batches
+from ottla.records.compression import LZ4
+from ottla.records.own import own_batch
+from ottla.records.record import read_records
+from ottla.types import TopicPartition
+
+TOPIC = "__ottla_pipelines"
+_WHERE = TopicPartition(TOPIC, 0)
+# Small segments: only closed ones are compacted, and a reader starts at the beginning.
+_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.1"}
+_REPLICAS_MAX = 3
+_CREATE_VERSION_MAX = 4
+"""From 5 on the response has an error if the client may not describe the configs."""
+_FETCH_VERSION_MAX = 12
+"""From 13 on topics are named by id."""
+_FETCH_BYTES = 4 << 20
+_FETCH_WAIT_MS = 500
+_READ_TIMEOUT_S = 30.0
+
+
+def ensure(client: Client) -> None:
+    """Create the topic if it does not exist, with up to three replicas."""
+    if TOPIC in client.describe([TOPIC]):
+        return
+
+    def attempt(until: float) -> None:
+        cluster = client.call_any(MetadataRequest(topics=[]))
+        new = CreatableTopic(
+            name=TOPIC,
+            num_partitions=1,
+            replication_factor=min(_REPLICAS_MAX, len(cluster.brokers)),
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in _CONFIGS.items()],
+        )
+        request = CreateTopicsRequest(topics=[new], timeout_ms=client.options.request_timeout_ms)
+        # Kafka on ZooKeeper creates topics only at the controller.
+        client.ask_node(cluster.controller_id, request, until, max_version=_CREATE_VERSION_MAX)
+
+    try:
+        client.persist(attempt, 0)
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def append(client: Client, records: Mapping[str, str | None]) -> None:
+    """Write values by key; None removes a key."""
+    if not records:
+        return
+    encoded = [(key.encode(), None if value is None else value.encode()) for key, value in records.items()]
+    batch = own_batch(encoded, time.time_ns() // 1_000_000, LZ4).buffer
+    produce(client, TOPIC, _WHERE.partition, batch, acks=1)
+
+
+class Reader:
+    """The latest value of each key. `poll` reads what was added since the last call."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._next = 0
+        self._latest: dict[str, str] = {}
+
+    def poll(self) -> Mapping[str, str]:
+        """The values by key, up to the end of the topic now. Empty if the topic does not exist."""
+        if TOPIC not in self._client.describe([TOPIC]):
+            self._restart(0)
+            return self._latest
+        start, end = (self._offset(position) for position in (EARLIEST, LATEST))
+        if not start <= self._next <= end:
+            self._restart(start)
+        until = time.monotonic() + _READ_TIMEOUT_S
+        while self._next < end:
+            if time.monotonic() > until:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{_WHERE} returns no records at offset {self._next}")
+            self._fetch()
+        return self._latest
+
+    def _restart(self, offset: int) -> None:
+        """Begin anew: the topic was deleted, and perhaps created again."""
+        self._next = offset
+        self._latest.clear()
+
+    def _offset(self, position: int) -> int:
+        return list_offsets(self._client, {_WHERE: position})[_WHERE].offset
+
+    def _fetch(self) -> None:
+        part = FetchPartition(partition=_WHERE.partition, fetch_offset=self._next, partition_max_bytes=_FETCH_BYTES)
+        topics = [FetchTopic(topic=TOPIC, partitions=[part])]
+        request = FetchRequest(max_wait_ms=_FETCH_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, topics=topics)
+        answer = self._client.call_leader(TOPIC, _WHERE.partition, request, max_version=_FETCH_VERSION_MAX)
+        data: Any = answer.responses[0].partitions[0].records or b""
+        for info in scan_batches(data)[0]:
+            for record in () if info.is_control else read_records(data, info):
+                if record.offset >= self._next and record.key is not None:
+                    self._set(_text(record.key), record.value)
+            self._next = max(self._next, info.next_offset)
+
+    def _set(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._latest.pop(key, None)
+        else:
+            self._latest[key] = _text(value)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
