@@ -11,6 +11,7 @@ from ottla.cli import acl, config, perf, quota, token, topic, user
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.consume import consume
+from ottla.cli.exporter import exporter
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
 from ottla.cli.options import Commands
@@ -80,6 +81,7 @@ app.add_typer(token.app, name="token")
 app.add_typer(secure.app, name="secure")
 app.add("produce", changes=True)(produce)
 app.add("consume", changes=lambda options: options["group"] is not None)(consume)
+app.add("exporter")(exporter)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")

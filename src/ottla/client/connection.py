@@ -31,7 +31,7 @@ class ClientConnection(asyncio.Protocol):
         self._failure: BaseException | None = None
         self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.versions: dict[int, tuple[int, int]] = {}
-        """The API versions of the broker. Known after a login."""
+        """The API versions of the broker. Known after a login or `negotiate`."""
         self._security = PLAINTEXT
         self._host = ""
         self._renew_at = float("inf")
@@ -79,6 +79,17 @@ class ClientConnection(asyncio.Protocol):
         if asyncio.get_running_loop().time() >= self._renew_at:
             await self._renew()
         return await self.send(api, version, request)
+
+    async def negotiate(self) -> None:
+        """Ask the broker for its API versions, unless the login did."""
+        if not self.versions:
+            self.versions = await self._api_versions()
+
+    def version_of(self, api: Api, max_version: int) -> int | None:
+        """The highest version that both sides support, at most `max_version`. None if there is none."""
+        lowest, highest = self.versions.get(api.key, (0, -1))
+        version = min(api.max_version, max_version, highest)
+        return version if version >= max(lowest, api.min_version) else None
 
     def tell(self, api: Api | str, version: int, request: object) -> None:
         """Send a request that gets no reply (Produce with acks=0)."""

@@ -1,0 +1,57 @@
+"""The names of danielqsj/kafka_exporter, and the lag in milliseconds of Grafana's fork of it."""
+
+from __future__ import annotations
+
+from ottla.exporter.exposition import Family, Page
+from ottla.exporter.names.view import View
+from ottla.exporter.reading import Partition
+
+_PARTITION = ("topic", "partition")
+_READ = ("consumergroup", "topic", "partition")
+
+BROKERS = Family("kafka_brokers", "Brokers of the cluster")
+BROKER_INFO = Family("kafka_broker_info", "1 for each broker", ("id", "address"))
+PARTITIONS = Family("kafka_topic_partitions", "Partitions of the topic", ("topic",))
+CURRENT_OFFSET = Family("kafka_topic_partition_current_offset", "High watermark: the offset after the last record", _PARTITION)
+OLDEST_OFFSET = Family("kafka_topic_partition_oldest_offset", "Log start: the offset of the first record", _PARTITION)
+LEADER = Family("kafka_topic_partition_leader", "Broker id of the leader; -1 without one", _PARTITION)
+PREFERRED = Family("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads", _PARTITION)
+REPLICAS = Family("kafka_topic_partition_replicas", "Replicas of the partition", _PARTITION)
+IN_SYNC = Family("kafka_topic_partition_in_sync_replica", "Replicas in the ISR", _PARTITION)
+UNDER_REPLICATED = Family("kafka_topic_partition_under_replicated_partition", "1 if the ISR lacks a replica", _PARTITION)
+COMMITTED = Family("kafka_consumergroup_current_offset", "Committed offset; -1 without one", _READ)
+COMMITTED_SUM = Family("kafka_consumergroup_current_offset_sum", "Sum of the topic's committed offsets", _READ[:2])
+LAG = Family("kafka_consumergroup_lag", "Records between the committed offset and the high watermark; -1 without a commit", _READ)
+LAG_SUM = Family("kafka_consumergroup_lag_sum", "Sum of the topic's lags", _READ[:2])
+MEMBERS = Family("kafka_consumergroup_members", "Members of the group", _READ[:1])
+LAG_MILLIS = Family("kafka_consumer_lag_millis", "kafka_consumergroup_lag_seconds in milliseconds", _READ)
+
+FAMILIES = (
+    BROKERS, BROKER_INFO, PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, PREFERRED, REPLICAS, IN_SYNC, UNDER_REPLICATED,
+    COMMITTED, COMMITTED_SUM, LAG, LAG_SUM, MEMBERS, LAG_MILLIS,
+)  # fmt: skip
+
+
+def write(page: Page, view: View) -> None:
+    reading = view.reading
+    page.add(BROKERS, [((), len(reading.brokers))])
+    page.add(BROKER_INFO, [((node.broker_id, f"{node.host}:{node.port}"), 1) for node in reading.brokers])
+    page.add(PARTITIONS, [((topic.name,), len(topic.partitions)) for topic in reading.topics.values()])
+    page.add(CURRENT_OFFSET, view.partitions(lambda each: each.log_end))
+    page.add(OLDEST_OFFSET, view.partitions(lambda each: each.log_start))
+    page.add(LEADER, view.partitions(lambda each: each.leader_id))
+    page.add(PREFERRED, view.partitions(_preferred))
+    page.add(REPLICAS, view.partitions(lambda each: len(each.replicas)))
+    page.add(IN_SYNC, view.partitions(lambda each: len(each.isr)))
+    page.add(UNDER_REPLICATED, view.partitions(lambda each: int(len(each.isr) < len(each.replicas))))
+    page.add(COMMITTED, view.read_partitions(lambda each: each.committed))
+    page.add(COMMITTED_SUM, view.read_topics(lambda each: each.committed, sum))
+    page.add(LAG, view.read_partitions(lambda each: each.lag))
+    page.add(LAG_SUM, view.read_topics(lambda each: each.lag, sum))
+    groups = [each.group for each in view.groups]
+    page.add(MEMBERS, [((group.name,), None if group.members is None else len(group.members)) for group in groups])
+    page.add(LAG_MILLIS, view.read_partitions(lambda each: None if each.lag_s is None else int(each.lag_s * 1000)))
+
+
+def _preferred(partition: Partition) -> int:
+    return int(bool(partition.replicas) and partition.replicas[0] == partition.leader_id)

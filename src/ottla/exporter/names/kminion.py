@@ -1,0 +1,102 @@
+"""The names of redpanda-data/kminion. Not written: `…_offset_commits_total` (kminion counts records of `__consumer_offsets`), and
+its end-to-end probe, which writes records of its own. `UP` is about the rounds, so `service` writes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.exporter.exposition import Family, Page
+from ottla.exporter.names.view import View
+from ottla.exporter.reading import Group
+
+_TOPIC = ("topic_name",)
+_PARTITION = ("topic_name", "partition_id")
+_GROUP = ("group_id",)
+_GROUP_TOPIC = ("group_id", "topic_name")
+
+UP = Family("kminion_exporter_up", "1 if the last round read everything", ("version",))
+CLUSTER = Family("kminion_kafka_cluster_info", "1", ("cluster_version", "broker_count", "controller_id", "cluster_id"))
+BROKER = Family("kminion_kafka_broker_info", "1 for each broker", ("broker_id", "address", "port", "rack_id", "is_controller"))
+BROKER_BYTES = Family(
+    "kminion_kafka_broker_log_dir_size_total_bytes", "Bytes of the broker's replicas", ("broker_id", "address", "port", "rack_id")
+)
+TOPIC = Family("kminion_kafka_topic_info", "1", ("topic_name", "partition_count", "replication_factor", "cleanup_policy"))
+TOPIC_BYTES = Family("kminion_kafka_topic_log_dir_size_total_bytes", "Bytes of all replicas of the topic", _TOPIC)
+LOW = Family("kminion_kafka_topic_partition_low_water_mark", "Log start of the partition", _PARTITION)
+HIGH = Family("kminion_kafka_topic_partition_high_water_mark", "High watermark of the partition", _PARTITION)
+LOW_SUM = Family("kminion_kafka_topic_low_water_mark_sum", "Sum of the log starts of the topic", _TOPIC)
+HIGH_SUM = Family("kminion_kafka_topic_high_water_mark_sum", "Sum of the high watermarks of the topic", _TOPIC)
+GROUP = Family(
+    "kminion_kafka_consumer_group_info",
+    "1 if the group is Stable, else 0",
+    ("group_id", "protocol", "protocol_type", "state", "coordinator_id"),
+)
+MEMBERS = Family("kminion_kafka_consumer_group_members", "Members of the group", _GROUP)
+EMPTY_MEMBERS = Family("kminion_kafka_consumer_group_empty_members", "Members without a partition", _GROUP)
+TOPIC_MEMBERS = Family("kminion_kafka_consumer_group_topic_members", "Members with partitions of the topic", _GROUP_TOPIC)
+ASSIGNED = Family("kminion_kafka_consumer_group_topic_assigned_partitions", "Assigned partitions of the topic", _GROUP_TOPIC)
+OFFSET_SUM = Family("kminion_kafka_consumer_group_topic_offset_sum", "Sum of the topic's committed offsets", _GROUP_TOPIC)
+LAG = Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag in records", ("group_id", "topic_name", "partition_id"))
+TOPIC_LAG = Family("kminion_kafka_consumer_group_topic_lag", "Sum of the topic's lags", _GROUP_TOPIC)
+
+FAMILIES = (
+    UP, CLUSTER, BROKER, BROKER_BYTES, TOPIC, TOPIC_BYTES, LOW, HIGH, LOW_SUM, HIGH_SUM, GROUP, MEMBERS, EMPTY_MEMBERS,
+    TOPIC_MEMBERS, ASSIGNED, OFFSET_SUM, LAG, TOPIC_LAG,
+)  # fmt: skip
+
+
+def write(page: Page, view: View) -> None:
+    _write_cluster(page, view)
+    _write_topics(page, view)
+    _write_groups(page, [each.group for each in view.groups])
+    page.add(OFFSET_SUM, view.read_topics(lambda each: each.committed, sum))
+    page.add(LAG, ((labels, lag) for labels, lag in view.read_partitions(lambda each: each.lag) if lag != -1))
+    page.add(TOPIC_LAG, view.read_topics(lambda each: each.lag, sum))
+
+
+def _write_cluster(page: Page, view: View) -> None:
+    reading = view.reading
+    controller = reading.controller_id
+    # Brokers do not tell the version of their software.
+    page.add(CLUSTER, [(("", len(reading.brokers), controller, reading.cluster_id), 1)])
+    where = [(node, (node.broker_id, node.host, node.port, node.rack)) for node in reading.brokers]
+    page.add(BROKER, [((*labels, str(node.broker_id == controller).lower()), 1) for node, labels in where])
+    page.add(BROKER_BYTES, [(labels, node.log_bytes) for node, labels in where])
+
+
+def _write_topics(page: Page, view: View) -> None:
+    topics = view.reading.topics.values()
+    described = []
+    for topic in topics:
+        replicas = next((len(each.replicas) for each in topic.partitions.values()), -1)
+        described.append(((topic.name, len(topic.partitions), replicas, topic.cleanup_policy or "N/A"), 1))
+    page.add(TOPIC, described)
+    page.add(TOPIC_BYTES, [((topic.name,), topic.replica_bytes) for topic in topics])
+    page.add(LOW, view.partitions(lambda each: each.log_start))
+    page.add(HIGH, view.partitions(lambda each: each.log_end))
+    page.add(LOW_SUM, view.topic_sums(lambda each: each.log_start))
+    page.add(HIGH_SUM, view.topic_sums(lambda each: each.log_end))
+
+
+def _write_groups(page: Page, groups: list[Group]) -> None:
+    known = [(group, group.members) for group in groups if group.members is not None]
+    page.add(
+        GROUP,
+        [
+            ((group.name, group.assignor, group.protocol_type, group.state, group.coordinator_id), int(group.state == "Stable"))
+            for group in groups
+        ],
+    )
+    page.add(MEMBERS, [((group.name,), len(members)) for group, members in known])
+    without = [((group.name,), sum(not each.assignment for each in members)) for group, members in known]
+    page.add(EMPTY_MEMBERS, [(labels, count) for labels, count in without if count])
+    consuming: Counter[tuple[str, str]] = Counter()
+    assigned: Counter[tuple[str, str]] = Counter()
+    for group, members in known:
+        for member in members:
+            for topic, partitions in member.assignment.items():
+                consuming[group.name, topic] += 1
+                assigned[group.name, topic] += len(partitions)
+    page.add(TOPIC_MEMBERS, consuming.items())
+    page.add(ASSIGNED, assigned.items())

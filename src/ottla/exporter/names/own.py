@@ -1,0 +1,53 @@
+"""What other exporters do not have: lead, lag and lead in seconds, rebalances, transactions. Labels as in kafka_exporter."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ottla.exporter.exposition import Family, Page
+from ottla.exporter.names.view import View
+from ottla.exporter.reading import Transactions
+
+_READ = ("consumergroup", "topic", "partition")
+
+LAG_SECONDS = Family("kafka_consumergroup_lag_seconds", "Age of the record that the group reads next; 0 at the end", _READ)
+LEAD = Family("kafka_consumergroup_lead", "Records between the log start and the committed offset; below 0 some are lost", _READ)
+LEAD_SECONDS = Family("kafka_consumergroup_lead_seconds", "Time until retention reaches the group, if it stands still", _READ)
+LAG_SECONDS_MAX = Family("kafka_consumergroup_lag_seconds_max", "Largest lag in seconds of the topic's partitions", _READ[:2])
+LEAD_MIN = Family("kafka_consumergroup_lead_min", "Smallest lead of the topic's partitions", _READ[:2])
+LEAD_SECONDS_MIN = Family("kafka_consumergroup_lead_seconds_min", "Smallest lead in seconds of the partitions", _READ[:2])
+STATE = Family("kafka_consumergroup_state", "1 for the state that the group has", ("consumergroup", "state"))
+REBALANCES = Family("kafka_consumergroup_rebalances_total", "Rebalances seen since the exporter started", _READ[:1], "counter")
+TRANSACTIONS = Family("ottla_transactions", "Transactional ids by the state of their transaction", ("state",))
+OPEN_SECONDS_MAX = Family("ottla_transaction_open_seconds_max", "Age of the oldest open transaction; 0 without one")
+OVER_TIMEOUT = Family("ottla_transactions_over_timeout", "Transactions open for longer than their producer's timeout")
+HANGING = Family("ottla_transactions_hanging", "Open transactions that no coordinator will end")
+HANGING_IN = Family("ottla_partition_transactions_hanging", "Of them, those in this partition", ("topic", "partition"))
+
+FAMILIES = (
+    LAG_SECONDS, LEAD, LEAD_SECONDS, LAG_SECONDS_MAX, LEAD_MIN, LEAD_SECONDS_MIN, STATE, REBALANCES,
+    TRANSACTIONS, OPEN_SECONDS_MAX, OVER_TIMEOUT, HANGING, HANGING_IN,
+)  # fmt: skip
+
+
+def write(page: Page, view: View) -> None:
+    page.add(LAG_SECONDS, view.read_partitions(lambda each: each.lag_s))
+    page.add(LEAD, view.read_partitions(lambda each: each.lead))
+    page.add(LEAD_SECONDS, view.read_partitions(lambda each: each.lead_s))
+    page.add(LAG_SECONDS_MAX, view.read_topics(lambda each: each.lag_s, max))
+    page.add(LEAD_MIN, view.read_topics(lambda each: each.lead, min))
+    page.add(LEAD_SECONDS_MIN, view.read_topics(lambda each: each.lead_s, min))
+    page.add(STATE, [((each.group.name, each.group.state), 1) for each in view.groups if each.group.state])
+    page.add(REBALANCES, [((each.group.name,), each.rebalances) for each in view.groups])
+    if view.reading.transactions is not None:
+        _write_transactions(page, view.reading.transactions)
+
+
+def _write_transactions(page: Page, transactions: Transactions) -> None:
+    states = Counter(each.state for each in transactions.by_id)
+    open_for = [(each.open_s, each.timeout_s) for each in transactions.by_id if each.open_s is not None]
+    page.add(TRANSACTIONS, [((state,), count) for state, count in sorted(states.items())])
+    page.add(OPEN_SECONDS_MAX, [((), max((open_s for open_s, _ in open_for), default=0.0))])
+    page.add(OVER_TIMEOUT, [((), sum(timeout_s is not None and open_s > timeout_s for open_s, timeout_s in open_for))])
+    page.add(HANGING, [((), sum(transactions.hanging.values()))])
+    page.add(HANGING_IN, sorted(transactions.hanging.items()))
