@@ -35,6 +35,8 @@ NEEDS_MORE = {
 }
 """Commands that one broker is not enough for, and where they run."""
 FOLLOW_S = 5
+QUOTED = r"'[^']*'|\"[^\"]*\""
+"""In it, signs of the shell are not the shell's."""
 
 
 def blocks(page: Path) -> Iterator[list[str]]:
@@ -59,10 +61,15 @@ def ottla_commands() -> list[str]:
     """What follows `ottla` in console lines, up to a pipe, a redirection or the next command."""
     found = set()
     for line in console_lines():
-        for part in re.split(r"\||&&", line):
+        quoted = re.findall(QUOTED, line)
+        for part in re.split(r"\||&&", re.sub(QUOTED, "\0", line)):
             words = re.sub(r"^(\w+=\S+ )+", "", part.strip())
+            own, quoted = quoted[: words.count("\0")], quoted[words.count("\0") :]
             if words.startswith("ottla "):
-                found.add(re.split(r" [<>] ?\S", words)[0].removeprefix("ottla ").strip())
+                command = re.split(r" [<>] ?\S", words)[0].removeprefix("ottla ").strip()
+                for text in own:
+                    command = command.replace("\0", text, 1)
+                found.add(command)
     return sorted(found)
 
 

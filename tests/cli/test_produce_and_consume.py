@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -300,3 +301,73 @@ def test_too_large_a_record_is_refused_with_advice(ottla: Ottla, topic: str) -> 
     error = ottla.fails("produce", topic, "-X", "message.max.bytes=1000", stdin=b"x\n" + b"x" * 5000)
     assert f"line 2: message size too large (written to {topic} before it: 1 record)" in error
     assert ottla.ok("consume", topic) == "x\n"
+
+
+@pytest.fixture
+def orders(ottla: Ottla, topic: str) -> str:
+    """Ten orders in partition 0, with headers."""
+    lines = [
+        {"key": f"c-{n}", "value": {"amount": n * 10, "name": f"Ada {n}"}, "headers": {"x": str(n % 2)}, "partition": 0}
+        for n in range(10)
+    ]
+    ottla.ok("produce", topic, "--format", "json", stdin="\n".join(map(json.dumps, lines)))
+    return topic
+
+
+def test_where_prints_the_records_for_which_it_is_true(ottla: Ottla, orders: str) -> None:
+    done = ottla.run("consume", orders, "--where", 'value.amount > 40 and headers["x"] == "1"', "-t", "{offset}")
+    assert (done.returncode, done.stdout) == (0, "5\n7\n9\n")
+    assert re.fullmatch(r"3 of 10 records \(\d+ B\) match\n", done.stderr)
+    assert ottla.ok("consume", orders, "--where", 'timestamp > now - "1h" and offset < 2', "-t", "{offset}") == "0\n1\n"
+
+
+def test_the_limit_counts_what_is_printed(ottla: Ottla, orders: str) -> None:
+    done = ottla.run("consume", orders, "--where", "value.amount >= 30", "-n", "2", "-t", "{offset}")
+    assert (done.stdout, done.stderr.startswith("2 of 5 records")) == ("3\n4\n", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "offsets"),
+    [
+        (["Ada 3"], [3]),
+        (["c-4"], [4]),
+        (["ADA 5"], []),
+        (["ADA 5", "-i"], [5]),
+        (["a 6.*60|c-2$", "--regex"], [2]),
+        (['"amount":7', "--where", "value.amount == 70"], [7]),
+    ],
+)
+def test_grep_looks_into_key_value_and_headers(ottla: Ottla, orders: str, words: list[str], offsets: list[int]) -> None:
+    found = ottla.ok("consume", orders, "--grep", *words, "-t", "{offset}")
+    assert [int(line) for line in found.splitlines()] == offsets
+
+
+def test_grep_finds_headers(ottla: Ottla, topic: str) -> None:
+    ottla.ok("produce", topic, "-H", "trace=abc", "one")
+    ottla.ok("produce", topic, "two")
+    assert ottla.ok("consume", topic, "--grep", "abc") == ottla.ok("consume", topic, "--grep", "trace") == "one\n"
+
+
+def test_a_group_commits_what_it_read_for_its_selection(ottla: Ottla, orders: str) -> None:
+    group = f"{orders}-selecting"
+    words = ("consume", orders, "-g", group, "--where", "value.amount >= 30", "-t", "{offset}")
+    done = ottla.run(*words, "-n", "2")
+    assert (done.returncode, done.stdout) == (0, "3\n4\n"), done.stderr
+    assert "2 of 5 records" in done.stderr
+    described = json.loads(ottla.ok("group", "describe", group, "--json"))[0]
+    assert [row["committed"] for row in described["partitions"] if row["partition"] == 0] == [5]
+    assert ottla.ok(*words) == "5\n6\n7\n8\n9\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--where", "a > 1"], "error: --where: a is not the name of a part of a record\n  a > 1\n  ^\n  names are"),
+        (["--where", "__import__('os').system('true')"], ".system cannot be called"),
+        (["--grep", "(", "--regex"], "error: --grep: '(' is not a regular expression of RE2"),
+        (["--grep", ""], "there is no text to look for"),
+        (["-i"], "pass --grep TEXT"),
+    ],
+)
+def test_a_wrong_selection_is_told_before_the_broker_is_asked(ottla: Ottla, words: list[str], says: str) -> None:
+    assert says in ottla.fails("consume", "no-such-topic", *words, code=2)

@@ -19,6 +19,7 @@ from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex, parse_position
+from ottla.cli.selection import GrepText, IgnoreCase, Regex, Selection, Tally, Where, select
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -114,7 +115,13 @@ def consume(
             "--group", "-g", metavar="GROUP", help="Read as a member of this group: start at its committed offsets, and commit."
         ),
     ] = None,
-    count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many printed records.")
+    ] = None,
+    where: Where = None,
+    grep: GrepText = None,
+    regex: Regex = False,
+    ignore_case: IgnoreCase = False,
     format_: Annotated[Format, typer.Option("--format", help="The format of values; json prints whole records.")] = Format.TEXT,
     key_format: Annotated[Format | None, typer.Option("--key-format", help="The format of keys. (default: as --format)")] = None,
     keys: Annotated[bool, typer.Option("--keys", "-k", help="Print key, separator and value.")] = False,
@@ -142,6 +149,7 @@ def consume(
         format_ = Format.JSON
     if isolation not in ("read_committed", "read_uncommitted"):
         raise Failure(f"--isolation {isolation!r} is neither read_committed nor read_uncommitted", exit_code=EXIT_USAGE)
+    selection = select(where, grep, regex=regex, ignore_case=ignore_case)
     now_ms = int(time.time() * 1000)
     first, last = parse_position(start, now_ms), None if until is None else parse_position(until, now_ms)
     if follow and last is not None and last.kind == "time" and last.value > now_ms:
@@ -163,16 +171,58 @@ def consume(
                 " `ottla group reset-offsets` changes offsets",
                 exit_code=EXIT_USAGE,
             )
-        consume_as_member(connection, group, topics, first, writing, count, follow=follow, isolation=isolation)
+        consume_as_member(
+            connection, group, topics, first, Printing(writing, selection, count), follow=follow, isolation=isolation
+        )
         return
     bounds = find_bounds(connection, topics, partition, first, last, follow=follow, isolation=isolation)
     if not bounds.open():
         return
     consumer = connection.consumer(**reader_properties(isolation))
     try:
-        _copy(connection, consumer, bounds, writing, count, follow=follow)
+        with Printing(writing, selection, count) as printing:
+            _copy(connection, consumer, bounds, printing, follow=follow)
     finally:
         consumer.close()
+
+
+class Printing:
+    """Prints the records that are selected, up to a number of them. At its end it says on stderr how many it read for them."""
+
+    def __init__(self, writing: Writing, selection: Selection, count: int | None) -> None:
+        self._writing = writing
+        self._selection = selection
+        self._left = count
+        self._tally = Tally()
+
+    def __enter__(self) -> Printing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.stdout.buffer.flush()
+        if self._selection:
+            note(self._tally.text())
+
+    @property
+    def finished(self) -> bool:
+        return self._left == 0
+
+    @property
+    def batch_records(self) -> int:
+        """How many records to ask for: with a selection nobody knows how many are needed."""
+        return _BATCH_RECORDS if self._left is None or self._selection else min(_BATCH_RECORDS, max(self._left, 1))
+
+    def take(self, message: Message) -> None:
+        self._tally.add(message)
+        if not self._selection.may_take(message):
+            return
+        record = incoming(message)
+        if not self._selection.takes(record):
+            return
+        sys.stdout.buffer.write(self._writing.line(record))
+        self._tally.taken += 1
+        if self._left is not None:
+            self._left -= 1
 
 
 def reader_properties(isolation: str = "read_committed") -> dict[str, Any]:
@@ -191,18 +241,15 @@ def next_messages(consumer: Consumer, count: int) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(count - 1, 0)] if count > 1 else [first]
 
 
-def _copy(
-    connection: Connection, consumer: Consumer, bounds: Bounds, writing: Writing, count: int | None, *, follow: bool
-) -> None:
+def _copy(connection: Connection, consumer: Consumer, bounds: Bounds, printing: Printing, *, follow: bool) -> None:
     from confluent_kafka import KafkaError, TopicPartition
 
     wanted = bounds.open()
     consumer.assign([TopicPartition(topic, index, bounds.start[topic, index]) for topic, index in sorted(wanted)])
     out = sys.stdout.buffer
-    left = count
     silent_since = time.monotonic()
     while wanted:
-        for message in next_messages(consumer, min(_BATCH_RECORDS, left or _BATCH_RECORDS)):
+        for message in next_messages(consumer, printing.batch_records):
             error = message.error()
             key = (str(message.topic()), int(message.partition() or 0))
             end = bounds.end.get(key)
@@ -215,12 +262,9 @@ def _copy(
                 if end is not None and offset >= end:
                     wanted.discard(key)
                     continue
-                out.write(writing.line(incoming(message)))
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        out.flush()
-                        return
+                printing.take(message)
+                if printing.finished:
+                    return
                 if end is not None and offset + 1 >= end:
                     wanted.discard(key)
             elif error.code() == KafkaError._PARTITION_EOF:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure, is_text
-from ottla.cli.positions import TIME_MS_MAX, iso_time_ms
+from ottla.filters.times import TIME_MS_MAX, iso_time_ms
 
 Headers = list[tuple[str, bytes | None]]
 

@@ -5,22 +5,14 @@ Pure: the present time is an argument. `offsets` turns a position into offsets, 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.filters.times import TIME_MS_MAX, duration_ms, iso_time_ms
 
 TopicIndex = tuple[str, int]
 """A topic and a partition's number."""
-
-TIME_MS_MAX = 2**63 - 1
-"""The largest timestamp of a record."""
-
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
-_AGO_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +20,6 @@ class Position:
     kind: Literal["beginning", "end", "offset", "back", "time"]
     value: int = 0
     """The offset, the number of records before the end, or the time in milliseconds since 1970."""
-
-
-def duration_ms(text: str) -> int | None:
-    """`90s`, `1h30m`, `500ms` in milliseconds, or None if it is not a duration."""
-    if not _AGO.fullmatch(text):
-        return None
-    total_ms = sum(float(number) * _UNITS_MS[unit] for number, unit in _AGO_PART.findall(text))
-    return int(min(total_ms, TIME_MS_MAX))
 
 
 def parse_time_ms(text: str, now_ms: int) -> int | None:
@@ -46,17 +30,6 @@ def parse_time_ms(text: str, now_ms: int) -> int | None:
     if text.startswith("@"):
         return int(text[1:]) if text[1:].isdecimal() and int(text[1:]) <= TIME_MS_MAX else None
     return iso_time_ms(text)
-
-
-def iso_time_ms(text: str) -> int | None:
-    """An ISO 8601 time or date: 2024-05-01T10:00Z, 2024-05-01 10:00:00.5+02:00, 20240501T1000, 2024-W18-3."""
-    text = text.upper()
-    if "-" not in text[1:] and "T" not in text:
-        return None  # 20240501 is an offset, or a number of milliseconds
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
 
 
 def parse_position(text: str, now_ms: int) -> Position:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from ottla.cli.failure import Failure
-from ottla.cli.positions import Position, duration_ms, parse_position, parse_time_ms
+from ottla.cli.positions import Position, parse_position, parse_time_ms
+from ottla.filters.times import duration_ms
 
 NOW_MS = 1_700_000_000_000
 

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.cli.connection import Connection
-from ottla.cli.consume import broker_away, incoming, next_messages, note_if_away, reader_properties
+from ottla.cli.consume import Printing, broker_away, next_messages, note_if_away, reader_properties
 from ottla.cli.failure import Failure, explain
-from ottla.cli.formats import Writing
 from ottla.cli.group.coordinator import lacking_coordinator
 from ottla.cli.output import note
 from ottla.cli.positions import Position, TopicIndex
@@ -26,7 +25,6 @@ from ottla.cli.positions import Position, TopicIndex
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
-_BATCH_RECORDS = 500
 _SILENCE_S = 15.0
 _COORDINATOR_S = 3.0
 """How long a group may be without a coordinator before the user hears of it, and how often it is asked then."""
@@ -40,8 +38,7 @@ def consume_as_member(
     group: str,
     topics: Sequence[str],
     start: Position,
-    writing: Writing,
-    count: int | None,
+    printing: Printing,
     *,
     follow: bool,
     isolation: str,
@@ -60,7 +57,8 @@ def consume_as_member(
     # Leave the group also on SIGTERM (`timeout` sends it): otherwise the others wait for the session timeout.
     before = signal.signal(signal.SIGTERM, terminated)
     try:
-        membership.run(list(topics), writing, count)
+        with printing:
+            membership.run(list(topics), printing)
     finally:
         closing = threading.Thread(target=consumer.close, daemon=True)
         closing.start()
@@ -89,12 +87,11 @@ class _Membership:
         self._no_coordinator: Failure | None = None
         """Why the group has no coordinator, while it has none."""
 
-    def run(self, topics: list[str], writing: Writing, count: int | None) -> None:
+    def run(self, topics: list[str], printing: Printing) -> None:
         self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_revoke)
-        left = count
         silent_since = started = time.monotonic()
         while self._follow or not self._assigned or self._unfinished or self._commits:
-            if left == 0 and not self._commits:
+            if printing.finished and not self._commits:
                 return
             if self._no_coordinator is not None and not self._follow and time.monotonic() - started > _SILENCE_S:
                 raise self._no_coordinator
@@ -107,14 +104,11 @@ class _Membership:
                     code="_TIMED_OUT",
                 )
             # After the last wanted record only commits are awaited. Records that come meanwhile are not committed.
-            messages = next_messages(self._consumer, min(_BATCH_RECORDS, left or 1) if left is not None else _BATCH_RECORDS)
-            written = [message for message in messages if message.error() is None and left != 0]
-            if written:
-                for message in written:
-                    sys.stdout.buffer.write(writing.line(incoming(message)))
+            messages = next_messages(self._consumer, printing.batch_records)
+            taken = self._take(messages, printing)
+            if taken:
                 sys.stdout.buffer.flush()
-                self._commit(written)
-                left = None if left is None else left - len(written)
+                self._commit(taken)
             for message in messages:
                 self._on_event(message)
             if self._not_committed is not None:
@@ -127,6 +121,16 @@ class _Membership:
                 silent_since = time.monotonic()
             elif not self._follow and time.monotonic() - silent_since > _SILENCE_S and self._connection.last_error is not None:
                 raise broker_away(self._connection)
+
+    @staticmethod
+    def _take(messages: list[Message], printing: Printing) -> list[Message]:
+        """The records that were read until the last wanted one, printed or not."""
+        taken = []
+        for message in messages:
+            if message.error() is None and not printing.finished:
+                printing.take(message)
+                taken.append(message)
+        return taken
 
     def _look_for_coordinator(self) -> None:
         """librdkafka asks for a coordinator for ever, and does not say so."""

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.positions import TopicIndex, duration_ms
+from ottla.cli.positions import TopicIndex
+from ottla.filters.times import duration_ms
 
 _ISO_DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE

@@ -12,7 +12,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes
 from ottla.cli.output import note, print_document, print_table
-from ottla.cli.positions import duration_ms
+from ottla.filters.times import duration_ms
 
 if TYPE_CHECKING:
     from ottla.cli.txn.view import Transactions

@@ -1,0 +1,107 @@
+"""Which records a command takes: the options --where and --grep, and the count of what was read for them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+from ottla.cli.formats import Incoming
+from ottla.cli.output import size_text
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from ottla.filters.errors import FilterError
+    from ottla.filters.filter import Filter
+    from ottla.filters.grep import Grep
+
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="EXPRESSION",
+        help='Only records for which this is true: \'value.amount > 100 and headers["x"] == "1"\'.',
+        rich_help_panel="Selection",
+    ),
+]
+GrepText = Annotated[
+    str | None,
+    typer.Option(
+        "--grep", metavar="TEXT", help="Only records with this text in key, value or headers.", rich_help_panel="Selection"
+    ),
+]
+Regex = Annotated[
+    bool, typer.Option("--regex", help="The text of --grep is a regular expression (RE2).", rich_help_panel="Selection")
+]
+IgnoreCase = Annotated[
+    bool,
+    typer.Option("--ignore-case", "-i", help="--grep finds capitals and small letters alike.", rich_help_panel="Selection"),
+]
+
+
+@dataclass(slots=True)
+class Selection:
+    """What a record must have. Without `where` and `grep` every record is taken."""
+
+    where: Filter | None = None
+    grep: Grep | None = None
+
+    def __bool__(self) -> bool:
+        return self.where is not None or self.grep is not None
+
+    def may_take(self, message: Message) -> bool:
+        """False if the record is certainly not taken. Looks at key and value as they are."""
+        return self.where is None or self.where.may_match(message.key(), message.value())
+
+    def takes(self, record: Incoming) -> bool:
+        return (self.grep is None or self.grep.matches(record)) and (self.where is None or self.where.matches(record))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was read, and how many records of it were taken."""
+
+    records: int = 0
+    size_bytes: int = 0
+    """Of values."""
+    taken: int = 0
+
+    def add(self, message: Message) -> None:
+        self.records += 1
+        self.size_bytes += len(message)
+
+    def text(self) -> str:
+        """`2 of 1,000 records (34.1 KB) match`."""
+        noun = "record" if self.records == 1 else "records"
+        verb = "matches" if self.taken == 1 else "match"
+        return f"{self.taken:,} of {self.records:,} {noun} ({size_text(self.size_bytes)}) {verb}"
+
+
+def select(where: str | None, grep: str | None, *, regex: bool = False, ignore_case: bool = False) -> Selection:
+    """The selection that the options describe."""
+    if grep is None and (regex or ignore_case):
+        raise Failure("--regex and --ignore-case say how --grep looks for its text", "pass --grep TEXT", exit_code=EXIT_USAGE)
+    if where is None and grep is None:
+        return Selection()
+    from ottla.filters.errors import FilterError
+    from ottla.filters.filter import parse_filter
+    from ottla.filters.grep import Grep
+
+    try:
+        chosen = None if where is None else parse_filter(where, int(time.time() * 1000))
+    except FilterError as error:
+        raise _wrong("--where", error) from None
+    try:
+        return Selection(chosen, None if grep is None else Grep(grep, regex=regex, ignore_case=ignore_case))
+    except FilterError as error:
+        raise _wrong("--grep", error) from None
+
+
+def _wrong(option: str, error: FilterError) -> Failure:
+    # `report` indents the first line of a hint.
+    hint = "\n  ".join(part for part in (*error.excerpt.split("\n"), error.hint) if part)
+    return Failure(f"{option}: {error.message}", hint, exit_code=EXIT_USAGE)
