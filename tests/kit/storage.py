@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from ottla.records.record import Record, build_batch, read_records
 from ottla.records.validate import Checked, Rules, check
 from ottla.sim.kernel.machine import SeededRandom
 from ottla.storage.config import LogConfig
-from ottla.storage.data_dir import DataDir
+from ottla.storage.data_dir import DataDir, Loading
 from ottla.storage.log import Log
 from ottla.types import Buffer, TopicPartition
 
@@ -103,6 +105,7 @@ class MemoryDisk:
         self._fail_in: int | None = None
         self._error: BaseException = OSError(5, "Input/output error")
         self.broken: Callable[[str, str], bool] = lambda kind, path: False
+        self.broken_errno = errno.EIO
 
     def fail(self, step: int, error: BaseException) -> None:
         self._fail_in, self._error = step, error
@@ -110,7 +113,7 @@ class MemoryDisk:
     def step(self, kind: str, path: str) -> BaseException | None:
         self.steps.append(f"{kind} {path}")
         if self.broken(kind, path):
-            return OSError(5, f"Input/output error: {path}")
+            return OSError(self.broken_errno, f"{os.strerror(self.broken_errno)}: {path}")
         if self._fail_in is not None:
             self._fail_in -= 1
             if self._fail_in < 0:
@@ -262,6 +265,17 @@ def reopen(disk: object, config: LogConfig | None = None) -> tuple[DataDir, Log]
     config = config if config is not None else LogConfig()
     data_dir.load(lambda topic: config, NOW_MS)
     return data_dir, data_dir.logs[TP]
+
+
+def recovered(disk: MemoryDisk, config: LogConfig | None = None) -> tuple[Log, Loading]:
+    """The log of a broker that starts after a kill, and what the start tells."""
+    disk.die()
+    data_dir = open_dir(disk)
+    config = config if config is not None else LogConfig()
+    loading = data_dir.start_loading(lambda topic: config, NOW_MS)
+    loading.work()
+    data_dir.loaded(loading)
+    return data_dir.logs[TP], loading
 
 
 def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[tuple[BatchInfo, bytes]]:

@@ -6,14 +6,20 @@ extension module is imported directly if possible.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
+from typing import Protocol
 
 from ottla.types import Buffer
 
 
-def _find() -> Callable[[Buffer], int]:
+class Crc32c(Protocol):
+    def __call__(self, data: Buffer, value: int = 0, /) -> int:
+        """The CRC of data; `value` is that of the bytes before it."""
+        ...
+
+
+def _find() -> Crc32c:
     package = PathFinder.find_spec("crc32c")
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec("crc32c._crc32c", places) if places is not None else None
@@ -23,8 +29,8 @@ def _find() -> Callable[[Buffer], int]:
         return crc32c
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[Buffer], int] = module.crc32c
+    found: Crc32c = module.crc32c
     return found
 
 
-crc32c: Callable[[Buffer], int] = _find()
+crc32c: Crc32c = _find()

@@ -93,7 +93,9 @@ class Loading:
         """Set to stop the workers after their current log."""
         self.opened: list[tuple[TopicPartition, bool, Log]] = []
         self.notices: list[str] = []
-        """Messages about repairs and missing files, for the operator."""
+        """Messages about repairs, for the operator."""
+        self.losses: list[str] = []
+        """Messages about lost records."""
         self._count = len(found)
         self._left = iter(found)
 
@@ -267,13 +269,8 @@ class DataDir:
         checkpoints = loading.checkpoints
         self._gone = checkpoints.partitions() - self.logs.keys()
         vouched = checkpoints.recovery_points
-        lacking = [log for key, log in self.logs.items() if log.recovery_point < vouched.get(key, 0)]
-        loading.notices += [
-            f"Log {log.dir} lost flushed records: it ends at offset {log.log_end_offset}, its recovery point was "
-            f"{vouched[log.topic_partition]}. Files are missing or corrupt"
-            for log in lacking
-        ]
-        if lacking:
+        loading.losses += [loss for log in self.logs.values() if (loss := _loss_of(log, checkpoints)) is not None]
+        if any(log.recovery_point < vouched.get(key, 0) for key, log in self.logs.items()):
             # New records at these offsets are not flushed, so the checkpoint must not cover them.
             for name in (LOG_STARTS, RECOVERY_POINTS):
                 self._write_checkpoint(name, self.logs.values())
@@ -432,6 +429,21 @@ class DataDir:
         self._disk.at_once([partial(self._disk.flush_dir, path) for path in sorted(dirs)])
         for log, plan in plans:
             log.flushed(plan)
+
+
+def _loss_of(log: Log, checkpoints: Checkpoints) -> str | None:
+    """What to tell the operator of a log that ends before its checkpoints: records are lost that were committed or flushed."""
+    end_offset = log.log_end_offset
+    high_watermark = checkpoints.high_watermarks.get(log.topic_partition, 0)
+    recovery_point = checkpoints.recovery_points.get(log.topic_partition, 0)
+    expected = max(high_watermark, recovery_point)
+    if end_offset >= expected:
+        return None
+    return (
+        f"{log.topic_partition} lost offsets {end_offset} to {expected - 1} ({expected - end_offset} in all): the log in "
+        f"{log.dir} ends at offset {end_offset}, the checkpointed high watermark was {high_watermark}, the recovery point "
+        f"{recovery_point}. Files are missing or corrupt"
+    )
 
 
 def least_used(dirs: Iterable[DataDir]) -> DataDir:

@@ -19,6 +19,8 @@ SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
+CUT: Final = ".cut"
+"""Ottla's own: behind `.log`, what recovery cut off. Kafka ignores such files."""
 
 DELETE_DIR: Final = "-delete"
 FUTURE_DIR: Final = "-future"

@@ -19,6 +19,7 @@ from ottla.ports import Disk, Random
 from ottla.records.batch import BatchInfo
 from ottla.storage.checkpoint import CorruptCheckpoint, read_partition_metadata
 from ottla.storage.config import INT64_MAX, LogConfig
+from ottla.storage.cut import Cut, remove_segments
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.log import Log
 from ottla.storage.names import (
@@ -98,7 +99,7 @@ def open_log(
 
     if segments and segments[-1].end_offset < found.log_start_offset:
         # only segments before the log start offset are left: files were removed
-        _remove_segments(disk, segments)
+        remove_segments(disk, segments)
         segments = []
         epochs.clear()
         producers.clear()
@@ -343,25 +344,38 @@ def _recover(
         segment = segments[slot]
         follower = segments[slot + 1].base_offset if slot + 1 < len(segments) else INT64_MAX
         states.begin(segment)
-        end_offset, truncated_bytes, dense = _recover_segment(segment, follower, epochs, states.producers)
+        cut = Cut(disk, segment.files.dir)
+        end_offset, truncated_bytes, dense = _recover_segment(segment, follower, epochs, states.producers, cut)
         compacted = not dense if cleaned_offset is None else follower <= cleaned_offset
         if truncated_bytes or slot + 1 == len(segments) or (end_offset < follower and not compacted):
             segment.end_offset = end_offset
             behind = segments[slot + 1 :]
+            cut.take_out(behind)
             if truncated_bytes or behind:
-                notices.append(_truncation_notice(segment, truncated_bytes, behind))
-            _remove_segments(disk, behind)
+                notices.append(_truncation_notice(segment, truncated_bytes, behind, cut))
             return segments[: slot + 1]
     return segments
 
 
-def _truncation_notice(segment: Segment, truncated_bytes: int, behind: list[Segment]) -> str:
-    what = f"truncated {truncated_bytes} bytes of invalid batches" if truncated_bytes else "records are missing"
+def _truncation_notice(segment: Segment, truncated_bytes: int, behind: list[Segment], cut: Cut) -> str:
+    what = f"truncated {truncated_bytes} bytes from an invalid batch on" if truncated_bytes else "records are missing"
     removed = f", removed {len(behind)} segments from offset {behind[0].base_offset} on" if behind else ""
-    return f"Recovery of {segment.path(LOG)}: {what} at offset {segment.end_offset}{removed}"
+    return f"Recovery of {segment.path(LOG)}: {what} at offset {segment.end_offset}{removed}{_kept_notice(cut)}"
 
 
-def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, producers: ProducerStates) -> tuple[int, int, bool]:
+def _kept_notice(cut: Cut) -> str:
+    if not cut.batches:
+        return ", which held no intact batch"
+    held = f". {cut.batches} intact batches with {cut.records} records lay behind"
+    if not cut.paths:
+        return f"{held}, and are lost: the volume has no space to keep them"
+    more = f" and {len(cut.paths) - 1} more files" if len(cut.paths) > 1 else ""
+    return f"{held}, kept in {cut.paths[0]}{more}: `ottla log dump {cut.dir} --salvage FILE` saves them"
+
+
+def _recover_segment(
+    segment: Segment, offset_limit: int, epochs: EpochCache, producers: ProducerStates, cut: Cut
+) -> tuple[int, int, bool]:
     """Scan a segment and truncate it before the first invalid batch; replay its producers and aborted transactions.
 
     Returns the end offset, the bytes truncated, and whether every offset has a record.
@@ -387,6 +401,7 @@ def _recover_segment(segment: Segment, offset_limit: int, epochs: EpochCache, pr
     truncated_bytes = segment.size - good
     if truncated_bytes:
         _refuse_legacy(segment, good)
+        cut.keep_tail(segment, good, end_offset, offset_limit)
         segment.truncate_file(good)
     segment.file.release()
     segment.indexes.replace_txn(aborted)
@@ -405,17 +420,6 @@ def _refuse_legacy(segment: Segment, position: int) -> None:
                     f"{segment.path(LOG)} has messages of format v{head[16]}, which is not supported: "
                     f"move {segment.files.dir} away, or copy the topic with Apache Kafka"
                 )
-
-
-def _remove_segments(disk: Disk, segments: list[Segment]) -> None:
-    """Remove segments durably: after a crash they would reappear behind records that are written at their offsets."""
-    for segment in segments:
-        segment.close()
-        for suffix in SEGMENT_SUFFIXES:
-            if disk.exists(segment.path(suffix)):
-                disk.remove(segment.path(suffix))
-    if segments:
-        disk.flush_dir(segments[0].files.dir)
 
 
 def _topic_id(disk: Disk, dir: str) -> bytes:

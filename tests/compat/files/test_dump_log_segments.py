@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cli.log.salvage import salvage
 from ottla.records.record import build_batch
 from ottla.records.validate import Rules, check
 from ottla.runtime.files import OsDisk
@@ -83,3 +84,18 @@ def test_dump_finds_the_indexes_sane_and_true(partition: tuple[Path, list[tuple[
     assert not re.search("mismatch|not found|out of order", done.stdout + done.stderr, re.I)
     assert len(re.findall(r"^offset: \d+ position: \d+$", done.stdout, re.M)) > 10
     assert len(re.findall(r"^timestamp: \d+ offset: \d+$", done.stdout, re.M)) > 10
+
+
+def test_dump_reads_a_salvaged_segment(partition: tuple[Path, list[tuple[int, int, int]]], tmp_path: Path) -> None:
+    path, batches = partition
+    source = sorted(path.glob("*.log"))[1]
+    damaged = tmp_path / source.name
+    damaged.write_bytes(source.read_bytes()[:61] + b"rubbish" + source.read_bytes()[68:])
+    (tmp_path / "saved").mkdir()
+    saved = salvage([damaged], tmp_path / "saved")
+    assert saved is not None
+    done = peers.run_tool(peers.KAFKA_4, "DumpLogSegments", "--deep-iteration", "--files", saved.path, check=True)
+    bases = [int(base) for base in re.findall(r"^baseOffset: (\d+) ", done.stdout, re.M)]
+    assert bases == [base for base, _, _ in batches if saved.first_offset <= base <= saved.last_offset]
+    assert len(bases) == saved.batches > 3
+    assert done.stdout.count("isvalid: true") == len(bases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import zlib
 from collections.abc import Callable
@@ -15,7 +16,19 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import scan_batches
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
-from tests.kit.storage import NOW_MS, TP, MemoryDisk, all_offsets, append, batch, new_log, read_batches, records_of, reopen
+from tests.kit.storage import (
+    NOW_MS,
+    TP,
+    MemoryDisk,
+    all_offsets,
+    append,
+    batch,
+    new_log,
+    read_batches,
+    records_of,
+    recovered,
+    reopen,
+)
 
 SMALL = LogConfig(segment_bytes=700, index_interval_bytes=100)
 DIR = f"/data/{TP}"
@@ -565,3 +578,76 @@ def test_a_segment_that_does_not_begin_with_a_batch_is_not_sent(slot: int) -> No
             log.read(base, max_bytes, end_offset, True)
         assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert log.read(end_offset, 1 << 20, log.log_end_offset, True).size
+
+
+def cut_files(disk: MemoryDisk) -> dict[str, bytes]:
+    """What recovery kept, by name. A batch is intact in it."""
+    return {name.rpartition("/")[2]: disk.content(name) for name in disk.names if ".log.cut" in name}
+
+
+def test_intact_batches_behind_an_invalid_one_are_counted_and_kept() -> None:
+    disk, log = filled(LogConfig(segment_bytes=1 << 20))
+    whole = disk.content(path(0))
+    batches, _ = scan_batches(whole)
+    victim = batches[3]
+    broken = bytearray(whole)
+    broken[victim.end - 1] ^= 1
+    disk.put(path(0), bytes(broken))
+    log, loading = recovered(disk, LogConfig(segment_bytes=1 << 20))
+    assert log.log_end_offset == victim.base_offset == 6
+    assert cut_files(disk) == {f"{6:020d}.log.cut": bytes(broken[victim.position :])}
+    (told,) = loading.notices
+    assert "16 intact batches with 32 records lay behind, kept in " in told
+
+
+def test_segments_behind_an_invalid_batch_are_kept_for_an_operator() -> None:
+    disk, log = filled()
+    bases = list(log.local.bases)
+    whole = {base: disk.content(path(base)) for base in bases}
+    broken = bytearray(whole[bases[1]])
+    broken[-1] ^= 1
+    disk.put(path(bases[1]), bytes(broken))
+    log = crashed(disk)
+    assert log.log_end_offset < bases[2]
+    assert cut_files(disk) == {f"{base:020d}.log.cut": whole[base] for base in bases[2:]}
+    assert crashed(disk).log_end_offset == log.log_end_offset, "they are no part of the log"
+
+
+def test_a_torn_tail_without_an_intact_batch_is_not_kept() -> None:
+    disk, log = filled()
+    base = log.local.bases[-1]
+    disk.put(path(base), disk.content(path(base))[:-1])
+    crashed(disk)
+    assert cut_files(disk) == {}
+
+
+def test_recovery_on_a_full_volume_tells_that_intact_batches_are_lost() -> None:
+    config = LogConfig(segment_bytes=1 << 20)
+    disk, log = filled(config)
+    broken = bytearray(disk.content(path(0)))
+    broken[100] ^= 1
+    disk.put(path(0), bytes(broken))
+    disk.broken = lambda kind, name: kind == "write" and ".cut" in name
+    disk.broken_errno = errno.ENOSPC
+    log, loading = recovered(disk, config)
+    assert log.log_end_offset == 0
+    assert cut_files(disk) == {}
+    assert "are lost: the volume has no space to keep them" in loading.notices[0]
+
+
+def test_a_log_that_ends_before_its_checkpointed_high_watermark_tells_what_is_lost() -> None:
+    disk, log = filled()
+    log.high_watermark = 38
+    disk.put("/data/replication-offset-checkpoint", b"0\n1\norders 0 38\n")
+    for base in log.local.bases[1:]:
+        disk.remove(path(base))
+    disk.put(path(0), b"")
+    log, loading = recovered(disk, SMALL)
+    assert log.log_end_offset == 0
+    (told,) = loading.losses
+    assert told.startswith(
+        "orders-0 lost offsets 0 to 37 (38 in all): the log in /data/orders-0 ends at offset 0, the checkpointed"
+    )
+    assert "high watermark was 38, the recovery point 0" in told
+    disk.put("/data/replication-offset-checkpoint", b"0\n1\norders 0 0\n")
+    assert recovered(disk, SMALL)[1].losses == []

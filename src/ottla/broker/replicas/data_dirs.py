@@ -157,6 +157,8 @@ class DataDirs:
             data_dir.mark_offline(error)
             return
         _log_notices(loading.notices)
+        for loss in loading.losses:
+            logger.warning("%s; see `Damaged logs` in docs/operations.md", loss)
         if logs:
             how = "after a clean shutdown" if data_dir.was_clean else "with recovery after an unclean shutdown"
             logger.info("Loaded %d partitions from %s %s", len(logs), data_dir.path, how)

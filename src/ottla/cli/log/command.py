@@ -1,16 +1,17 @@
-"""`ottla log dump`: shows the files of a log, without a broker."""
+"""`ottla log dump`: shows the files of a log, and saves what is intact in them, without a broker."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.failure import EXIT_FAILED
+from ottla.cli.failure import EXIT_FAILED, Failure
 from ottla.cli.formats import time_text
 from ottla.cli.options import Commands, Json
-from ottla.cli.output import print_line, size_text
+from ottla.cli.output import print_document, print_line, size_text
 
 if TYPE_CHECKING:
     from ottla.cli.log.segments import Item
@@ -30,11 +31,22 @@ def dump(
     records: Annotated[bool, typer.Option("--records", "-r", help="Show the records of each batch.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check CRCs, records and indexes.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only damage and the summary.")] = False,
+    salvage: Annotated[
+        Path | None,
+        typer.Option(
+            "--salvage",
+            metavar="FILE|DIR",
+            help="Save the intact batches behind damage and in .log.cut files.",
+        ),
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """Show batches, records, index entries and checkpoints. Exit code 1 if anything is damaged."""
     from ottla.cli.log.segments import read_path
 
+    if salvage is not None:
+        _salvage(paths, salvage, json_output=json_output)
+        return
     counts = {"files": 0, "batches": 0, "records": 0, "damage": 0}
     empty = 0
     for path in paths:
@@ -63,6 +75,19 @@ def dump(
         print(f"{counts['files']} files, {counts['batches']} batches, {counts['records']} records, {found}")
     if counts["damage"]:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _salvage(paths: list[Path], target: Path, *, json_output: bool) -> None:
+    from ottla.cli.log.salvage import salvage
+
+    saved = salvage(paths, target)
+    if saved is None:
+        raise Failure("nothing to salvage: no intact batch lies behind damage", "the batches before it are in the .log file")
+    if json_output:
+        print_document(asdict(saved))
+    else:
+        what = f"{saved.batches} batches, {saved.records} records, offsets {saved.first_offset}..{saved.last_offset}"
+        print(f"{saved.path}: {what}")
 
 
 def render(item: Item) -> str:

@@ -24,6 +24,7 @@ from ottla.records.record import Record, read_records
 from ottla.storage import checkpoint, names
 from ottla.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from ottla.storage.offset_index import CorruptIndex, OffsetIndex
+from ottla.storage.salvage import Read, intact_batches
 from ottla.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from ottla.storage.time_index import TimeIndex
 from ottla.types import Buffer
@@ -79,8 +80,20 @@ def read_path(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
 def _readable(name: str) -> bool:
     parsed = names.parse_offset_file(name)
     if parsed is not None:
-        return parsed[1].removesuffix(names.DELETED) in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
+        return is_segment(name) or parsed[1].removesuffix(names.DELETED) in (names.OFFSET_INDEX, names.TIME_INDEX)
     return name in (*_OFFSET_CHECKPOINTS, names.EPOCH_CHECKPOINT, names.PARTITION_METADATA, names.META_PROPERTIES)
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file holds batches: a segment, also a deleted one, or what recovery cut off one."""
+    parsed = names.parse_offset_file(name)
+    return parsed is not None and (parsed[1] in (names.LOG, names.LOG + names.DELETED) or is_cut(name))
+
+
+def is_cut(name: str) -> bool:
+    """Whether a file is what recovery cut off a segment."""
+    parsed = names.parse_offset_file(name)
+    return parsed is not None and parsed[1].rstrip("0123456789") == names.LOG + names.CUT
 
 
 def read_file(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
@@ -91,7 +104,7 @@ def read_file(path: Path, *, records: bool, verify: bool) -> Iterator[Item]:
             return
         base_offset, suffix = parsed[0], parsed[1].removesuffix(names.DELETED)
         yield Item(str(path), "file", {"base_offset": base_offset, "size": path.stat().st_size})
-        if suffix == names.LOG:
+        if is_segment(path.name):
             yield from _read_log(path, base_offset, records=records, verify=verify)
         else:
             yield from _read_index(path, base_offset, suffix, verify=verify)
@@ -130,12 +143,15 @@ def _read_log(path: Path, base_offset: int, *, records: bool, verify: bool) -> I
             try:
                 info = read_batch_header(data, position)
             except MalformedInput as error:
-                rest = bytes(data[position:])
+                behind = next(intact_batches(reader(data), size, position, next_offset), None)
+                end = size if behind is None else behind.position
                 # Zeros are preallocated space (`log.preallocate`).
-                if any(rest):
-                    problem = f"the last {len(rest)} bytes are not a batch: {error}"
+                if behind is not None or any(bytes(data[position:])):
+                    where = f"{end - position} bytes up to position {end}" if behind else f"the last {end - position} bytes"
+                    problem = f"{where} are not a batch: {error}"
                     yield Item(str(path), "damage", {"position": position, "problem": problem})
-                return
+                position = end
+                continue
             yield Item(str(path), "batch", batch_fields(info))
             problems, held = _check_batch(data, info, next_offset, verify=verify, records=records)
             if records:
@@ -145,6 +161,10 @@ def _read_log(path: Path, base_offset: int, *, records: bool, verify: bool) -> I
                 yield Item(str(path), "damage", {"position": position, "offset": info.base_offset, "problem": problem})
             next_offset = max(next_offset, info.next_offset)
             position = info.end
+
+
+def reader(data: memoryview) -> Read:
+    return lambda position, count: bytes(data[position : position + count])
 
 
 def _check_batch(

@@ -10,6 +10,7 @@ from ottla.sim.bugs.registry import Patch, bug
 from ottla.storage import checkpoint, compaction, data_dir, recovery, time_lookup
 from ottla.storage.compaction import CleanedSegment
 from ottla.storage.compaction_plan import LogToClean
+from ottla.storage.cut import Cut
 from ottla.storage.data_dir import DataDir
 from ottla.storage.epoch_cache import EpochCache
 from ottla.storage.flush import FlushPlan
@@ -39,7 +40,7 @@ def torn_tail_kept() -> list[Patch]:
 
 @bug("segments behind a truncated one are kept", world="log", seeds_max=40)
 def segments_behind_truncation_kept() -> list[Patch]:
-    return [(recovery, "_remove_segments", lambda disk, segments: None)]
+    return [(Cut, "take_out", lambda self, segments: None)]
 
 
 @bug("after a recovery the log ends one record early", world="log", seeds_max=20)
