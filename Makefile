@@ -119,6 +119,11 @@ docs: setup ## regenerate docs/settings.md and docs/exporter.md
 	$(PY) -m ottla.cluster.settings.page > docs/settings.md
 	$(PY) -m ottla.exporter.page > docs/exporter.md
 
+.PHONY: site
+site: .venv/.installed ## build the documentation as a site in build/site, which is read without a network
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "site: open build/site/index.html"
+
 .PHONY: clean
 clean: ## remove build products, keep .venv
 	rm -rf build dist src/*.egg-info bench/out

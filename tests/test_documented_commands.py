@@ -22,8 +22,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
 from tests.kit import ROOT
+from tests.kit.documentation import blocks
 
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SOURCES = [path for folder in ("bench", "tests", "src", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 NEEDS_MORE = {
     "serve": "the fixture starts the broker; tests/cli/test_serve.py",
@@ -39,14 +40,15 @@ QUOTED = r"'[^']*'|\"[^\"]*\""
 """In it, signs of the shell are not the shell's."""
 
 
-def blocks(page: Path) -> Iterator[list[str]]:
+def consoles(page: Path) -> Iterator[list[str]]:
     """The commands of each console block, in order, without comments and output."""
-    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.S):
-        yield [re.sub(r"\s{2,}# .*| # .*", "", line[2:]).strip() for line in block.splitlines() if line.startswith("$ ")]
+    for block in blocks(page):
+        if block.language == "console":
+            yield [re.sub(r"\s{2,}# .*| # .*", "", line[2:]).strip() for line in block.lines if line.startswith("$ ")]
 
 
 def console_lines() -> list[str]:
-    return [line for page in PAGES if page.exists() for block in blocks(page) for line in block]
+    return [line for page in PAGES if page.exists() for block in consoles(page) for line in block]
 
 
 def spans() -> list[str]:
@@ -148,7 +150,7 @@ def test_the_cli_takes_the_arguments(command: str, tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and any(blocks(page))], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.exists() and any(consoles(page))], ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     """None is refused as wrong usage (exit code 2) and none ends with a traceback. Some fail, as the page says they do."""
     files = {"lines.txt": "k:v\n", "lines.tsv": "k\tv\n", "records.jsonl": '{"value": "v"}\n'}
@@ -167,7 +169,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
             "EDITOR": "true",
         }
         (tmp_path / "ottla-data").symlink_to(str(broker.data_dir))
-        for block in blocks(page):
+        for block in consoles(page):
             prepare(broker.bootstrap_servers)
             for line in block:
                 if "ottla " not in line or any(re.search(rf"ottla {name}\b", line) for name in NEEDS_MORE):
