@@ -210,9 +210,12 @@ def test_tl03_on_sasl_ssl_the_login_decides(play: Any, secured: dict[str, str]) 
 # New stores while the broker runs
 
 
-async def alter(connection: ClientConnection, name: str, value: str, *, validate_only: bool = False) -> tuple[int, str]:
-    change = AlterableConfig(name=f"listener.name.ssl.{name}", config_operation=0, value=value)
-    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+async def alter(
+    connection: ClientConnection, name: str, value: str, more: dict[str, str] | None = None, *, validate_only: bool = False
+) -> tuple[int, str]:
+    values = {name: value} | (more or {})
+    changes = [AlterableConfig(name=f"listener.name.ssl.{each}", config_operation=0, value=text) for each, text in values.items()]
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
     (answer,) = (await connection.call("incremental_alter_configs", 1, request)).responses
     return answer.error_code, answer.error_message or ""
@@ -319,6 +322,40 @@ def test_tl05_a_new_key_store_holds_after_a_restart(secured: dict[str, str], tmp
     run(_perform(change, tmp_path, secured))
     Path(secured["ssl_keystore_location"]).unlink()
     run(_perform(look, tmp_path, secured))
+
+
+def test_tl05_a_new_password_is_stored_encrypted(
+    secured: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = AUTHORITY.issue("broker")
+    other = new.pem_file(tmp_path / "new.pem", "planted-new")
+    changed = {"ssl.keystore.location": other, "ssl.key.password": "planted-new"}
+
+    async def refused(stage: Any) -> None:
+        connection = await stage.connect(client())
+        code, text = await alter(connection, "ssl.keystore.type", "PEM", changed)
+        assert (code, "password.encoder.secret" in text, "planted" in text) == (ErrorCode.INVALID_CONFIG, True, False)
+
+    async def change(stage: Any) -> None:
+        connection = await stage.connect(client())
+        code, _ = await alter(connection, "ssl.keystore.type", "PEM", changed | {"ssl.key.password": "wrong"})
+        assert code == ErrorCode.INVALID_REQUEST
+        assert await shown(stage) == BROKER.der
+        assert await alter(connection, "ssl.keystore.type", "PEM", changed) == (0, "")
+        stored = stage.broker.image.broker_configs["1"]["listener.name.ssl.ssl.key.password"]
+        assert "encryptedPassword:" in stored
+        assert "planted" not in repr(stage.broker.image.broker_configs)
+        assert await shown(stage) == new.der
+
+    async def look(stage: Any) -> None:
+        assert await shown(stage) == new.der
+
+    run(_perform(refused, tmp_path, secured))
+    with caplog.at_level(logging.DEBUG):
+        run(_perform(change, tmp_path, secured | {"password_encoder_secret": "secret-1"}))
+    assert "planted" not in caplog.text
+    replaced = {"password_encoder_secret": "secret-2", "password_encoder_old_secret": "secret-1"}
+    run(_perform(look, tmp_path, secured | replaced))
 
 
 @pytest.mark.parametrize(("days", "word"), [(5, "expires in 5.0 days"), (-1, "has expired"), (40, None)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -52,6 +52,7 @@ from ottla.broker.startup_error import StartupError
 from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.cluster.settings.broker import fixed_security_configs
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
 from ottla.replication.fetch_session import FetchSessionCache
@@ -291,6 +292,7 @@ class Broker:
     async def _load_logs(self) -> list[tuple[DataDir, Log]]:
         stored = await self._from_store(lambda: stored_configs(self.store))
         own, default = stored.brokers.get(str(self.broker_id), {}), stored.brokers.get("", {})
+        _refuse_fixed_security(own, default)
         settings = self.settings.with_dynamic(own, default) if own or default else self.settings
         self.tls = tls_of_listeners(settings, self.world.clock.now_ms, in_cluster=self.is_in_cluster)
         return await self._data_dirs.load(stored_log_configs(settings, stored.topics))
@@ -411,7 +413,7 @@ class Broker:
             return requests
         from ottla.broker.controller.checked_configs import CheckedConfigs
 
-        return CheckedConfigs(requests, self.metadata, self.tls)
+        return CheckedConfigs(requests, self.metadata, self.tls, self.world.random)
 
     async def _start_controller(self) -> None:
         """Of a broker alone."""
@@ -514,6 +516,16 @@ class Broker:
                     await result
             except Exception:
                 logger.exception("Error during shutdown")
+
+
+def _refuse_fixed_security(*overrides: Mapping[str, str]) -> None:
+    """StartupError if the metadata has security settings of this broker that would be ignored."""
+    names = [name for each in overrides for name in fixed_security_configs(each)]
+    if names:
+        raise StartupError(
+            f"the metadata has dynamic configs of this broker that Ottla takes from server.properties only: {', '.join(names)}; "
+            f"write them there, and delete them with Kafka's tools (kafka-configs --zookeeper)"
+        )
 
 
 async def serve(

@@ -121,7 +121,15 @@ def gather(options: Options, environment: Mapping[str, str], strangers: list[str
         _override(properties, name, value)
     for name, value in options.overrides.items():
         _override(properties, name, value)
-    return properties
+    return _without_references(properties, environment)
+
+
+def _without_references(properties: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    if not properties.get("config.providers"):
+        return properties
+    from ottla.runtime.config_providers import resolved
+
+    return resolved(properties, environment)
 
 
 def since_process_start_ms() -> int:

@@ -78,7 +78,8 @@ def _altered_broker_config(image: ClusterImage, settings: BrokerSettings, reques
         _apply(config, change, setting, present)
     changed = {change.name: config[change.name] for change in requested.changes if change.name in config}
     _refuse_fixed(requested)
-    problems = dynamic_problems(changed, per_broker=bool(name))
+    encrypted = frozenset(change.name for change in requested.changes if change.is_encrypted)
+    problems = dynamic_problems(changed, per_broker=bool(name), encrypted=encrypted)
     if problems:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "; ".join(problems))
     return config

@@ -59,6 +59,8 @@ class ConfigChange:
     operation: int
     name: str
     value: str | None
+    is_encrypted: bool = False
+    """The value is a password that this broker has encrypted: it may be stored."""
 
 
 @dataclass(frozen=True, slots=True)

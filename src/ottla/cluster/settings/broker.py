@@ -17,7 +17,7 @@ from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
 from ottla.cluster.settings.listeners import Listeners, parse_listeners
-from ottla.cluster.settings.of_listener import OF_LISTENERS, ListenerSettings, listener_settings, parse_name
+from ottla.cluster.settings.of_listener import OF_LISTENERS, PREFIX, ListenerSettings, listener_settings, parse_name
 from ottla.cluster.settings.sasl import SaslSettings, sasl_settings
 from ottla.cluster.settings.sasl_client_table import SASL_CLIENT_SETTINGS
 from ottla.cluster.settings.sasl_table import SASL_SETTINGS
@@ -27,6 +27,7 @@ from ottla.cluster.settings.tls_table import RELOADED, TLS_SETTINGS
 from ottla.cluster.settings.unused_table import UNUSED_BROKER_SETTINGS
 from ottla.cluster.settings.zookeeper_table import ZOOKEEPER_SETTINGS
 from ottla.security.authorizer import Authorizer, parse_super_users
+from ottla.security.password_encoder import DEFAULT_KEY_FACTORY, BadEncoding, PasswordEncoder
 from ottla.tls.config import TlsSettings
 
 BROKER_SETTINGS: Final[dict[str, Setting]] = table_of(
@@ -65,8 +66,11 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = UNITS | {
 _NOT_ZERO: Final = tuple(OF_LISTENERS)
 """0 is allowed in server.properties only, also for a single listener."""
 
-_FREE_PREFIXES: Final = ("config.providers.", "rlmm.config.", "rsm.config.")
+_PROVIDERS: Final = "config.providers."
+"""Prefix of the settings of config providers, which are used before settings are parsed."""
+_FREE_PREFIXES: Final = ("rlmm.config.", "rsm.config.")
 """Prefixes of settings of Java plug-ins; Ottla has none."""
+_OF_ADDRESSES: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +94,8 @@ class BrokerSettings(SettingValues):
             setting = setting_of(name)
             if setting is None:
                 base = _base_of(name)
+                if name.startswith(_PROVIDERS):
+                    continue
                 if base is None:
                     problems.append(unknown_name(name, BROKER_SETTINGS))
                 else:
@@ -127,15 +133,40 @@ class BrokerSettings(SettingValues):
             for name, text in overrides.items():
                 setting = setting_of(name)
                 if setting is None or setting.update_mode == "read-only":
+                    if fixed_security_configs({name: text}):
+                        warnings.append(f"Ignoring a dynamic config: {name} is taken from server.properties only")
                     continue
                 try:
-                    values[name] = setting.parse(text)
+                    values[name] = setting.parse(self._decrypted(name, text) if setting.sensitive else text)
                 except ValueError as error:
                     warnings.append(f"Ignoring an invalid dynamic config: {error}")
                     continue
                 if not setting.used:
                     warnings.append(_no_effect(setting))
         return BrokerSettings(self.static, dict(default), dict(broker), values, self._listeners, warnings)
+
+    def password_encoder(self) -> PasswordEncoder | None:
+        """What encrypts passwords in dynamic configs; None without `password.encoder.secret`."""
+        secret, old = self.optional_str("password.encoder.secret"), self.optional_str("password.encoder.old.secret")
+        if not secret:
+            return None
+        return PasswordEncoder(
+            (secret, old) if old else (secret,),
+            self.optional_str("password.encoder.keyfactory.algorithm") or DEFAULT_KEY_FACTORY,
+            self.str("password.encoder.cipher.algorithm"),
+            self.int("password.encoder.key.length"),
+            self.int("password.encoder.iterations"),
+        )
+
+    def _decrypted(self, name: str, text: str) -> str:
+        """The password in a dynamic config. ValueError names the config."""
+        encoder = self.password_encoder()
+        if encoder is None:
+            raise ValueError(f"{name} is encrypted, and password.encoder.secret is not set")
+        try:
+            return encoder.decode(text)
+        except BadEncoding as error:
+            raise ValueError(f"{name}: {error}") from None
 
     def value(self, name: str) -> Value:
         return _given_or_default(self._values, name)
@@ -210,8 +241,8 @@ class BrokerSettings(SettingValues):
         return self.int("broker.id")
 
 
-def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[str]:
-    """Why these dynamic configs of a broker, or of the whole cluster, are invalid."""
+def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool, encrypted: frozenset[str] = frozenset()) -> list[str]:
+    """Why these dynamic configs of a broker, or of the whole cluster, are invalid. `encrypted`: names of encrypted passwords."""
     problems: list[str] = []
     values: dict[str, Value] = {}
     for name, text in overrides.items():
@@ -223,8 +254,11 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
             problems.append(f"{name} can be changed while the broker runs only for a listener: listener.name.<listener>.{name}")
         elif setting.update_mode == "read-only":
             problems.append(f"{name} cannot be changed while the broker runs; set it in server.properties and restart")
-        elif setting.sensitive:
-            problems.append(f"{name} would be stored where others can read it; set it in server.properties and restart")
+        elif setting.sensitive and name not in encrypted:
+            problems.append(
+                f"{name} would be stored where others can read it; set it in server.properties and restart, or set "
+                f"password.encoder.secret there and ask the broker that has it"
+            )
         elif setting.update_mode == "per-broker" and not per_broker:
             problems.append(f"{name} cannot be set for the whole cluster; name a broker")
         else:
@@ -236,6 +270,21 @@ def dynamic_problems(overrides: Mapping[str, str], *, per_broker: bool) -> list[
                 if value == 0 and name.endswith(_NOT_ZERO):
                     problems.append(f"{name}=0 is not allowed while the broker runs: nobody could connect to change it again")
     return problems + _check_together(values)
+
+
+def fixed_security_configs(overrides: Mapping[str, str]) -> list[str]:
+    """Dynamic configs of a broker that say who may connect, and that Ottla takes from server.properties only.
+
+    Apache Kafka stores them with the broker. To ignore them would open what their owner has closed.
+    """
+    found = []
+    for name in overrides:
+        setting = setting_of(name)
+        if setting is None or not setting.used or setting.update_mode != "read-only":
+            continue
+        if name in _OF_ADDRESSES or name.startswith(PREFIX):
+            found.append(name)
+    return found
 
 
 def _given_or_default(values: Mapping[str, Value], name: str) -> Value:

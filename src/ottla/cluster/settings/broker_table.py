@@ -36,6 +36,7 @@ STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAutho
 
 
 _used = partial(broker_setting, used=True)
+_NO_CLASS: Final = Unset("no value, because no Java class is loaded")
 
 # fmt: off
 USED_BROKER_SETTINGS: Final = table_of((
@@ -48,6 +49,8 @@ USED_BROKER_SETTINGS: Final = table_of((
             "Default: those of `listeners`."),
     _used("allow.everyone.if.no.acl.found", BOOLEAN, False, internal=True,
         doc="Whether everyone may use a resource to which no ACL applies."),
+    _used("alter.config.policy.class.name", CLASS, None, valid=_NO_CLASS,
+        doc="Java class that decides which configs may be altered. Not supported."),
     _used("authorizer.class.name", STRING, "", valid=OneOf(("", ACL_AUTHORIZER, STANDARD_AUTHORIZER)),
         doc="Kafka's authorizer, by the name of either of its classes: ACLs are enforced. Empty: everyone may do "
             "everything. Other classes cannot be loaded."),
@@ -60,7 +63,7 @@ USED_BROKER_SETTINGS: Final = table_of((
             "first start; it is stored in meta.properties."),
     _used("broker.id.generation.enable", BOOLEAN, True, doc="Whether a broker without `broker.id` generates one."),
     _used("broker.rack", STRING, None, doc="The rack of this broker. The replicas of a partition are spread over racks."),
-    _used("client.quota.callback.class", CLASS, None, valid=Unset("no value, because no Java class is loaded"),
+    _used("client.quota.callback.class", CLASS, None, valid=_NO_CLASS,
         doc="Java class that computes client quotas. Not supported."),
     _used("compression.gzip.level", INT, -1, valid=Between(1, 9, also=-1), mode=CLUSTER_WIDE,
         doc="The compression level of gzip where the broker compresses: 1 fastest to 9 smallest, -1 for gzip's "
@@ -73,6 +76,9 @@ USED_BROKER_SETTINGS: Final = table_of((
             "differ are recompressed."),
     _used("compression.zstd.level", INT, 3, valid=between(-131072, 22), mode=CLUSTER_WIDE,
         doc="The compression level of zstd where the broker compresses: negative is faster, 22 is smallest."),
+    _used("config.providers", LIST, (),
+        doc="Names of what replaces `${name:path:key}` in server.properties at the start. The class of each, "
+            "`config.providers.<name>.class`, is Kafka's FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider."),
     _used("connections.max.idle.ms", LONG, 600000, doc="The idle time after which a connection is closed."),
     _used("controlled.shutdown.enable", BOOLEAN, True,
         doc="Whether a broker of a cluster moves its leaderships to other brokers before it stops."),
@@ -87,6 +93,8 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("controller.socket.timeout.ms", INT, 30000,
         doc="The timeout of requests from the controller to brokers and from brokers to the controller."),
     _used("default.replication.factor", INT, 1, doc="The replication factor of topics that are created without one."),
+    _used("create.topic.policy.class.name", CLASS, None, valid=_NO_CLASS,
+        doc="Java class that decides which topics may be created. Not supported."),
     _used("delete.topic.enable", BOOLEAN, True, doc="Whether topics can be deleted. If not, DeleteTopics is refused."),
     _used("fetch.max.bytes", INT, 57671680, valid=at_least(1024),
         doc="The maximum bytes of a Fetch response, whatever the client requests. A first batch that is larger is "

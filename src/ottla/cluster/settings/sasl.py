@@ -78,7 +78,7 @@ def sasl_settings(settings: ListenerSettings, problems: list[str], warnings: lis
         mechanisms.append(_mechanism(name, settings.mechanism(name), problems, warnings))
     return SaslSettings(
         tuple(mechanisms),
-        settings.settings.int("sasl.server.max.receive.size"),
+        settings.int("sasl.server.max.receive.size"),
         settings.settings.int("connection.failed.authentication.delay.ms"),
     )
 

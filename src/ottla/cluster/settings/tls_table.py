@@ -10,7 +10,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ottla.cluster.settings.setting import BOOLEAN, CLASS, LIST, PASSWORD, STRING, OneOf, Value, broker_setting, one_of, table_of
+from ottla.cluster.settings.setting import (
+    BOOLEAN,
+    CLASS,
+    INT,
+    LIST,
+    PASSWORD,
+    STRING,
+    OneOf,
+    Value,
+    between,
+    broker_setting,
+    one_of,
+    table_of,
+)
+from ottla.security.password_encoder import CBC, CIPHERS, ITERATIONS_MAX, KEY_FACTORIES
 
 PER_BROKER: Final = "per-broker"
 STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
@@ -30,6 +44,19 @@ _NO_JAVA: Final = Unset("no value, because TLS is OpenSSL's and no Java class or
 
 # fmt: off
 TLS_SETTINGS: Final = table_of((
+    _used("password.encoder.cipher.algorithm", STRING, CBC, valid=one_of(*CIPHERS),
+        doc="The cipher for passwords in dynamic configs."),
+    _used("password.encoder.iterations", INT, 4096, valid=between(1024, ITERATIONS_MAX),
+        doc="Iterations of the key derivation for passwords in dynamic configs."),
+    _used("password.encoder.key.length", INT, 128, valid=one_of("128", "192", "256"),
+        doc="Length of the key for passwords in dynamic configs, in bits."),
+    _used("password.encoder.keyfactory.algorithm", STRING, None, valid=one_of("", *KEY_FACTORIES),
+        doc="Java's name of the key derivation for passwords in dynamic configs. Default: PBKDF2WithHmacSHA512."),
+    _used("password.encoder.old.secret", PASSWORD, None,
+        doc="The secret that `password.encoder.secret` has replaced: passwords encrypted with it can still be read."),
+    _used("password.encoder.secret", PASSWORD, None,
+        doc="The secret that encrypts passwords of key stores in dynamic configs. Without it they can only be set in "
+            "server.properties."),
     _used("principal.builder.class", CLASS, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
         mode=PER_BROKER, valid=one_of("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"),
         doc="How principals are made of certificates and logins. Only Kafka's default; the rules are "

@@ -10,7 +10,6 @@ from typing import Final
 
 from ottla.cluster.settings.setting import (
     BOOLEAN,
-    CLASS,
     DOUBLE,
     INT,
     INT_MAX,
@@ -37,7 +36,6 @@ _known = partial(broker_setting, used=False)
 
 # fmt: off
 UNUSED_BROKER_SETTINGS: Final = table_of((
-    _known("alter.config.policy.class.name", CLASS, None, doc="Java class of the AlterConfigs policy."),
     _known("alter.config.policy.kraft.compatibility.enable", BOOLEAN, False,
         doc="Whether that policy gets the changed configs only."),
     _known("alter.log.dirs.replication.quota.window.num", INT, 11, valid=at_least(1),
@@ -48,7 +46,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Threads for background work; Ottla has one loop."),
     _known("broker.heartbeat.interval.ms", INT, 2000, doc="Heartbeat interval of a KRaft broker."),
     _known("broker.session.timeout.ms", INT, 9000, doc="Time without a heartbeat after which a KRaft broker is fenced."),
-    _known("config.providers", LIST, (), mode=CLUSTER_WIDE, doc="Names of Java classes that provide config values."),
     _known("control.plane.listener.name", STRING, None, doc="Listener for control requests."),
     _known("controller.performance.always.log.threshold.ms", LONG, 2000, valid=at_least(0), internal=True,
         doc="Controller events slower than this are logged."),
@@ -75,7 +72,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Backoff between attempts among KRaft controllers."),
     _known("controller.quorum.voters", LIST, (), doc="The KRaft voters as id@host:port."),
     _known("cordoned.log.dirs", LIST, (), mode=PER_BROKER, doc="Data directories that get no new partitions."),
-    _known("create.topic.policy.class.name", CLASS, None, doc="Java class of the CreateTopics policy."),
     _known("delete.records.purgatory.purge.interval.requests", INT, 1,
         doc="Purge interval, in requests, of the purgatory of DeleteRecords."),
     _known("early.start.listeners", LIST, None, doc="Listeners that open before the authorizer is ready."),
@@ -202,13 +198,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Threads that serve sockets; Ottla has one loop."),
     _known("num.replica.alter.log.dirs.threads", INT, None, doc="Threads that move replicas between directories."),
     _known("offsets.commit.required.acks", SHORT, -1, doc="Acknowledgements a commit of offsets waits for."),
-    _known("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", doc="Cipher for passwords in ZooKeeper."),
-    _known("password.encoder.iterations", INT, 4096, valid=at_least(1024),
-        doc="Iterations of the key derivation for passwords in ZooKeeper."),
-    _known("password.encoder.key.length", INT, 128, valid=at_least(8), doc="Key length for passwords in ZooKeeper."),
-    _known("password.encoder.keyfactory.algorithm", STRING, None, doc="Key derivation for passwords in ZooKeeper."),
-    _known("password.encoder.old.secret", PASSWORD, None, doc="Previous secret for passwords in ZooKeeper."),
-    _known("password.encoder.secret", PASSWORD, None, doc="Secret for passwords in ZooKeeper."),
     _known("process.roles", LIST, None, valid=one_of("broker", "controller"),
         doc="Roles of a KRaft process; Ottla is a broker with its own controller."),
     _known("producer.purgatory.purge.interval.requests", INT, 1000,
