@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import acl, config, perf, quota, token, topic, user
+from ottla.cli import acl, config, elect, perf, quota, token, topic, user
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.consume import consume
+from ottla.cli.delete_records import delete_records
 from ottla.cli.exporter import exporter
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
+from ottla.cli.log_dirs import command as log_dirs
 from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
 from ottla.cli.produce import produce
@@ -21,6 +23,7 @@ from ottla.cli.profile import command as profile
 from ottla.cli.reassign import command as reassign
 from ottla.cli.secure import command as secure
 from ottla.cli.txn import command as txn
+from ottla.cli.verify_replicas.command import verify_replicas
 
 app = Commands(
     help="Kafka's little sister: a broker, and commands for any Kafka.",
@@ -85,6 +88,10 @@ app.add("exporter")(exporter)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")
+app.add("delete-records", changes=lambda options: not options["dry_run"])(delete_records)
+app.add_typer(log_dirs.app, name="log-dirs")
+app.add_typer(elect.app, name="elect")
+app.add("verify-replicas")(verify_replicas)
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.add_typer(profile.app, name="profile")

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, split_servers
 from ottla.cli.failure import Failure
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.registry import API_BY_NAME
 
 R = TypeVar("R")
@@ -15,13 +15,14 @@ R = TypeVar("R")
 def call(
     connection: Connection,
     api_name: str,
-    version: int,
+    version: int | None,
     request: object,
     response: type[R],
     address: tuple[str, int] | None = None,
     timeout_s: float = REQUEST_TIMEOUT_S,
 ) -> R:
-    """The response of the broker at `address`, or of any bootstrap server. All brokers must support `version`.
+    """The response of the broker at `address`, or of any bootstrap server. All brokers must support `version`; None is the
+    highest that the broker and we know.
 
     The bootstrap servers share the timeout, so that one that hangs leaves time for the others.
     """
@@ -31,9 +32,13 @@ def call(
         try:
             channel = connection.channel(host, port, timeout_s / len(asked))
             try:
-                return cast(R, channel.exchange(API_BY_NAME[api_name], version, request, timeout_s / len(asked)))
+                api = API_BY_NAME[api_name]
+                chosen = channel.version_of(api) if version is None else version
+                return cast(R, channel.exchange(api, chosen, request, timeout_s / len(asked)))
             finally:
                 channel.close()
+        except KafkaError as error:
+            raise Failure(str(error.detail), code=error.code.name) from None
         except ConnectionAbortedError as error:
             raise Failure(f"{host}:{port} {error}") from None
         except OSError:

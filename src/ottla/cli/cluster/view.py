@@ -22,7 +22,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 R = TypeVar("R")
 
 _CONSUMER, _DEBUGGING_CONSUMER = -1, -2
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
 _ASK_TIMEOUT_S = 5.0
 _CONTROLLER_TRIES = 20
 
@@ -46,6 +46,7 @@ class PartitionState:
     is_internal: bool = False
     high_watermark: int | None = None
     log_end_offsets: dict[int, int] = field(default_factory=dict)
+    log_start_offsets: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_offline(self) -> bool:
@@ -117,32 +118,41 @@ class ClusterView:
 
     # Offsets
 
-    def read_offsets(self, partitions: Iterable[PartitionState]) -> None:
+    def read_offsets(self, partitions: Collection[PartitionState]) -> None:
         """Read the high watermarks and log end offsets of these partitions. What no broker answers stays unknown."""
         by_leader: dict[int, list[PartitionState]] = {}
-        by_replica: dict[int, list[PartitionState]] = {}
         for partition in partitions:
             by_leader.setdefault(partition.leader, []).append(partition)
-            for replica in partition.replicas:
-                by_replica.setdefault(replica, []).append(partition)
+        by_replica = _by_replica(partitions)
         away: set[int] = set()
         # High watermarks first: a log end offset that was read earlier could be below them.
         for broker, group in by_leader.items():
-            told = self._latest(broker, group, _CONSUMER, away)
+            told = self._listed(broker, group, _LATEST, _CONSUMER, away)
             for partition in group:
                 partition.high_watermark = told.get((partition.topic, partition.index))
         for broker, group in by_replica.items():
-            told = self._latest(broker, group, _DEBUGGING_CONSUMER, away)
+            told = self._listed(broker, group, _LATEST, _DEBUGGING_CONSUMER, away)
             for partition in group:
                 if (partition.topic, partition.index) in told:
                     partition.log_end_offsets[broker] = told[partition.topic, partition.index]
 
-    def _latest(self, broker: int, group: list[PartitionState], replica_id: int, away: set[int]) -> dict[TopicIndex, int]:
+    def read_starts(self, partitions: Collection[PartitionState]) -> None:
+        """Read the log start offset of each replica. What no broker answers stays unknown."""
+        away: set[int] = set()
+        for broker, group in _by_replica(partitions).items():
+            told = self._listed(broker, group, _EARLIEST, _DEBUGGING_CONSUMER, away)
+            for partition in group:
+                if (partition.topic, partition.index) in told:
+                    partition.log_start_offsets[broker] = told[partition.topic, partition.index]
+
+    def _listed(
+        self, broker: int, group: list[PartitionState], timestamp: int, replica_id: int, away: set[int]
+    ) -> dict[TopicIndex, int]:
         if broker not in self.brokers or broker in away:
             return {}
         topics: dict[str, ListOffsetsTopic] = {}
         for partition in group:
-            asked = ListOffsetsPartition(partition_index=partition.index, timestamp=_LATEST)
+            asked = ListOffsetsPartition(partition_index=partition.index, timestamp=timestamp)
             topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(asked)
         request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
         address = self.brokers[broker].address
@@ -176,3 +186,11 @@ class ClusterView:
             time.sleep(0.25)
             self.refresh()
         raise last or Failure("the cluster has no controller now", "see `ottla cluster status`", code="NOT_CONTROLLER")
+
+
+def _by_replica(partitions: Iterable[PartitionState]) -> dict[int, list[PartitionState]]:
+    found: dict[int, list[PartitionState]] = {}
+    for partition in partitions:
+        for replica in partition.replicas:
+            found.setdefault(replica, []).append(partition)
+    return found

@@ -14,6 +14,7 @@ from ottla.cli.group.reset import reset_offsets
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.positions import TopicIndex
+from ottla.cli.scope import parse_scope, scoped_partitions
 
 if TYPE_CHECKING:
     from ottla.cli.group.view import Group
@@ -210,8 +211,7 @@ def delete_offsets_command(
     json_output: Json = False,
 ) -> None:
     """Delete the committed offsets of topics that the group no longer reads."""
-    from ottla.cli.group.offsets import delete_offsets, scoped_partitions
-    from ottla.cli.group.plan import parse_scope
+    from ottla.cli.group.offsets import delete_offsets
     from ottla.cli.group.view import find_groups
 
     scope = parse_scope(topic)

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of, unknown_partition
+from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import Failure, explain
 from ottla.cli.group.plan import Step
 from ottla.cli.group.view import Group
 from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
-
-
-def scoped_partitions(connection: Connection, scope: Mapping[str, Sequence[int] | None]) -> list[TopicIndex]:
-    """The partitions that --topic names. Failure if one does not exist."""
-    keys = []
-    for topic in connection.topics(scope):
-        name = topic.topic
-        assert name is not None
-        chosen = scope[name]
-        for partition in sorted(topic.partitions) if chosen is None else chosen:
-            if partition not in topic.partitions:
-                raise unknown_partition(name, partition, len(topic.partitions))
-            keys.append((name, partition))
-    return sorted(keys)
 
 
 def has_members(group: Group, doing: str) -> Failure:

@@ -72,23 +72,6 @@ def shifted(keys: Sequence[TopicIndex], committed: Mapping[TopicIndex, int], by:
     return {key: committed[key] + by for key in keys}
 
 
-def parse_scope(words: Sequence[str]) -> dict[str, list[int] | None]:
-    """`orders` and `orders:0,2` as topic and partitions. None means all partitions."""
-    scope: dict[str, list[int] | None] = {}
-    for word in words:
-        topic, colon, numbers = word.partition(":")
-        indexes = [number.strip() for number in numbers.split(",")] if colon else []
-        if not topic or not all(number.isdecimal() for number in indexes):
-            raise Failure(
-                f"{word!r} is not a topic with partitions",
-                "write topic, or topic:0,1,2 for some of its partitions",
-                exit_code=EXIT_USAGE,
-            )
-        chosen = scope.get(topic, [])
-        scope[topic] = None if not colon or chosen is None else sorted({*chosen, *map(int, indexes)})
-    return scope
-
-
 def parse_duration_ms(text: str) -> int:
     """`1h30m`, or ISO 8601 as in Kafka's tool: `PT1H30M`."""
     short = duration_ms(text)

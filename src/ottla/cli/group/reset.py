@@ -15,6 +15,7 @@ from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, read_text_or_stdin
 from ottla.cli.output import note, print_document, print_table
 from ottla.cli.positions import TopicIndex, parse_time_ms
+from ottla.cli.scope import parse_scope, scoped_partitions
 
 if TYPE_CHECKING:
     from ottla.cli.group.plan import Step
@@ -58,8 +59,8 @@ def reset_offsets(
 
     An offset outside the log becomes its nearer end.
     """
-    from ottla.cli.group.offsets import alter_offsets, has_members, scoped_partitions
-    from ottla.cli.group.plan import parse_scope, plan, read_plan, shifted
+    from ottla.cli.group.offsets import alter_offsets, has_members
+    from ottla.cli.group.plan import plan, read_plan, shifted
     from ottla.cli.group.view import committed_offsets, find_groups
     from ottla.cli.offsets import at_time
 

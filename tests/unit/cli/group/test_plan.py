@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.group.plan import export_csv, export_documents, parse_duration_ms, parse_scope, plan, read_plan, shifted
+from ottla.cli.group.plan import export_csv, export_documents, parse_duration_ms, plan, read_plan, shifted
 from ottla.cli.group.view import Group, Member, PartitionView
 
 BOUNDS = {("t", 0): (5, 20), ("t", 1): (0, 0)}
@@ -36,26 +36,6 @@ def test_a_shift_needs_something_to_shift() -> None:
     assert shifted([("t", 0)], {("t", 0): 9}, -4) == {("t", 0): 5}
     with pytest.raises(Failure, match="missing for t-1"):
         shifted([("t", 0), ("t", 1)], {("t", 0): 9}, -4)
-
-
-@pytest.mark.parametrize(
-    ("words", "scope"),
-    [
-        (["t"], {"t": None}),
-        (["t:2,0"], {"t": [0, 2]}),
-        (["t:1", "t:0,1", "u"], {"t": [0, 1], "u": None}),
-        (["t:1", "t"], {"t": None}),
-        (["t", "t:1"], {"t": None}),
-    ],
-)
-def test_scopes(words: list[str], scope: dict[str, list[int] | None]) -> None:
-    assert parse_scope(words) == scope
-
-
-@pytest.mark.parametrize("word", [":1", "t:", "t:a", "t:1,", "t:-1", ""])
-def test_scopes_that_are_none(word: str) -> None:
-    with pytest.raises(Failure, match="is not a topic with partitions"):
-        parse_scope([word])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""`ottla verify-replicas`: `command`, `reading` (fetches from every replica), `compare` (what differs). Read-only."""
