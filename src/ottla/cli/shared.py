@@ -55,7 +55,7 @@ def with_shared_options(command: C, changes: Changes) -> C:
         given = {name for name in ("bootstrap_servers", "command_config") if not _is_default(context, name)}
         profile = choose(named, other_cluster=bool(given))
         if profile is not None and profile.protected and (changes(options) if callable(changes) else changes):
-            _ask(profile, context, yes)
+            ask_about(profile, context.command_path, yes)
             if own_yes:
                 options[_YES] = True
         with in_use(Chosen(profile, servers_named="bootstrap_servers" in given)):
@@ -76,13 +76,13 @@ def _is_default(context: typer.Context, name: str) -> bool:
     return source is None or source.name in ("DEFAULT", "DEFAULT_MAP")
 
 
-def _ask(profile: Profile, context: typer.Context, yes: bool) -> None:
-    """Ask at a terminal. Elsewhere --yes must say it."""
+def ask_about(profile: Profile, command: str, yes: bool) -> None:
+    """Ask before a protected profile is changed: at a terminal. Elsewhere --yes must say it."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Failure(
-            f"profile {profile.name} is protected: {context.command_path} would change it",
+            f"profile {profile.name} is protected: {command} would change it",
             "pass --yes to do it without a terminal to ask at",
             exit_code=EXIT_USAGE,
         )

@@ -1,4 +1,4 @@
-"""`ottla topic`: create, list, describe, alter, delete."""
+"""`ottla topic`: create, list, describe, alter, delete. (`clone` and `copy` are in `copying`.)"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.connection import MADE_BY_BROKERS, REQUEST_TIMEOUT_S, Connection, result_of, unknown_topic
+from ottla.cli.copying.command import clone, copy
+from ottla.cli.copying.destination import stays_here
 from ottla.cli.failure import EXIT_USAGE, Failure, raise_together
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import counted, note, print_document, print_table
@@ -19,7 +21,7 @@ REPLICAS_MAX = 10_000
 """Limits of librdkafka, which raises a ValueError above them."""
 BROKER_ID_MAX = 2**31 - 1
 
-app = Commands(help="Topics: create, list, describe, alter, delete.", no_args_is_help=True)
+app = Commands(help="Topics: create, list, describe, alter, delete, clone, copy.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -295,3 +297,7 @@ def delete(
         for name in deleted:
             print(f"topic {name} deleted")
     raise_together(failures)
+
+
+app.add("clone", changes=stays_here)(clone)
+app.add("copy", changes=stays_here)(copy)

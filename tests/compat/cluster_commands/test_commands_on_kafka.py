@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.peers import KAFKA_3, KAFKA_4, ApacheCluster
+from tests.kit.wait import until
 
 pytestmark = pytest.mark.slow
 
@@ -59,3 +60,34 @@ def test_a_slow_move_is_cancelled(kafka: ApacheCluster, tmp_path: Path) -> None:
     assert (move["adding"], move["removing"]) == ([2], [1])
     cancelled = json.loads(ottla(kafka, "reassign", "cancel", "--json"))
     assert cancelled["cancelled"] == [{"topic": "slow", "partition": 0}]
+
+
+def test_replicas_leaders_and_log_dirs(kafka: ApacheCluster) -> None:
+    ottla(kafka, "topic", "create", "v", "--replica-assignment", "1:2,2:3")
+    ottla(kafka, "produce", "v", "-z", "lz4", stdin="".join(f"{number}\n" for number in range(200)))
+    found = json.loads(ottla(kafka, "verify-replicas", "v", "--json"))
+    assert [(each["same"], each["replicas"]) for each in found] == [(True, [1, 2]), (True, [2, 3])]
+    assert sum(each["end_offset"] for each in found) == 200
+    plan = {"version": 1, "partitions": [{"topic": "v", "partition": 0, "replicas": [2, 1]}]}
+    ottla(kafka, "reassign", "execute", "-", "--wait", stdin=json.dumps(plan))
+    ottla(kafka, "elect", "preferred", "v")
+    until(lambda: json.loads(ottla(kafka, "cluster", "status", "-t", "v", "--json"))["partitions"][0]["leader"] == 2, "2 leads")
+    brokers = json.loads(ottla(kafka, "log-dirs", "-t", "v", "--json"))
+    assert [each["broker"] for each in brokers] == [1, 2, 3]
+    assert [len(each["log_dirs"][0]["replicas"]) for each in brokers] == [1, 2, 1]
+    assert all(0 < each["log_dirs"][0]["usable_bytes"] <= each["log_dirs"][0]["total_bytes"] for each in brokers)
+
+
+def test_records_are_copied_and_deleted(kafka: ApacheCluster) -> None:
+    ottla(kafka, "topic", "create", "from", "-p", "2", "-r", "3", "-c", "retention.ms=99999999")
+    ottla(kafka, "produce", "from", "-K", ":", stdin="".join(f"k{number % 7}:{number}\n" for number in range(200)))
+    assert "copied 200 records" in ottla(kafka, "topic", "copy", "from", "to", "--create")
+    assert "copied 0 records" in ottla(kafka, "topic", "copy", "from", "to")
+    template = "{partition} {key} {value} {time}\\n"
+    assert sorted(ottla(kafka, "consume", "to", "-t", template).splitlines()) == sorted(
+        ottla(kafka, "consume", "from", "-t", template).splitlines()
+    )
+    (document,) = json.loads(ottla(kafka, "topic", "describe", "to", "--json"))
+    assert document["config"]["retention.ms"] == "99999999"
+    assert "deleted" in ottla(kafka, "delete-records", "from", "--before", "end", "--yes")
+    assert ottla(kafka, "consume", "from") == ""

@@ -1,0 +1,33 @@
+"""Amounts as people type them: `10MB`, `1KiB`, `1Gbit`, `5000`. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from ottla.cli.failure import EXIT_USAGE, Failure
+
+_AMOUNT = re.compile(r"(\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)")
+_PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40, "pi": 2**50}
+
+
+def parse_bytes(text: str, option: str) -> float:
+    """`1KB` is 1000 bytes, `1KiB` 1024, `1Kbit` 125, and `1` one byte."""
+    match = _AMOUNT.fullmatch(text.strip().removesuffix("/s").removesuffix("ps"))
+    if match is not None:
+        number, unit = float(re.sub("[_,]", "", match[1])), match[2]
+        lower = unit.lower()
+        per_byte = 1.0
+        if lower.endswith("bit"):
+            lower, per_byte = lower.removesuffix("bit"), 8.0
+        elif unit.endswith("b") and len(unit) == 2:
+            # Mb is megabit to network people and megabyte to others.
+            raise Failure(
+                f"{option} {text!r} is ambiguous", f"write {unit[0]}B for bytes or {unit[0]}bit for bits", exit_code=EXIT_USAGE
+            )
+        else:
+            lower = lower.removesuffix("b")
+        factor = _PREFIXES.get(lower) or _BINARY.get(lower)
+        if factor is not None:
+            return number * factor / per_byte
+    raise Failure(f"{option} {text!r} is not an amount of data", "write 500, 10MB, 4KiB or 1Gbit", exit_code=EXIT_USAGE)
