@@ -12,6 +12,7 @@ from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.consume import consume
 from ottla.cli.delete_records import delete_records
+from ottla.cli.dlq import command as dlq
 from ottla.cli.exporter import exporter
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
@@ -88,6 +89,7 @@ app.add("exporter")(exporter)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")
+app.add_typer(dlq.app, name="dlq")
 app.add("delete-records", changes=lambda options: not options["dry_run"])(delete_records)
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(elect.app, name="elect")

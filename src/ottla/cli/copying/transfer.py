@@ -18,7 +18,7 @@ from ottla.cli.formats import Headers
 from ottla.cli.positions import TopicIndex
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message, Producer
+    from confluent_kafka import Consumer, Message, Producer
 
 _ATTEMPT_S = 5.0
 _PATIENCE_S = 60.0
@@ -57,19 +57,7 @@ class Transfer:
 
     def committed(self, keys: Collection[TopicIndex]) -> dict[TopicIndex, Committed]:
         """The progress, of the partitions that have any."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        if not keys:
-            return {}
-        try:
-            found = self._consumer.committed([TopicPartition(*key) for key in sorted(keys)], _PATIENCE_S)
-        except KafkaException as exception:
-            raise explain(exception.args[0], f"group {self.name}") from None
-        return {
-            (each.topic, each.partition): Committed(each.offset, each.metadata or "")
-            for each in found
-            if each.error is None and each.offset >= 0
-        }
+        return _committed(self._consumer, self.name, keys)
 
     def send(
         self,
@@ -149,6 +137,31 @@ class Transfer:
             except KafkaException:
                 pass  # the next transfer or the timeout aborts it
         self._consumer.close()
+
+
+def committed_offsets(connection: Connection, group: str, keys: Collection[TopicIndex]) -> dict[TopicIndex, Committed]:
+    """The committed offsets of a group, with their metadata. Waits for the end of transactions that change them."""
+    consumer = connection.consumer(**{"group.id": group, "isolation.level": "read_committed"})
+    try:
+        return _committed(consumer, group, keys)
+    finally:
+        consumer.close()
+
+
+def _committed(consumer: Consumer, group: str, keys: Collection[TopicIndex]) -> dict[TopicIndex, Committed]:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    if not keys:
+        return {}
+    try:
+        found = consumer.committed([TopicPartition(*key) for key in sorted(keys)], _PATIENCE_S)
+    except KafkaException as exception:
+        raise explain(exception.args[0], f"group {group}") from None
+    return {
+        (each.topic, each.partition): Committed(each.offset, each.metadata or "")
+        for each in found
+        if each.error is None and each.offset >= 0
+    }
 
 
 def headers_of(message: Message) -> Headers:

@@ -1,0 +1,45 @@
+"""Which dead letters a command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ottla.cli.connection import Connection
+from ottla.cli.consume import Bounds, incoming
+from ottla.cli.dlq.letters import Letter, read_letter
+from ottla.cli.dlq.progress import Progress
+from ottla.cli.positions import TopicIndex
+from ottla.cli.reading import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    reason: str | None = None
+    """A part of the reason, in any case."""
+    flow: str | None = None
+    source: str | None = None
+    """A topic."""
+
+    def takes(self, letter: Letter) -> bool:
+        return (
+            (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
+            and (self.flow is None or self.flow == letter.flow)
+            and (self.source is None or self.source == letter.source_topic)
+        )
+
+
+@dataclass(slots=True)
+class Box:
+    """The letters of a dead-letter topic within bounds, and how far it was replayed."""
+
+    connection: Connection
+    bounds: Bounds
+    progress: dict[TopicIndex, Progress]
+
+    def done(self, letter: Letter) -> bool:
+        return self.progress[letter.record.topic, letter.record.partition].done(letter.record.offset)
+
+    def letters(self, reader: Reader | None = None) -> Iterator[list[Letter]]:
+        for messages in (reader or Reader(self.connection, self.bounds)).batches():
+            yield [read_letter(incoming(message)) for message in messages]
