@@ -97,7 +97,8 @@ def test_what_a_filter_leaves_is_replayed_later(ottla: Ottla, topic: str, dead: 
     assert first == {"topic": dead, "records": 3, "to": {topic: 3}, "not_chosen": 4, "without_topic": {}}
     assert values(ottla, topic) == ["v0", "v2", "v4"]
     assert json.loads(ottla.ok("dlq", "replay", dead, "--reason", "amount", "--json"))["records"] == 0
-    ottla.ok("dlq", "replay", dead, "--flow", "other")
+    where = 'headers["ottla.flow"] == "other" and key == "k6"'
+    assert json.loads(ottla.ok("dlq", "replay", dead, "--where", where, "--json"))["to"] == {topic: 1}
     ottla.ok("dlq", "replay", dead, "-n", "1")
     assert values(ottla, topic) == ["v0", "v1", "v2", "v4", "v6"]
     ottla.ok("dlq", "replay", dead, "--from", "4", "-p", "0")
@@ -136,7 +137,10 @@ def test_killed_again_and_again_each_record_once(ottla: Ottla, topic: str, dead:
     count = 60_000
     producer = Producer({"bootstrap.servers": ottla.bootstrap_servers, "linger.ms": 50})
     for number in range(count):
-        headers = {"ottla.topic": topic, "ottla.flow": "chosen" if number < count - 100 else "left"}
+        headers: dict[str, str | bytes | None] = {
+            "ottla.topic": topic,
+            "ottla.flow": "chosen" if number < count - 100 else "left",
+        }
         while True:
             try:
                 producer.produce(dead, f"r{number}", partition=number % 2, headers=headers)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ottla.records.batch import RECORDS_AT, read_batch_header, write_header
+from ottla.records.batch import RECORDS_AT, BatchInfo, read_batch_header, write_header
 from tests.kit.cluster import Cluster, until
 from tests.kit.ottla_command import Ottla
 
@@ -94,7 +94,7 @@ def test_a_follower_that_differs(three: Cluster) -> None:
     follower.stop()
     path = follower.data / "bent-0" / "00000000000000000000.log"
     log = bytearray(path.read_bytes())
-    batches = []
+    batches: list[BatchInfo] = []
     while not batches or batches[-1].end < len(log):
         batches.append(read_batch_header(log, batches[-1].end if batches else 0))
     for batch in batches[1:3]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.cli.connection import Connection
 from ottla.cli.consume import Bounds, incoming
@@ -11,6 +11,7 @@ from ottla.cli.dlq.letters import Letter, read_letter
 from ottla.cli.dlq.progress import Progress
 from ottla.cli.positions import TopicIndex
 from ottla.cli.reading import Reader
+from ottla.cli.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,15 @@ class Choice:
     flow: str | None = None
     source: str | None = None
     """A topic."""
+    selection: Selection = field(default_factory=Selection)
+    """Of --where and --grep. Sees all headers."""
 
     def takes(self, letter: Letter) -> bool:
         return (
             (self.reason is None or self.reason.lower() in (letter.reason or "").lower())
             and (self.flow is None or self.flow == letter.flow)
             and (self.source is None or self.source == letter.source_topic)
+            and self.selection.takes(letter.record)
         )
 
 

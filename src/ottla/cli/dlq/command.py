@@ -13,6 +13,7 @@ from ottla.cli.connection import Connection
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.positions import TopicIndex, parse_position
+from ottla.cli.selection import GrepText, Where, select
 
 if TYPE_CHECKING:
     from ottla.cli.dlq.choice import Box
@@ -102,6 +103,8 @@ def show(
     reason: Reason = None,
     flow: Flow = None,
     source: SourceTopic = None,
+    where: Where = None,
+    grep: GrepText = None,
     partition: Partitions = None,
     start: From = "beginning",
     until: Until = None,
@@ -117,7 +120,7 @@ def show(
 
     connection = Connection(bootstrap_servers, command_config)
     box = _box(connection, name, partition, start, until, group, replayed=replayed)
-    choice = Choice(reason, flow, source)
+    choice = Choice(reason, flow, source, select(where, grep))
     groups: dict[tuple[str | None, ...], Reasons] = {}
     newest: deque[Letter] = deque(maxlen=count)
     for letters in box.letters():
@@ -149,6 +152,8 @@ def replay(
     reason: Reason = None,
     flow: Flow = None,
     source: SourceTopic = None,
+    where: Where = None,
+    grep: GrepText = None,
     partition: Partitions = None,
     start: From = "beginning",
     until: Until = None,
@@ -171,12 +176,12 @@ def replay(
     connection = Connection(bootstrap_servers, command_config)
     connection.topics([name, *([to] if to is not None else [])])
     target = Target({topic: len(each.partitions) for topic, each in connection.metadata().topics.items()}, to)
-    choice = Choice(reason, flow, source)
+    choice = Choice(reason, flow, source, select(where, grep))
     if dry_run:
         planned = Replay(_box(connection, name, partition, start, until, group), choice, target, None, count).run()
         _report(name, planned, "would be replayed", json_output=json_output)
         return
-    confirm(f"Write the {'chosen ' if reason or flow or source else ''}dead letters of {name} back?", yes)
+    confirm(f"Write the {'chosen ' if choice != Choice() else ''}dead letters of {name} back?", yes)
     transfer = Transfer(connection, group or f"ottla-dlq.{name}")
     try:
         transfer.begin()
