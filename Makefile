@@ -115,8 +115,9 @@ wheel: ## build a manylinux wheel and an sdist, try each in an empty venv; ten m
 	$(PYTHON) packaging/wheel.py
 
 .PHONY: docs
-docs: setup ## regenerate docs/settings.md and docs/exporter.md
+docs: setup ## regenerate docs/settings.md, docs/metrics.md and docs/exporter.md
 	$(PY) -m ottla.cluster.settings.page > docs/settings.md
+	$(PY) -m ottla.metrics.page > docs/metrics.md
 	$(PY) -m ottla.exporter.page > docs/exporter.md
 
 .PHONY: site

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -51,7 +52,7 @@ from ottla.broker.replicas.topic_config import stored_log_configs
 from ottla.broker.startup_error import StartupError
 from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
 from ottla.cluster.image import ClusterImage, Endpoint
-from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.cluster.settings import BrokerSettings, SettingsError, host_and_port
 from ottla.cluster.settings.broker import fixed_security_configs
 from ottla.metrics import Counters
 from ottla.ports import MetadataStore, StoreError, World
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from ottla.broker.authorization.guard import Guard
     from ottla.broker.cluster_member import ClusterMember
     from ottla.broker.controller.cluster_controller import ClusterController
+    from ottla.broker.monitoring.monitor import Monitor
     from ottla.broker.network.listener_tls import TlsOfListeners
 
 __all__ = ["Broker", "StartupError", "serve"]
@@ -76,6 +78,14 @@ T = TypeVar("T")
 
 IDLE_TICK_MS = 5000
 CERTIFICATES_TICK_MS = 86_400_000
+
+
+class BrokerState(IntEnum):
+    """Kafka's numbers."""
+
+    STARTING = 1
+    RUNNING = 3
+    STOPPING = 6
 
 
 class Broker:
@@ -113,6 +123,9 @@ class Broker:
         self._first_image_prepared = False
         self._stop_asked = asyncio.Event()
         self._serving = False
+        self._stopping = False
+        self.monitor: Monitor | None = None
+        """Only with `metrics.listener`."""
         self._make_store_durable: Callable[[], Awaitable[None]] | None = None
         """Awaited before anybody hears of what was written during the start."""
         self._undo: list[Callable[[], object]] = []
@@ -148,7 +161,24 @@ class Broker:
                 raise StartupError(str(error)) from error
             raise
 
+    def state(self) -> BrokerState:
+        if self._stopping:
+            return BrokerState.STOPPING
+        return BrokerState.RUNNING if self._serving else BrokerState.STARTING
+
+    def not_ready(self) -> str | None:
+        """Why this broker does not serve all that is its own; None if it does."""
+        if self._stopping:
+            return "the broker is stopping"
+        if not self._serving:
+            return "the broker is starting"
+        if self.is_in_cluster and self.metadata.broker_epoch < 0:
+            return "the broker is not registered in ZooKeeper"
+        loading = self.groups.shards.loading() + self.transactions.shards.loading()
+        return f"loading {', '.join(str(each) for each in loading)}" if loading else None
+
     async def stop(self) -> None:
+        self._stopping = True
         if self.is_in_cluster and self._serving and self.failure is None:
             await self.cluster.controlled_shutdown()
         await self._unwind(clean=True)
@@ -169,6 +199,7 @@ class Broker:
             logger.warning("%s", warning)
         self._data_dirs.open()
         self._undo.append(lambda: self._data_dirs.close(clean=self._clean))
+        await self._start_monitor()
         self.store = await self._open_store()
         self._undo.append(self.store.close)
         await self._find_identity()
@@ -197,6 +228,7 @@ class Broker:
             loop,
             metering=Metering(self.quotas, world.clock, self.counters),
             authorize=self._authorize(),
+            measuring=self.monitor.measuring if self.monitor is not None else None,
         )
         self.server = SocketServer(
             loop, world.network, dispatcher.dispatch, connection_limits(settings), self.counters, descriptors=world.descriptors
@@ -220,8 +252,26 @@ class Broker:
             self.cluster.start()
             self._undo.append(self.cluster.stop)
         parts.update(self._parts())
+        if self.monitor is not None:
+            self._watch(self.monitor)
         self.server.open()
         self._serving = True
+
+    async def _start_monitor(self) -> None:
+        listener = self.settings.str("metrics.listener")
+        if not listener:
+            return
+        # Imported here: a broker without metrics starts without it.
+        from ottla.broker.monitoring.monitor import Monitor
+
+        self.monitor = Monitor(self.world, self.counters, self.state, self.not_ready)
+        self._undo.append(self.monitor.stop)
+        await self.monitor.start(*host_and_port(listener))
+
+    def _watch(self, monitor: Monitor) -> None:
+        monitor.watch_identity(self.broker_id, self.cluster_id)
+        monitor.watch_network(self.server)
+        monitor.watch_replicas(self.partitions)
 
     async def _logins(self, dispatcher: Dispatcher) -> dict[str, Login]:
         """Of the SASL listeners."""
@@ -311,6 +361,7 @@ class Broker:
             replication=self.cluster.replication if self.is_in_cluster else ALONE,
             on_directory_failed=self.cluster.directory_failed if self.is_in_cluster else None,
             flush_now=lambda partition: self.flusher.flush_now(partition),
+            traffic=self.monitor.traffic if self.monitor is not None else None,
         )
         disk_work = DiskWork(world.workers, partitions.directory_failed)
         self.flusher = Flusher(partitions, world.clock, disk_work)

@@ -57,6 +57,10 @@ def serve(
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="One setting (repeatable). Overrides all other sources."),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics there. Same as --set metrics.listener=HOST:PORT."),
+    ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -68,6 +72,7 @@ def serve(
     from ottla.cli.serve import main
 
     words = [*(["--config", str(config)] if config else []), *(["--data-dir", str(data_dir)] if data_dir else [])]
+    words += ["--metrics", metrics] if metrics is not None else []
     raise typer.Exit(main([*words, *(word for pair in set_ or [] for word in ("--set", pair))]))
 
 

@@ -42,6 +42,7 @@ _OPTIONS = {
     "-d": "data_dir",
     "--set": "set",
     "-s": "set",
+    "--metrics": "metrics",
     "--supervisor-fd": "supervisor_fd",
 }
 
@@ -74,6 +75,8 @@ def parse_arguments(words: Sequence[str]) -> Options:
             options.config = value
         elif option == "data_dir":
             _override(options.overrides, "log.dirs", value)
+        elif option == "metrics":
+            options.overrides["metrics.listener"] = value
         elif option == "set":
             key, equals, setting = value.partition("=")
             if not equals or not key.strip():
@@ -212,6 +215,8 @@ def _run(settings: BrokerSettings, options: Options) -> int:
             ", ".join(os.path.abspath(data_dir.path) for data_dir in broker.partitions.online_dirs()),
             "compiled" if compiled() else "interpreted",
         )
+        if broker.monitor is not None:
+            logging.getLogger("ottla").info("Metrics at http://%s/metrics", broker.monitor.address)
         if options.supervisor_fd is not None:
             _report_to_supervisor(options.supervisor_fd, broker)
 

@@ -99,11 +99,21 @@ class Checked:
         """-1 with CreateTime."""
 
 
+WRONG_CRC: Final = 1
+WRONG_MAGIC: Final = 2
+WRONG_OFFSET: Final = 3
+NO_KEY: Final = 4
+"""Faults of records that are counted apart."""
+
+
 class RecordsRefused(KafkaError):
     """The records are invalid. `record_errors` names the invalid ones, if not all are."""
 
-    def __init__(self, code: ErrorCode, detail: str, record_errors: list[tuple[int, str | None]] | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, detail: str, record_errors: list[tuple[int, str | None]] | None = None, fault: int = 0
+    ) -> None:
         super().__init__(code, detail)
+        self.fault = fault
         self.record_errors: list[tuple[int, str | None]] = record_errors if record_errors is not None else []
 
 
@@ -175,7 +185,8 @@ def _only_batch(records: Buffer) -> BatchInfo:
     if info.size < LEGACY_SIZE_MIN or info.magic < 0 or info.magic > MAGIC_V2:
         raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"a batch of format v{info.magic} cannot have {info.size} bytes")
     if info.magic < MAGIC_V2:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"message format v{info.magic} is not supported, only v{MAGIC_V2} is")
+        detail = f"message format v{info.magic} is not supported, only v{MAGIC_V2} is"
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, detail, None, WRONG_MAGIC)
     if info.size > size:
         raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the batch has {info.size} bytes, only {size} were received")
     if info.size < RECORDS_AT:
@@ -187,11 +198,11 @@ def _only_batch(records: Buffer) -> BatchInfo:
 
 def _check_header(records: Buffer, info: BatchInfo, rules: Rules, from_client: bool) -> None:
     if info.base_offset != 0:
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset is {info.base_offset}, it must be 0")
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, f"the base offset is {info.base_offset}, it must be 0", None, WRONG_OFFSET)
     if info.size > rules.max_message_bytes:
         raise _too_large(info.size, rules)
     if not batch_crc_ok(records, info):
-        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"the CRC {info.crc:#010x} of the batch is wrong")
+        raise RecordsRefused(ErrorCode.CORRUPT_MESSAGE, f"the CRC {info.crc:#010x} of the batch is wrong", None, WRONG_CRC)
     if info.codec >= len(CODEC_NAMES):
         raise RecordsRefused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {info.codec} does not exist")
     if info.record_count <= 0 or info.last_offset_delta != info.record_count - 1:
@@ -316,7 +327,7 @@ def _refuse_records(
         return
     if bad_timestamp:
         raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp that is out of range", errors)
-    raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{len(errors)} records are invalid: {errors[0][1]}", errors)
+    raise RecordsRefused(ErrorCode.INVALID_RECORD, f"{len(errors)} records are invalid: {errors[0][1]}", errors, NO_KEY)
 
 
 def _repack(section: bytes, info: BatchInfo, rules: Rules) -> bytearray:

@@ -127,6 +127,10 @@ class ShardHost(Generic[S]):
         """The shards that are loaded now."""
         return [(hosted, hosted.shard) for hosted in self._hosted.values() if hosted.shard is not None]
 
+    def loading(self) -> list[TopicPartition]:
+        """The partitions whose shards are being loaded."""
+        return [hosted.topic_partition for hosted in self._hosted.values() if hosted.shard is None]
+
     def all(self) -> Iterator[S]:
         """All shards of this broker. KafkaError if one is still being loaded."""
         for hosted in self._hosted.values():

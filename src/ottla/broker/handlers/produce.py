@@ -171,6 +171,7 @@ class _Produce:
                 except MuchToUnpack:
                     self._validate_later(topic, data, partition, responses)
                 except KafkaError as error:
+                    self._count_failure(topic, data, error)
                     responses.append(self._failed(data.index, error))
                 else:
                     response = PartitionProduceResponse(
@@ -217,6 +218,12 @@ class _Produce:
         if self._first_error is None:
             self._first_error = error
         return _failed(index, error)
+
+    def _count_failure(self, topic: TopicProduceData, data: PartitionProduceData, error: KafkaError) -> None:
+        name = self._partitions.topic_name(topic.topic_id) if self._version >= _TOPIC_IDS_FROM else topic.name
+        partition = self._partitions.by_key.get((name, data.index)) if name is not None else None
+        if partition is not None and partition.traffic is not None:
+            partition.traffic.append_failed(error, len(data.records) if data.records is not None else 0)
 
     # Replies
 

@@ -29,6 +29,7 @@ from ottla.types import Buffer
 
 if TYPE_CHECKING:
     from ottla.broker.network.dispatch import HeaderCache, PendingReply
+    from ottla.broker.network.measuring import ConnectionTraffic, RequestMeasure
     from ottla.broker.network.socket_server import ListenerUse, SocketServer
 
 COPY_BYTES_MAX = 32 << 10
@@ -60,6 +61,7 @@ class Connection:
         self.listener = listener
         self.listener_name = listener.name
         self.client_host = ""
+        self.client_port = 0
         self.session = Session("", listener.name, listener.security_protocol)
         self.number = 0
         """Counts the connections of this broker from 1 on."""
@@ -68,6 +70,12 @@ class Connection:
         """When the client of a SASL listener connected; 0: it is authenticated, or there is no login."""
         self.header_cache: HeaderCache | None = None
         """Used by `dispatch`."""
+        self.since = 0.0
+        """When it was accepted."""
+        self.traffic: ConnectionTraffic | None = None
+        """Only with metrics, from the first request on."""
+        self.sending: RequestMeasure | None = None
+        """Told when the reply of files under way has left."""
         self.transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None
         self._head = b""
@@ -107,6 +115,8 @@ class Connection:
         # With a limit of 0, resume_writing says that the transport's buffer is empty: the moment a file may follow.
         transport.set_write_buffer_limits(high=0)
         peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            self.client_port = int(peer[1])
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         self.client_host = host[7:] if host.startswith("::ffff:") else host
         self.session.client_host = java_address(self.client_host)
@@ -140,7 +150,8 @@ class Connection:
         if self._unmute is not None:
             self._unmute.cancel()
             self._unmute = None
-        self.header_cache = None  # its meter names this connection
+        self.header_cache = None  # its observer names this connection
+        self.sending = None
         self._drop_input()
         self._outgoing.clear()
         self._server.forget(self)
@@ -196,6 +207,11 @@ class Connection:
             self._send()
 
     # For the server and for handlers
+
+    @property
+    def waits_in(self) -> str | None:
+        """The name of the API whose handler waits; None: no handler does."""
+        return self._pending.api_name if self._pending is not None else None
 
     @property
     def idle(self) -> bool:
@@ -502,6 +518,9 @@ class Connection:
                 self._sending_file = True
                 return
         self._answering = not self._writable or self._pending is not None
+        if self.sending is not None:
+            self.sending.sent()
+            self.sending = None
 
     def _file_sent(self, error: OSError | None) -> None:
         self._sending_file = False

@@ -5,8 +5,8 @@ errors. A `KafkaError` becomes the response. `MalformedInput` and `CloseConnecti
 bug of the broker: it is logged with its traceback once, and answered with UNKNOWN_SERVER_ERROR if the response has room for it,
 else the connection is closed.
 
-A client is authenticated before its requests come here (`sasl_login`, TLS). Quotas are `metering`: a request has a meter only if
-one applies to it. A handler that answers at once, or with a future, costs no task.
+A client is authenticated before its requests come here (`sasl_login`, TLS). A request has an observer only if a quota applies to
+it (`metering`), or with metrics (`measuring`). A handler that answers at once, or with a future, costs no task.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.network.context import CloseConnection, RequestContext
 from ottla.broker.network.handler import Handler, bind
 from ottla.broker.network.metering import Metering
+from ottla.broker.network.request_observer import RequestObserver
 from ottla.broker.network.timed import timed
 from ottla.errors import ErrorCode, KafkaError, MalformedInput
 from ottla.ports import Part
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
     from ottla.broker.network.connection import Connection
-    from ottla.broker.network.metering import Meter
+    from ottla.broker.network.measuring import Measuring
 
 logger = logging.getLogger(__name__)
 
@@ -73,12 +74,21 @@ class HeaderCache:
     """Cache of the last request header and its route: consecutive requests differ only in the correlation id, which stands
     between the API and the client id."""
 
-    def __init__(self, api: bytes, client: bytes, position: int, route: Route, context: RequestContext) -> None:
+    def __init__(
+        self,
+        api: bytes,
+        client: bytes,
+        position: int,
+        route: Route,
+        context: RequestContext,
+        observer: RequestObserver | None,
+    ) -> None:
         self.api = api
         self.client = client
         self.position = position
         self.route = route
         self.context = context
+        self.observer = observer
         self.previous: HeaderCache | None = None
         """The header before it: many clients send two APIs in turn, such as Heartbeat and OffsetCommit. No more than two are
         kept."""
@@ -94,11 +104,11 @@ class PendingReply:
         correlation_id: int,
         request: object,
         future: asyncio.Future[Any],
-        meter: Meter | None = None,
+        observer: RequestObserver | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._route = route
-        self._meter = meter
+        self._observer = observer
         self._correlation_id = correlation_id
         self._request = request
         self.future = future
@@ -106,15 +116,23 @@ class PendingReply:
     def parts(self) -> list[Part] | None:
         """The reply, once the future is done (and was not cancelled). MalformedInput: close the connection."""
         error = self.future.exception()
+        observer = self._observer
         try:
             if error is not None:
                 raise error
             response = self.future.result()
-            if self._meter is not None:
-                self._meter.end(response)
-            return None if response is None else self._route.encoder.encode(self._correlation_id, response)
+            if observer is not None:
+                observer.end(self._request, response)
+            if response is None:
+                return None
+            parts = self._route.encoder.encode(self._correlation_id, response)
+            return parts if observer is None else observer.finish(parts)
         except Exception as failure:
-            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure, self._meter)
+            return self._dispatcher.failure(self._route, self._correlation_id, self._request, failure, observer)
+
+    @property
+    def api_name(self) -> str:
+        return self._route.api.name
 
 
 class Dispatcher:
@@ -125,6 +143,7 @@ class Dispatcher:
         loop: asyncio.AbstractEventLoop,
         metering: Metering | None = None,
         authorize: Authorize | None = None,
+        measuring: Measuring | None = None,
     ) -> None:
         self._handlers = handlers
         """The APIs that are served, by api key."""
@@ -133,6 +152,8 @@ class Dispatcher:
         self._loop = loop
         self._metering = metering
         self._authorize = authorize
+        self._measuring = measuring
+        """Only with metrics."""
         self._routes: dict[int, Route] = {}
         self._seen_bugs: set[tuple[str, str]] = set()
 
@@ -147,9 +168,9 @@ class Dispatcher:
                 return found
             cached = found
         route = cached.route
-        meter = cached.context.meter
-        if meter is not None:
-            meter.begin(len(frame))
+        observer = cached.observer
+        if observer is not None:
+            observer.begin(len(frame))
         number: i64 = start[4] << 24 | start[5] << 16 | start[6] << 8 | start[7]
         correlation_id: int = number if number < 0x80000000 else number - 0x100000000
         try:
@@ -159,21 +180,23 @@ class Dispatcher:
         try:
             response = route.handle(request, cached.context)
             if type(response) is route.response_class:
-                if meter is not None:
-                    meter.end(response)
-                return route.encoder.encode(correlation_id, response)
+                if observer is None:
+                    return route.encoder.encode(correlation_id, response)
+                observer.end(request, response)
+                return observer.finish(route.encoder.encode(correlation_id, response))
         except Exception as error:
-            return self.failure(route, correlation_id, request, error, meter)
+            return self.failure(route, correlation_id, request, error, observer)
         if response is None:
-            if meter is not None:
-                meter.end(None)
+            if observer is not None:
+                observer.end(request, None)
             return None
-        if meter is not None:
-            meter.suspend()
-            if not isinstance(response, asyncio.Future):
+        if observer is not None:
+            observer.suspend()
+            meter = cached.context.meter
+            if meter is not None and not isinstance(response, asyncio.Future):
                 response = timed(meter, response)
         future = response if isinstance(response, asyncio.Future) else self._loop.create_task(response)
-        return PendingReply(self, route, correlation_id, request, future, meter)
+        return PendingReply(self, route, correlation_id, request, future, observer)
 
     def forget_routes(self) -> None:
         """Quotas have changed: build the routes again. Connections must drop their header caches."""
@@ -226,10 +249,18 @@ class Dispatcher:
         if route.metered:
             assert self._metering is not None
             context.meter = self._metering.meter(header.api_key, header.client_id, connection)
-        return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context)
+        observer: RequestObserver | None = context.meter
+        if self._measuring is not None:
+            observer = self._measuring.observer(route.api, header.api_version, header.client_id, connection, context.meter)
+        return HeaderCache(bytes(frame[:4]), bytes(frame[8:position]), position, route, context, observer)
 
     def failure(
-        self, route: Route, correlation_id: int, request: object, error: BaseException, meter: Meter | None = None
+        self,
+        route: Route,
+        correlation_id: int,
+        request: object,
+        error: BaseException,
+        observer: RequestObserver | None = None,
     ) -> list[Part]:
         if isinstance(error, (MalformedInput, CloseConnection)):
             raise MalformedInput(str(error)) from error
@@ -244,10 +275,11 @@ class Dispatcher:
             if hasattr(response, "error_message"):
                 response.error_message = error.detail
         if response is not None:
-            if meter is not None:
-                meter.end(response, int(error.code))
+            if observer is not None:
+                observer.end(request, response, int(error.code))
             try:
-                return route.encoder.encode(correlation_id, response)
+                parts = route.encoder.encode(correlation_id, response)
+                return parts if observer is None else observer.finish(parts)
             except ValueError:
                 pass  # this version of the response cannot carry the error
         raise MalformedInput(f"{route.api.name} v{route.version} failed and has no error response: {error}") from error

@@ -50,6 +50,11 @@ def tls_of_listeners(settings: BrokerSettings, now_ms: Callable[[], int], *, in_
         raise StartupError(str(error)) from error
 
 
+def cannot_listen(address: str, error: OSError) -> StartupError:
+    reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    return StartupError(f"cannot listen on {address}: {reason}")
+
+
 async def bind_listeners(
     server: SocketServer, settings: BrokerSettings, logins: Mapping[str, Login], tls: TlsOfListeners | None
 ) -> tuple[dict[str, int], tuple[Endpoint, ...]]:
@@ -73,8 +78,7 @@ async def bind_listeners(
                 else None,
             )
         except OSError as error:
-            reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
-            raise StartupError(f"cannot listen on {endpoint}: {reason}") from error
+            raise cannot_listen(str(endpoint), error) from error
     return ports, listeners.resolve(ports, os.uname().nodename)
 
 

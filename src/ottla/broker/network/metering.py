@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.network.request_observer import RequestObserver
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metrics import Counters
 from ottla.ports import Clock
@@ -81,7 +82,7 @@ class Metering:
         return Meter(self, api_key, client, connection)
 
 
-class Meter:
+class Meter(RequestObserver):
     """Of one client on one connection and one API. Measures one request after the other."""
 
     def __init__(self, metering: Metering, api_key: int, client: ClientQuotas, connection: Connection) -> None:
@@ -124,7 +125,12 @@ class Meter:
         if self._timed:
             self._resumed = self._monotonic()
 
-    def end(self, response: Any, error_code: int = 0) -> None:
+    @property
+    def throttle_ms(self) -> int:
+        """For how long the request is throttled, once it has ended."""
+        return self._throttle_ms
+
+    def end(self, request: Any, response: Any, error_code: int = 0) -> None:
         """Count the request, set the throttle time of its response (None: it has none), mute the connection for that long."""
         if self.exempt and error_code != _DENIED and getattr(response, "error_code", 0) != _DENIED:
             return

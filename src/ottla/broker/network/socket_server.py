@@ -94,6 +94,8 @@ class ListenerUse:
     principal_of: Callable[[bytes | None], Principal] | None = None
     """Of a client certificate; None: the listener is not an SSL listener. ValueError: the connection is closed."""
     connections: int = 0
+    accepted: int = 0
+    """Connections since the start, those that are open and those that were closed."""
     rate: RateQuota = field(default_factory=lambda: ConnectionLimits().new_rate(UNLIMITED))
     next: Connection | None = None
     """The first waiting connection, which is counted in the rate and waits until `next_at`; others wait behind it."""
@@ -200,6 +202,14 @@ class SocketServer:
         listener = await self._network.listen(lambda: cast(asyncio.BaseProtocol, Connection(self, use)), host, port, tls)
         self._listeners.append(listener)
         return listener.port
+
+    @property
+    def listeners(self) -> list[ListenerUse]:
+        return self._uses
+
+    def connections(self) -> list[Connection]:
+        """Those that are open, the one that is idle for longest first."""
+        return list(self._by_use)
 
     def open(self) -> None:
         """Start to serve requests, also of connections accepted since the listeners were bound."""
@@ -308,7 +318,8 @@ class SocketServer:
         host = connection.client_host
         self._by_host[host] = self._by_host.get(host, 0) + 1
         connection.listener.connections += 1
-        connection.last_used = self.loop.time()
+        connection.last_used = connection.since = self.loop.time()
+        connection.listener.accepted += 1
         self._by_use[connection] = None
         self._counters.add("connections_accepted")
 

@@ -24,6 +24,7 @@ from ottla.broker.replicas import leading
 from ottla.broker.replicas.index_rebuilder import IndexRebuilder
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.traffic import TopicTraffic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import FileRange
 from ottla.records.batch import RECORDS_AT
@@ -80,6 +81,8 @@ class PartitionRead:
         self.records: FileRange | None = None
         self.size = 0
         """Bytes of the records."""
+        self.traffic: TopicTraffic | None = None
+        """Where to count the records, with metrics."""
 
     def lists_aborted(self, committed: bool) -> bool:
         """Whether the response has a list of aborted transactions, perhaps an empty one, or null. As Kafka does: a list for
@@ -121,6 +124,8 @@ class FetchRead:
         self.size = 0
         """Bytes of all records read."""
         self.must_answer = False
+        self._counted = False
+        """Read before: a waiting request counts once for each partition."""
         self.keys: list[Hashable] = []
         """What the purgatory watches, if more is wanted from the partitions read."""
 
@@ -169,10 +174,17 @@ class FetchRead:
                 read = _watermarks(partition, wanted)
             except KafkaError as error:
                 self.must_answer = True
+                self._count_failure(wanted, error)
                 read = PartitionRead(wanted, -1, -1, -1)
                 read.error_code = int(error.code)
             if read is not None:
                 self._reads.append(read)
+        self._counted = True
+
+    def _count_failure(self, wanted: FetchPartition, error: KafkaError) -> None:
+        partition = self.source.partitions.by_key.get((wanted.topic or "", wanted.partition))
+        if partition is not None and partition.traffic is not None:
+            partition.traffic.read_failed(error)
 
     def _partition(self, wanted: FetchPartition) -> Partition:
         partitions = self.source.partitions
@@ -188,6 +200,8 @@ class FetchRead:
 
     def _read_partition(self, partition: Partition, wanted: FetchPartition) -> PartitionRead | None:
         """None: an incremental response has nothing to say about the partition."""
+        if partition.traffic is not None and not self._counted:
+            partition.traffic.fetch_requests += 1
         self._check(partition, wanted)
         end_offset = self._end_offset(partition, wanted)
         if self._rack and partition.leadership is not None:
@@ -252,6 +266,7 @@ class FetchRead:
         read = _watermarks(partition, wanted)
         size = info.size
         if size:
+            read.traffic = partition.traffic
             self.size += size
             self._left = self._left - size if self._left > size else 0
             read.size = size
@@ -299,6 +314,11 @@ class FetchRead:
                 continue
             if size:
                 context.served(wanted)
+                if read.traffic is not None:
+                    if self._is_follower:
+                        read.traffic.replication_bytes_out += size
+                    else:
+                        read.traffic.bytes_out += size
                 if self._is_follower:
                     partition = self.source.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
                     if partition is not None:

@@ -30,6 +30,8 @@ def append_as_follower(
                 log.truncate_fully_and_start_at(found.first_offset, now_ms)
                 info = log.append_as_follower(records, now_ms)
             partition.after_write(info, now_ms)
+            if partition.traffic is not None:
+                partition.traffic.replication_bytes_in += len(records)
             if partition.follower_throttled:
                 partition.replication.follower_quota.record(len(records), partition.replication.monotonic_ms())
         committed = min(leader_high_watermark, log.log_end_offset)

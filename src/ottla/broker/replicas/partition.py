@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Final
 
 from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
+from ottla.broker.replicas.traffic import TopicTraffic
 from ottla.cluster.image import INTERNAL_TOPICS, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import TRANSACTIONAL_BIT
@@ -113,6 +114,8 @@ class Partition:
         self.held_offset: int | None = None
         """The first offset that may not be acknowledged before a flush has ended. None: no flush is awaited."""
         self.storage_errors = StorageErrors(self)
+        self.traffic: TopicTraffic | None = None
+        """Only with metrics."""
 
     # Role
 
@@ -328,6 +331,8 @@ class Partition:
     def _appended(self, info: AppendInfo, now_ms: int) -> None:
         """What follows every append of a leader."""
         self.after_write(info, now_ms)
+        if self.traffic is not None:
+            self.traffic.appended(info)
         self.advance_high_watermark()
         if self.leadership is not None:
             self.on_progress(self)

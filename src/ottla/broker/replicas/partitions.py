@@ -19,6 +19,7 @@ from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.replication_context import ALONE, ReplicationContext
 from ottla.broker.replicas.role_changes import Role, RoleChanges, role_changes
 from ottla.broker.replicas.topic_config import log_config_of, rules_of
+from ottla.broker.replicas.traffic import Traffic
 from ottla.cluster.image import ClusterImage, TopicImage
 from ottla.cluster.settings import BrokerSettings, TopicSettings
 from ottla.errors import ErrorCode, KafkaError
@@ -55,7 +56,9 @@ class Partitions:
         replication: ReplicationContext = ALONE,
         on_directory_failed: Callable[[DataDir], None] | None = None,
         flush_now: Callable[[Partition], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
+        """`traffic` is counted only with metrics."""
         self._broker_id = broker_id
         self._static_settings = settings
         self._settings = settings
@@ -71,6 +74,7 @@ class Partitions:
         self._replication = replication
         self._on_directory_failed = on_directory_failed
         self._flush_now = flush_now
+        self._traffic = traffic
         self._image: ClusterImage | None = None
         self.by_key: dict[tuple[str, int], Partition] = {}
         """Changed only here."""
@@ -292,6 +296,8 @@ class Partitions:
             self._replication,
             self._flush_now,
         )
+        if self._traffic is not None:
+            partition.traffic = self._traffic.of(key.topic)
         self.by_key[key] = partition
         self._throttle(partition, throttled)
         return partition

@@ -11,7 +11,7 @@ from ottla.cluster.settings.broker import BROKER_SETTINGS, BrokerSettings
 from ottla.cluster.settings.describe import ConfigSource, DescribedSetting, Synonym, describe_broker, describe_topic
 from ottla.cluster.settings.environment import settings_from_environment
 from ottla.cluster.settings.listeners import Listeners
-from ottla.cluster.settings.setting import Setting, SettingsError, SettingType, Value
+from ottla.cluster.settings.setting import Setting, SettingsError, SettingType, Value, host_and_port
 from ottla.cluster.settings.topic import TOPIC_SETTINGS, TopicSettings, topic_config_problems
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Value",
     "describe_broker",
     "describe_topic",
+    "host_and_port",
     "settings_from_environment",
     "topic_config_problems",
 ]

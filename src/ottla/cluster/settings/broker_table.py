@@ -21,6 +21,7 @@ from ottla.cluster.settings.setting import (
     SHORT,
     STRING,
     Between,
+    HostPort,
     OneOf,
     at_least,
     between,
@@ -248,6 +249,9 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("metadata.log.dir", STRING, None,
         doc="The directory of the metadata file (`ottla-metadata.db`) of a broker without ZooKeeper. Default: the one "
             "of `log.dirs` that has it, else the first. The broker does not start without it."),
+    _used("metrics.listener", STRING, "", valid=HostPort(),
+        doc="Where the broker serves its metrics over HTTP, as host:port; empty: nowhere. Without authentication, so choose "
+            "an address that only Prometheus reaches. Ottla's own setting."),
     _used("min.insync.replicas", INT, 1, valid=at_least(1), mode=CLUSTER_WIDE,
         doc="The minimum number of in-sync replicas for a write with acks=all."),
     _used("node.id", INT, -1, doc="The same as `broker.id`, by its name in Kafka 4."),

@@ -115,6 +115,23 @@ class NotEmpty:
 
 
 @dataclass(frozen=True, slots=True)
+class HostPort:
+    words: str = "host:port, such as 127.0.0.1:9404, or empty"
+
+    def accepts(self, value: Value) -> bool:
+        return value == "" or (_HOST_PORT.fullmatch(str(value)) is not None and host_and_port(str(value))[1] < 1 << 16)
+
+
+_HOST_PORT = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]*):[0-9]{1,5}", re.ASCII)
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Of a value that `HostPort` accepts; an empty host is every interface."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+@dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
     words: str = "* or a list of partition:broker"
 

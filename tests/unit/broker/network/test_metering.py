@@ -211,7 +211,7 @@ def test_qu04_waits_of_a_handler_do_not_count() -> None:
             else:
                 go_on.set()
                 assert await task == 7
-            meter.end(None)
+            meter.end(None, None)
         quota = meters.quotas.of_client("ANONYMOUS", "c").request
         assert quota is not None
         # The first second of the cancelled one is all that is left in the window, and some looks at the clock.

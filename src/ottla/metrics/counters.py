@@ -1,4 +1,8 @@
-"""Counters for metrics exporters. Plain integers, written on the event loop only, so that no lock is needed."""
+"""Counts of rare events. Plain integers, written on the event loop only, so that no lock is needed.
+
+`counters.add("connections_refused")` is `ottla_connections_refused_total` on the metrics listener: the name must have a row in
+`metrics.table`. What every request counts has its own object with attributes (`broker.network.measuring`).
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,126 @@
+"""The metrics of one broker: what is measured from the start on, the listener, and the periodic work of measuring.
+
+`broker.app` makes a Monitor if `metrics.listener` is set, gives `measuring` and `traffic` to the parts that count, and has the
+other parts watched once they exist. /healthz and /readyz answer from the beginning of the start on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ottla import __version__
+from ottla.broker.monitoring.connections import SAMPLE_S, ConnectionRates, connection_families, described
+from ottla.broker.monitoring.endpoint import Endpoint
+from ottla.broker.monitoring.http import HttpServer
+from ottla.broker.monitoring.loop_watch import LoopWatch
+from ottla.broker.monitoring.process import process_families
+from ottla.broker.monitoring.requests import request_families
+from ottla.broker.monitoring.traffic import traffic_families
+from ottla.broker.network.listeners import cannot_listen
+from ottla.broker.network.measuring import Measuring
+from ottla.broker.network.socket_server import SocketServer
+from ottla.broker.replicas.partitions import Partitions
+from ottla.broker.replicas.traffic import Traffic
+from ottla.metrics import Counters
+from ottla.metrics.family import Collector, Family, family, single
+from ottla.metrics.histogram import ROTATION_S, Histogram
+from ottla.metrics.table import EVENTS, METRICS, event_name
+from ottla.ports import World
+from ottla.records import compiled
+
+
+class Monitor:
+    def __init__(self, world: World, counters: Counters, state: Callable[[], int], not_ready: Callable[[], str | None]) -> None:
+        """`state`: Kafka's number of the broker's state. `not_ready`: why it does not serve, None if it does."""
+        self._world = world
+        self._counters = counters
+        self._state = state
+        self.measuring = Measuring(world.clock.monotonic)
+        self.traffic = Traffic()
+        self.histograms: list[Histogram] = []
+        """Those of other parts, to be rotated too."""
+        self.address = ""
+        """host:port that is bound."""
+        self._loop_watch = LoopWatch(asyncio.get_running_loop(), world.clock.monotonic, time.thread_time)
+        self._server: SocketServer | None = None
+        self._rates: ConnectionRates | None = None
+        self._endpoint = Endpoint(world.clock.monotonic, not_ready, self._connections)
+        self._http = HttpServer(world.network, self._endpoint.answer)
+        self._periodic: list[asyncio.Task[None]] = []
+        self.collect(process_families)
+        self.collect(self._own_families)
+        self.collect(self._events)
+        self.collect(lambda: request_families(self.measuring, self._loop_watch))
+
+    def collect(self, collector: Collector) -> None:
+        self._endpoint.collectors.append(collector)
+
+    async def start(self, host: str, port: int) -> None:
+        """StartupError if it cannot listen."""
+        try:
+            bound = await self._http.listen(host, port)
+        except OSError as error:
+            raise cannot_listen(f"metrics.listener={host}:{port}", error) from error
+        self.address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        self._loop_watch.start()
+        loop = asyncio.get_running_loop()
+        self._periodic = [
+            loop.create_task(self._every(ROTATION_S, self._rotate)),
+            loop.create_task(self._every(SAMPLE_S, self._sample)),
+        ]
+
+    def stop(self) -> None:
+        for task in self._periodic:
+            task.cancel()
+        self._loop_watch.stop()
+        self._http.close()
+
+    def watch_network(self, server: SocketServer) -> None:
+        self._server = server
+        self._rates = rates = ConnectionRates(server)
+        self._sample()
+        self.collect(lambda: connection_families(server, rates))
+
+    def watch_replicas(self, partitions: Partitions) -> None:
+        self.collect(lambda: traffic_families(self.traffic, partitions))
+
+    def watch_identity(self, broker_id: int, cluster_id: str) -> None:
+        info = (__version__, broker_id, cluster_id, str(compiled()).lower())
+        self.collect(lambda: [family(METRICS["ottla_info"], [(info, 1)])])
+
+    def _connections(self) -> list[dict[str, Any]]:
+        return described(self._server) if self._server is not None else []
+
+    def _own_families(self) -> Iterator[Family]:
+        watch = self._loop_watch
+        idle = round(watch.idle_share(), 4)
+        yield single(METRICS["kafka_server_kafkaserver_brokerstate"], self._state())
+        yield single(METRICS["kafka_network_socketserver_networkprocessoravgidle_percent"], idle)
+        yield single(METRICS["kafka_network_socketserver_networkprocessoravgidlepercent"], idle)
+        yield single(METRICS["kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"], idle)
+        yield single(METRICS["ottla_loop_busy_seconds_total"], round(watch.cpu_s(), 3))
+        yield single(METRICS["ottla_loop_stall_seconds_max"], round(watch.stall_s_max, 4))
+        yield single(METRICS["ottla_scrape_seconds"], round(self._endpoint.last_scrape_s, 4))
+
+    def _events(self) -> Iterator[Family]:
+        counted = {event_name(name): value for name, value in self._counters.snapshot().items()}
+        for metric in EVENTS:
+            yield single(metric, counted.get(metric.name, 0))
+
+    async def _every(self, seconds: float, work: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            work()
+
+    def _rotate(self) -> None:
+        for each in [h for statistics in self.measuring.by_name.values() for h in statistics.histograms()]:
+            each.rotate()
+        for each in (self._loop_watch.lateness_s, *self.histograms):
+            each.rotate()
+
+    def _sample(self) -> None:
+        if self._rates is not None:
+            self._rates.sample(asyncio.get_running_loop().time())

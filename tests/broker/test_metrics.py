@@ -1,0 +1,275 @@
+"""The metrics listener of a broker: what it tells is what clients did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.broker.app import Broker, StartupError
+from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.errors import ErrorCode
+from ottla.metrics.table import METRICS
+from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.fetch import PartitionData
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.runtime.loop import real_world
+from ottla.security.quotas import PRODUCE
+from tests.broker.conftest import Play, Stage
+from tests.kit.wait import until_async
+
+METRICS_ON = {"metrics_listener": "127.0.0.1:0"}
+ONLY_IN_CLUSTERS: frozenset[str] = frozenset()
+"""Rows that a broker alone does not tell."""
+
+Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+async def page(stage: Stage, path: str, accept: str = "") -> tuple[int, str]:
+    """Status and body."""
+    assert stage.broker.monitor is not None
+    host, _, port = stage.broker.monitor.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\nAccept: {accept}\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    return int(head.split(" ")[1]), body
+
+
+async def told(stage: Stage) -> Told:
+    status, text = await page(stage, "/metrics")
+    assert status == 200
+    families = text_string_to_metric_families(text)
+    return {(sample.name, frozenset(sample.labels.items())): sample.value for each in families for sample in each.samples}
+
+
+def value(found: Told, name: str, **labels: str) -> float:
+    return found[name, frozenset(labels.items())]
+
+
+def size_of(data: PartitionData) -> int:
+    assert isinstance(data.records, (bytes, bytearray, memoryview))
+    return len(data.records)
+
+
+def traffic(found: Told, name: str, **labels: str) -> float:
+    return value(found, f"kafka_server_brokertopicmetrics_{name}_total", **labels)
+
+
+def test_records_and_bytes_are_counted_by_topic_and_in_all(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        await stage.topic("other", cleanup_policy="compact", max_message_bytes="2000")
+        connection = await stage.connect()
+        batch = stage.batch(b"one", b"two", b"three")
+        for _ in range(4):
+            assert (await stage.produce(connection, batch)).error_code == 0
+        assert (await stage.produce(connection, stage.batch(b"x"), topic="other")).error_code == 0
+        read = await stage.fetch(connection, 0)
+        found = await told(stage)
+        assert traffic(found, "messagesin", topic="t") == 12
+        assert traffic(found, "messagesin", topic="other") == 1
+        assert traffic(found, "messagesin") == 13
+        assert traffic(found, "bytesin", topic="t") == 4 * len(batch)
+        assert traffic(found, "bytesout", topic="t") == size_of(read) == traffic(found, "bytesout")
+        assert traffic(found, "totalproducerequests", topic="t") == 4
+        assert traffic(found, "totalfetchrequests", topic="t") == 1
+
+        bad = bytearray(batch)
+        bad[-1] ^= 1
+        assert (await stage.produce(connection, bytes(bad))).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert (
+            await stage.produce(connection, stage.batch(b"v", key=None), topic="other")
+        ).error_code == ErrorCode.INVALID_RECORD
+        large = stage.batch(b"x" * 3000)
+        assert (await stage.produce(connection, large, topic="other")).error_code == ErrorCode.MESSAGE_TOO_LARGE
+        found = await told(stage)
+        assert traffic(found, "invalidmessagecrcrecords") == 1
+        assert traffic(found, "nokeycompactedtopicrecords") == 1
+        assert traffic(found, "bytesrejected", topic="other") == len(large)
+        # A wrong CRC and a large batch are the client's own affair.
+        assert traffic(found, "failedproducerequests", topic="other") == 1 == traffic(found, "failedproducerequests")
+        assert traffic(found, "totalproducerequests", topic="other") == 3
+
+        await stage.broker.controller.topic_requests.delete(["other"])
+        found = await told(stage)
+        assert traffic(found, "messagesin") == 13, "the broker's own counts go on"
+        assert ("kafka_server_brokertopicmetrics_messagesin_total", frozenset({("topic", "other")})) not in found
+
+    play(case, **METRICS_ON)
+
+
+def test_requests_are_counted_by_api_version_and_error_and_timed_by_stage(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        for version in (8, 9, 9):
+            await stage.produce(connection, stage.batch(b"v" * 1000), version=version)
+        await stage.produce(connection, stage.batch(b"v"), topic="absent")
+        await stage.produce(connection, stage.batch(b"v"), acks=1)
+        # One waits for records, one does not.
+        await stage.fetch(connection, 0)
+        waiting = asyncio.ensure_future(stage.fetch(connection, 4, max_wait_ms=60_000))
+        await until_async(lambda: len(stage.broker.purgatory) == 1)
+        other = await stage.connect()
+        await stage.produce(other, stage.batch(b"v"))
+        await waiting
+        refused = await connection.call("find_coordinator", 3, FindCoordinatorRequest(key="k", key_type=9))
+        assert refused.error_code == ErrorCode.INVALID_REQUEST
+
+        found = await told(stage)
+        requests = "kafka_network_requestmetrics_requests_total"
+        assert value(found, requests, request="Produce", version="8") == 1
+        assert value(found, requests, request="Produce", version="9") == 5
+        for name in ("Fetch", "FetchConsumer"):
+            assert value(found, requests, request=name, version="12") == 2
+        errors = "kafka_network_requestmetrics_errors_total"
+        assert value(found, errors, request="Produce", error="NONE") == 5
+        assert value(found, errors, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+        assert value(found, errors, request="FindCoordinator", error="INVALID_REQUEST") == 1
+
+        def time(stage: str, request: str, quantile: str = "0.999") -> float:
+            return value(found, f"kafka_network_requestmetrics_{stage}timems", request=request, quantile=quantile)
+
+        assert time("remote", "FetchConsumer") > 0 == time("remote", "FetchConsumer", "0.50")
+        assert 0 < time("local", "Produce") <= time("total", "Produce")
+        assert time("throttle", "Produce") == 0
+        assert (
+            value(found, "kafka_network_requestmetrics_requestbytes", request="Produce", quantile="0.75")
+            > 1000
+            > value(found, "kafka_network_requestmetrics_requestbytes", request="FetchConsumer", quantile="0.999")
+        )
+        assert value(found, "ottla_request_time_seconds_bucket", request="Produce", le="+Inf") == 6
+        assert value(found, "ottla_request_time_seconds_count", request="Produce") == 6
+        assert value(found, "ottla_request_time_seconds_sum", request="Produce") > 0
+
+    play(case, **METRICS_ON)
+
+
+def test_a_large_reply_counts_once_it_is_sent(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        for _ in range(4):
+            await stage.produce(connection, stage.batch(b"v" * 900_000), acks=1)
+        read = await stage.fetch(connection, 0, partition_max_bytes=50 << 20)
+        assert size_of(read) > 3_600_000
+        await stage.produce(connection, stage.batch(b"v"))
+        found = await told(stage)
+        sent = "kafka_network_requestmetrics_responsesendtimems"
+        assert value(found, sent, request="FetchConsumer", quantile="0.50") > 0
+        assert value(found, "ottla_request_time_seconds_count", request="FetchConsumer") == 1
+
+    play(case, **METRICS_ON)
+
+
+def test_a_throttled_request_tells_for_how_long(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        entity, change = [EntityData(entity_type="user", entity_name=None)], [OpData(key=PRODUCE, value=100.0)]
+        await connection.call("alter_client_quotas", 1, AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=change)]))
+        await stage.produce(connection, stage.batch(b"v" * 5000))
+        found = await told(stage)
+        throttled = "kafka_network_requestmetrics_throttletimems"
+        assert value(found, throttled, request="Produce", quantile="0.50") > 10
+        assert value(found, "ottla_requests_throttled_total") == 1
+
+    play(case, **METRICS_ON)
+
+
+def test_connections_are_told_one_by_one(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        named = ApiVersionsRequest(client_software_name="tester", client_software_version="1.2")
+        await connection.call("api_versions", 3, named)
+        await stage.produce(connection, stage.batch(b"v" * 500))
+        silent = await stage.raw()
+        await until_async(lambda: len(stage.broker.server) == 2)
+        status, text = await page(stage, "/connections")
+        assert status == 200
+        first, second = json.loads(text)
+        assert (first["software_name"], first["software_version"]) == ("tester", "1.2")
+        assert (first["listener"], first["address"], first["principal"]) == ("PLAINTEXT", "127.0.0.1", "User:ANONYMOUS")
+        assert first["requests"] >= 2
+        assert first["bytes_in"] > 500
+        assert first["bytes_out"] > 0
+        assert second["port"] == silent.writer.get_extra_info("sockname")[1]
+        assert (second["software_name"], second["requests"], second["bytes_in"]) == ("unknown", 0, 0)
+
+        found = await told(stage)
+        listener = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+        assert value(found, "kafka_server_socket_server_metrics_connection_count", **listener) == 2
+        software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.2", "listener": "PLAINTEXT"}
+        assert value(found, "kafka_server_socket_server_metrics_connections_software", **software) == 1
+
+    play(case, **METRICS_ON)
+
+
+def test_every_row_of_the_table_is_told_and_nothing_else(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        await stage.produce(connection, stage.batch(b"v"))
+        _, text = await page(stage, "/metrics")
+        heads = set(re.findall(r"# TYPE (\S+) ", text))
+        rows = {name for name in METRICS if name not in ONLY_IN_CLUSTERS}
+        assert rows - heads == set()
+        assert {name for name in heads - rows if name.removesuffix("_count") not in rows} == set()
+        _, text = await page(stage, "/metrics", "application/openmetrics-text")
+        assert text.endswith("# EOF\n")
+
+    play(case, **METRICS_ON)
+
+
+def test_health_follows_the_life_of_the_broker(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        assert await page(stage, "/healthz") == (200, "ok\n")
+        assert await page(stage, "/readyz") == (200, "ready\n")
+        assert (await page(stage, "/absent"))[0] == 404
+        found = await told(stage)
+        assert value(found, "kafka_server_kafkaserver_brokerstate") == 3
+        stage.broker._stopping = True
+        assert await page(stage, "/readyz") == (503, "the broker is stopping\n")
+
+    play(case, **METRICS_ON)
+
+
+def test_without_a_listener_nothing_is_measured(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+        await stage.produce(connection, stage.batch(b"v"))
+        assert stage.broker.monitor is None
+        [served] = stage.broker.server.connections()
+        assert served.traffic is None
+        assert served.header_cache is not None
+        assert served.header_cache.observer is None
+        assert all(partition.traffic is None for partition in stage.broker.partitions)
+
+    play(case)
+
+
+@pytest.mark.parametrize("wrong", ["9404", "here:port", "127.0.0.1:", "127.0.0.1:70000", "http://127.0.0.1:9404", "a b:1"])
+def test_a_wrong_address_is_refused_at_the_start(wrong: str) -> None:
+    with pytest.raises(SettingsError, match=r"metrics\.listener"):
+        BrokerSettings.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "metrics.listener": wrong})
+
+
+def test_a_port_in_use_is_told_at_the_start(play: Play, tmp_path: Any) -> None:
+    async def case(stage: Stage) -> None:
+        assert stage.broker.monitor is not None
+        address = stage.broker.monitor.address
+        settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "second"), "metrics.listener": address}
+        second = Broker(BrokerSettings.parse(settings), real_world(stage.counters))
+        with pytest.raises(StartupError) as raised:
+            await second.start()
+        assert str(raised.value) == f"cannot listen on metrics.listener={address}: another program uses that port"
+
+    play(case, **METRICS_ON)
