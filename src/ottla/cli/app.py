@@ -14,6 +14,7 @@ from ottla.cli.consume import consume
 from ottla.cli.delete_records import delete_records
 from ottla.cli.dlq import command as dlq
 from ottla.cli.exporter import exporter
+from ottla.cli.find.command import find
 from ottla.cli.group import command as group
 from ottla.cli.log import command as log
 from ottla.cli.log_dirs import command as log_dirs
@@ -91,6 +92,7 @@ app.add_typer(secure.app, name="secure")
 app.add("produce", changes=True)(produce)
 app.add("consume", changes=lambda options: options["group"] is not None)(consume)
 app.add("exporter")(exporter)
+app.add("find")(find)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")
 app.add_typer(reassign.app, name="reassign")

@@ -213,7 +213,7 @@ class Printing:
         return _BATCH_RECORDS if self._left is None or self._selection else min(_BATCH_RECORDS, max(self._left, 1))
 
     def take(self, message: Message) -> None:
-        self._tally.add(message)
+        self._tally.add([message])
         if not self._selection.may_take(message):
             return
         record = incoming(message)

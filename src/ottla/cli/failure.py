@@ -25,7 +25,7 @@ EXIT_BROKEN_PIPE = 141
 _OUTPUT_FAILED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """Errors of a write to stdout. (Errors of files opened by name carry the name.)"""
 
-_MAY_BE_BYTES = frozenset({"values", "key", "header", "key_separator", "null", "template", "grep"})
+_MAY_BE_BYTES = frozenset({"values", "key", "header", "key_separator", "null", "template", "grep", "text"})
 """Parameters that become bytes of records. All others must be UTF-8 text."""
 
 C = TypeVar("C", bound=Callable[..., Any])

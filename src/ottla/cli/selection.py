@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure
-from ottla.cli.formats import Incoming
+from ottla.cli.formats import Incoming, word_bytes
 from ottla.cli.output import size_text
 
 if TYPE_CHECKING:
@@ -45,19 +46,30 @@ IgnoreCase = Annotated[
 
 @dataclass(slots=True)
 class Selection:
-    """What a record must have. Without `where` and `grep` every record is taken."""
+    """What a record must have. Without any of them every record is taken."""
 
     where: Filter | None = None
     grep: Grep | None = None
+    key: bytes | None = None
 
     def __bool__(self) -> bool:
-        return self.where is not None or self.grep is not None
+        return self.where is not None or self.grep is not None or self.key is not None
 
     def may_take(self, message: Message) -> bool:
         """False if the record is certainly not taken. Looks at key and value as they are."""
-        return self.where is None or self.where.may_match(message.key(), message.value())
+        if self.key is not None and message.key() != self.key:
+            return False
+        if self.where is not None and not self.where.may_match(message.key(), message.value()):
+            return False
+        return (
+            self.grep is None
+            or self.grep.in_bytes(message.value())
+            or self.grep.in_bytes(message.key())
+            or bool(message.headers())
+        )
 
     def takes(self, record: Incoming) -> bool:
+        """The records that pass `may_take` are asked this."""
         return (self.grep is None or self.grep.matches(record)) and (self.where is None or self.where.matches(record))
 
 
@@ -70,9 +82,9 @@ class Tally:
     """Of values."""
     taken: int = 0
 
-    def add(self, message: Message) -> None:
-        self.records += 1
-        self.size_bytes += len(message)
+    def add(self, messages: Sequence[Message]) -> None:
+        self.records += len(messages)
+        self.size_bytes += sum(map(len, messages))
 
     def text(self) -> str:
         """`2 of 1,000 records (34.1 KB) match`."""
@@ -81,12 +93,15 @@ class Tally:
         return f"{self.taken:,} of {self.records:,} {noun} ({size_text(self.size_bytes)}) {verb}"
 
 
-def select(where: str | None, grep: str | None, *, regex: bool = False, ignore_case: bool = False) -> Selection:
+def select(
+    where: str | None, grep: str | None, key: str | None = None, *, regex: bool = False, ignore_case: bool = False
+) -> Selection:
     """The selection that the options describe."""
+    key_bytes = None if key is None else word_bytes(key)
     if grep is None and (regex or ignore_case):
         raise Failure("--regex and --ignore-case say how --grep looks for its text", "pass --grep TEXT", exit_code=EXIT_USAGE)
     if where is None and grep is None:
-        return Selection()
+        return Selection(key=key_bytes)
     from ottla.filters.errors import FilterError
     from ottla.filters.filter import parse_filter
     from ottla.filters.grep import Grep
@@ -96,7 +111,7 @@ def select(where: str | None, grep: str | None, *, regex: bool = False, ignore_c
     except FilterError as error:
         raise _wrong("--where", error) from None
     try:
-        return Selection(chosen, None if grep is None else Grep(grep, regex=regex, ignore_case=ignore_case))
+        return Selection(chosen, None if grep is None else Grep(grep, regex=regex, ignore_case=ignore_case), key_bytes)
     except FilterError as error:
         raise _wrong("--grep", error) from None
 

@@ -1,0 +1,193 @@
+"""`ottla find`: looks for records in topics, completely, and says what it scanned."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from ottla.cli.connection import Connection
+from ottla.cli.consume import find_bounds
+from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, Failure
+from ottla.cli.find.placing import partitions_of_key
+from ottla.cli.find.scan import Scan
+from ottla.cli.formats import Format, Incoming, Writing, unescape, word_bytes
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
+from ottla.cli.output import counted, note, size_text
+from ottla.cli.positions import TopicIndex, parse_position
+from ottla.cli.selection import IgnoreCase, Where, select
+
+_TEMPLATE = "{topic}-{partition}:{offset} {time} {key} {value}"
+_SHOWN_PARTITIONS = 12
+_PROGRESS_S = 0.5
+
+
+def find(
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", show_default=False, help="In key, value or headers.")] = None,
+    where: Where = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Records with exactly this key.")] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topics", "-t", metavar="PATTERN", help="Topics to look in, as orders* (repeatable). (default: all)"),
+    ] = None,
+    start: Annotated[
+        str, typer.Option("--from", metavar="POSITION", help="Not before this: a time, 10m (ago), an offset, -1000 (the last).")
+    ] = "beginning",
+    until: Annotated[str | None, typer.Option("--until", metavar="POSITION", help="Before this. (default: the end)")] = None,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first/--newest-first", help="The order of the search.")] = False,
+    count: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many.")] = None,
+    all_partitions: Annotated[
+        bool, typer.Option("--all-partitions", help="Look for --key in all partitions, not only where producers put it.")
+    ] = False,
+    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression (RE2).")] = False,
+    ignore_case: IgnoreCase = False,
+    template: Annotated[
+        str, typer.Option("--template", help="The form of a line: '{topic} {partition}:{offset} {time} {key} {value} {headers}'.")
+    ] = _TEMPLATE,
+    isolation: Annotated[
+        str, typer.Option("--isolation", metavar="read_committed|read_uncommitted", help="As of `ottla consume`.")
+    ] = "read_committed",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say for every partition what was scanned.")] = False,
+    properties: Properties = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Look for records in topics. Says on stderr what was scanned; ends with exit code 1 if nothing is found."""
+    if text is None and where is None and key is None:
+        raise Failure("nothing to look for", "pass a text, --where or --key", exit_code=EXIT_USAGE)
+    selection = select(where, text, key, regex=regex, ignore_case=ignore_case)
+    writing = Writing(Format.JSON if json_output else Format.TEXT, template=None if json_output else unescape(template))
+    connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
+    bounds = _bounds(connection, _matching(connection, topics), start, until, isolation)
+    if key is not None and not all_partitions:
+        bounds = _only_of_key(connection, bounds, word_bytes(key))
+    with Scan(connection, bounds, selection, newest_first=not oldest_first, isolation=isolation) as scan:
+        progress = _Progress(scan)
+        try:
+            for record in scan:
+                progress.clear()
+                _print(writing, record)
+                if scan.tally.taken == count:
+                    break
+        except KeyboardInterrupt:
+            for record in scan.rest():
+                _print(writing, record)
+            raise
+        finally:
+            progress.clear()
+            _tell(scan, as_json=json_output, verbose=verbose)
+    if not scan.tally.taken:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print(writing: Writing, record: Incoming) -> None:
+    sys.stdout.buffer.write(writing.line(record))
+    sys.stdout.buffer.flush()
+
+
+def _matching(connection: Connection, patterns: list[str] | None) -> list[str]:
+    """The topics whose names match one of the patterns; without patterns all but internal ones."""
+    known = sorted(connection.metadata().topics)
+    if not patterns:
+        found = [name for name in known if not name.startswith("__")]
+        if not found:
+            raise Failure("there are no topics")
+        return found
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            connection.topics([pattern])  # says which names are like it
+    return [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _bounds(
+    connection: Connection, topics: list[str], start: str, until: str | None, isolation: str
+) -> dict[TopicIndex, tuple[int, int]]:
+    now_ms = int(time.time() * 1000)
+    last = None if until is None else parse_position(until, now_ms)
+    bounds = find_bounds(connection, topics, None, parse_position(start, now_ms), last, follow=False, isolation=isolation)
+    # Without `follow` every partition has an end.
+    return {key: (begin, max(begin, bounds.end[key] or begin)) for key, begin in bounds.start.items()}
+
+
+def _only_of_key(
+    connection: Connection, bounds: dict[TopicIndex, tuple[int, int]], key: bytes
+) -> dict[TopicIndex, tuple[int, int]]:
+    """The partitions in which producers put the key. Says which."""
+    if not key:
+        return bounds  # librdkafka distributes records with an empty key
+    known = connection.metadata().topics
+    chosen: dict[TopicIndex, tuple[int, int]] = {}
+    for topic in sorted({topic for topic, _ in bounds}):
+        places = partitions_of_key(key, len(known[topic].partitions))
+        indexes = sorted(set(places.values()))
+        said = [f"{topic}-{index} ({', '.join(name for name, place in places.items() if place == index)})" for index in indexes]
+        note(f"the key belongs to {' or '.join(said)}")
+        chosen |= {(topic, index): bounds[topic, index] for index in indexes if (topic, index) in bounds}
+    return chosen
+
+
+class _Progress:
+    """One line on stderr, at a terminal, that is written over."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._shown = False
+        self._next = time.monotonic() + _PROGRESS_S
+        if sys.stderr.isatty():
+            scan.on_chunk = self._show
+
+    def _show(self, scan: Scan) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _PROGRESS_S
+            self._shown = True
+            sys.stderr.write(f"\r\033[K{_rate(scan)}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            self._shown = False
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+
+def _rate(scan: Scan) -> str:
+    done, all_ = scan.offsets
+    share = done / all_ if all_ else 1.0
+    left_s = scan.seconds * (1 - share) / share if share else 0.0
+    return f"{scan.tally.records:,} records, {size_text(scan.tally.size_bytes)}, {share:.0%}, {left_s:.0f} s left"
+
+
+def _tell(scan: Scan, *, as_json: bool, verbose: bool) -> None:
+    if as_json:
+        tally = scan.tally
+        document = {
+            "found": tally.taken,
+            "records": tally.records,
+            "value_bytes": tally.size_bytes,
+            "seconds": round(scan.seconds, 3),
+            "complete": scan.complete,
+            "partitions": [reach.document() for reach in scan.reaches],
+        }
+        note(json.dumps({"scanned": document}, ensure_ascii=False))
+        return
+    parts = counted(len(scan.reaches), "partition")
+    how = "all scanned" if scan.complete else f"{sum(reach.complete for reach in scan.reaches)} scanned completely"
+    read = f"{scan.tally.records:,} records ({size_text(scan.tally.size_bytes)})"
+    note(f"{scan.tally.taken:,} found in {read} of {parts}, {how}, in {scan.seconds:.1f} s")
+    shown = scan.reaches if verbose else [reach for reach in scan.reaches if not reach.complete or scan.complete]
+    limit = len(shown) if verbose else _SHOWN_PARTITIONS
+    for reach in shown[:limit]:
+        name = f"{reach.topic}-{reach.partition}"
+        if reach.start == reach.end:
+            note(f"  {name}: empty")
+        elif reach.done_from == reach.done_to:
+            note(f"  {name}: not begun, offsets {reach.start} to {reach.end - 1}")
+        else:
+            of = "" if reach.complete else f" of {reach.start} to {reach.end - 1}"
+            note(f"  {name}: offsets {reach.done_from} to {reach.done_to - 1}{of}")
+    if len(shown) > limit:
+        note(f"  and {len(shown) - limit} more; --verbose shows all")
