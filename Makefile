@@ -100,11 +100,12 @@ compat: setup ## run a client's own test suite: CLIENT=kafka_python|franz_go|kaf
 	$(PY) -m tests.compat.$(CLIENT).run
 
 .PHONY: fuzz
-fuzz: setup ## fuzz the decoder and the batch validation: SECONDS_EACH=60
+fuzz: setup ## fuzz decoders, records and logins, then a broker that runs: SECONDS_EACH=60 FRAMES=100000
 	$(PY) tests/fuzz/fuzz_decoder.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_records.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_acls.py $(or $(SECONDS_EACH),60)
-	$(PY) tests/fuzz/fuzz_sasl.py $(or $(SECONDS_EACH),60)
+	$(PY) -m tests.fuzz.fuzz_sasl $(or $(SECONDS_EACH),60)
+	$(PY) -m tests.fuzz.fuzz_frames $(or $(FRAMES),100000)
 
 .PHONY: bench
 bench: setup ## benchmark Ottla and Apache Kafka in one run; QUICK=1 for a short one

@@ -101,6 +101,21 @@ def test_dt01_dt02_dt03_a_token_logs_in_as_its_owner(play: Any, caplog: pytest.L
     assert "planted" not in caplog.text
 
 
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_tokens_are_created_and_described_in_every_version(play: Any, version: int) -> None:
+    async def case(stage: Any) -> None:
+        peer = await speaker(stage)
+        await peer.login()
+        created = await peer.call("create_delegation_token", version, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+        assert (created.error_code, created.principal_name) == (0, "ada")
+        told = await peer.call("describe_delegation_token", version, DescribeDelegationTokenRequest(owners=None))
+        assert [token.token_id for token in told.tokens] == [created.token_id]
+        # Only version 3 names who asked for it.
+        assert told.tokens[0].token_requester_principal_name == ("ada" if version == 3 else "")
+
+    play(case, **TOKENS)
+
+
 def test_dt01_without_a_key_there_are_no_tokens(play: Any) -> None:
     async def case(stage: Any) -> None:
         peer = await logged_in(stage)

@@ -1,30 +1,50 @@
-"""Coverage-guided fuzzing of the parsers that a client reaches before it is authenticated, with atheris.
+"""Coverage-guided fuzzing of the parsers of logins, certificates and key stores, with atheris.
 
-    python tests/fuzz/fuzz_sasl.py [seconds]
+    python -m tests.fuzz.fuzz_sasl [seconds]
 
-The first byte of an input picks the parser: PLAIN, SCRAM's two messages, OAUTHBEARER, JWT, JWKS, JAAS, Kerberos names and rules.
+The first byte of an input picks the parser: PLAIN, SCRAM's two messages, OAUTHBEARER, JWT, JWKS, JAAS, Kerberos names and rules,
+subjects of certificates and the rules that map them, JKS stores, passwords that Kafka has encrypted.
 Each may return a value or raise its own exception; anything else stops the run and leaves the input in a `crash-...` file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import struct
 import sys
 import tempfile
 from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["ottla.security"]):
+with atheris.instrument_imports(include=["ottla.security", "ottla.tls.stores"]):
+    from ottla.security.certificate import BadCertificate, read_certificate
     from ottla.security.jaas import BadJaas, parse_jaas, parse_jaas_file
     from ottla.security.jwt import NO_KEYS, BadKeys, BadToken, TokenRules, parse_keys, validate, validate_unsecured
     from ottla.security.kerberos_name import BadRule, NoUser, parse_rules, user_of
+    from ottla.security.password_encoder import BadEncoding, PasswordEncoder
     from ottla.security.sasl import SaslFailure
     from ottla.security.sasl_oauthbearer import parse_client_message
     from ottla.security.sasl_plain import PlainServer, plain_users
     from ottla.security.sasl_scram import parse_client_final, parse_client_first
     from ottla.security.scram_credential import ScramCredential
+    from ottla.security.ssl_principal import BadRule as BadMapping
+    from ottla.security.ssl_principal import NoMatchingRule, SslPrincipalMapper
+    from ottla.tls.stores import BadStore, certificates, key_and_chain
 
+from tests.kit.certificates import Authority
+
+
+def jks(der: bytes) -> bytes:
+    """A trust store with one certificate."""
+    entry = struct.pack(">iH1sqH5si", 2, 1, b"a", 0, 5, b"X.509", len(der)) + der
+    content = struct.pack(">Iii", 0xFEEDFEED, 2, 1) + entry
+    return content + hashlib.sha1("secret".encode("utf-16-be") + b"Mighty Aphrodite" + content).digest()
+
+
+_STORE = Path(tempfile.gettempdir(), f"ottla-fuzz-{os.getpid()}.jks")
 _USERS = plain_users({"user_ada": "secret"})
 _RULES = parse_rules(["RULE:[1:$1@$0](.*@R)s/@.*//", "RULE:[2:$1]/L", "DEFAULT"])
 _SEEDS = [
@@ -38,6 +58,12 @@ _SEEDS = [
     b'\x07S { a.B required x="y"; };',
     b"\x08kafka/host@R",
     b"\x09RULE:[1:$1](a)s/b/c/g/L",
+    b"\x0bRULE:^CN=(.*?),(.*)$/$1@$2/L,DEFAULT\nCN=ada,O=x",
+    b"\x0c" + Authority().issue("ada").der,
+    b"\x0d" + jks(Authority().issue("ada").der),
+    b"\x0eiterations:1024,keyLength:128,salt:AA==,initializationVector:AAAAAAAAAAAAAAAAAAAAAA==,"
+    b"keyFactoryAlgorithm:PBKDF2WithHmacSHA512,cipherAlgorithm:AES/CBC/PKCS5Padding,passwordLength:1,"
+    b"encryptedPassword:AAAAAAAAAAAAAAAAAAAAAA==",
     b"\x0asalt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=4096",
 ]
 
@@ -45,7 +71,8 @@ _SEEDS = [
 def one_input(data: bytes) -> None:
     kind, rest = data[:1], data[1:]
     text = rest.decode(errors="replace")
-    with contextlib.suppress(SaslFailure, BadToken, BadKeys, BadJaas, BadRule, NoUser):
+    refusals = (SaslFailure, BadToken, BadKeys, BadJaas, BadRule, NoUser, BadMapping, NoMatchingRule, BadCertificate, BadEncoding)
+    with contextlib.suppress(*refusals):
         match kind:
             case b"\x00":
                 PlainServer(_USERS).step(rest, 0)
@@ -72,6 +99,18 @@ def one_input(data: bytes) -> None:
             case b"\x0a":
                 with contextlib.suppress(ValueError):
                     ScramCredential.parse(text)
+            case b"\x0b":
+                rules, _, name = text.partition("\n")
+                SslPrincipalMapper(rules).name_of(name[:200])
+            case b"\x0c":
+                read_certificate(rest)
+            case b"\x0d":
+                _STORE.write_bytes(b"\xfe\xed\xfe\xed" + rest[4:])
+                for read in (lambda: certificates(str(_STORE), None), lambda: key_and_chain(str(_STORE), None, "secret")):
+                    with contextlib.suppress(BadStore):
+                        read()
+            case b"\x0e" if b"iterations:1024," in rest:
+                PasswordEncoder(("secret",)).decode(text)
 
 
 def main() -> None:
@@ -80,7 +119,10 @@ def main() -> None:
         for number, seed in enumerate(_SEEDS):
             Path(corpus, str(number)).write_bytes(seed)
         atheris.Setup([sys.argv[0], f"-max_total_time={seconds}", "-max_len=4096", corpus], one_input)
-        atheris.Fuzz()
+        try:
+            atheris.Fuzz()
+        finally:
+            _STORE.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

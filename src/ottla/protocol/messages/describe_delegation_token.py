@@ -32,8 +32,8 @@ class DescribedDelegationTokenRenewer:
 class DescribedDelegationToken:
     principal_type: str = wire("string")
     principal_name: str = wire("string")
-    token_requester_principal_type: str = wire("string", "3+")
-    token_requester_principal_name: str = wire("string", "3+")
+    token_requester_principal_type: str = wire("string", "3+", ignorable=True)
+    token_requester_principal_name: str = wire("string", "3+", ignorable=True)
     issue_timestamp: int = wire("int64")
     expiry_timestamp: int = wire("int64")
     max_timestamp: int = wire("int64")
