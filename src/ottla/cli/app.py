@@ -20,6 +20,7 @@ from ottla.cli.log import command as log
 from ottla.cli.log_dirs import command as log_dirs
 from ottla.cli.options import Commands
 from ottla.cli.pipeline import command as pipeline
+from ottla.cli.plan import plan
 from ottla.cli.produce import produce
 from ottla.cli.profile import command as profile
 from ottla.cli.reassign import command as reassign
@@ -101,6 +102,7 @@ app.add("delete-records", changes=lambda options: not options["dry_run"])(delete
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(elect.app, name="elect")
 app.add("verify-replicas")(verify_replicas)
+app.add("plan")(plan)
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.add_typer(profile.app, name="profile")

@@ -31,3 +31,22 @@ def parse_bytes(text: str, option: str) -> float:
         if factor is not None:
             return number * factor / per_byte
     raise Failure(f"{option} {text!r} is not an amount of data", "write 500, 10MB, 4KiB or 1Gbit", exit_code=EXIT_USAGE)
+
+
+def bytes_text(count: float) -> str:
+    """`2.31 TB`, in powers of 1000 as disks are sold."""
+    return _text(count, ("B", "KB", "MB", "GB", "TB", "PB"))
+
+
+def bits_text(bytes_per_s: float) -> str:
+    """`233 Mbit/s`, of bytes a second."""
+    return _text(bytes_per_s * 8, ("bit/s", "Kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"))
+
+
+def _text(amount: float, units: tuple[str, ...]) -> str:
+    for unit in units:
+        # Three digits: 999.6 would become 1000.
+        if float(f"{amount:.3g}") < 1000 or unit == units[-1]:
+            return f"{amount:.3g} {unit}" if amount < 1000 else f"{amount:,.0f} {unit}"
+        amount /= 1000
+    raise AssertionError
