@@ -10,6 +10,7 @@ import typer
 from ottla.cli import acl, config, elect, perf, quota, token, topic, user
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
+from ottla.cli.connections import connections
 from ottla.cli.consume import consume
 from ottla.cli.delete_records import delete_records
 from ottla.cli.dlq import command as dlq
@@ -102,6 +103,7 @@ app.add("delete-records", changes=lambda options: not options["dry_run"])(delete
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(elect.app, name="elect")
 app.add("verify-replicas")(verify_replicas)
+app.add("connections")(connections)
 app.add("plan")(plan)
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")
