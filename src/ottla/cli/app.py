@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import acl, config, elect, perf, quota, token, topic, user
+from ottla.cli import acl, config, elect, generate, perf, quota, token, topic, user
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.connections import connections
@@ -94,6 +94,7 @@ app.add_typer(secure.app, name="secure")
 app.add("produce", changes=True)(produce)
 app.add("consume", changes=lambda options: options["group"] is not None)(consume)
 app.add("exporter")(exporter)
+app.add_typer(generate.app, name="generate")
 app.add("find")(find)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(cluster, name="cluster")

@@ -64,14 +64,14 @@ class LogEnds:
             produced_s = _on_line(committed, times[above - 1], ends[above - 1], times[above], ends[above])
         else:
             produced_s = min(times[0], _on_line(committed, times[0], ends[0], times[-1], ends[-1]))
-        return max(now_s - produced_s, 0.0)
+        return round(max(now_s - produced_s, 0.0), 3)
 
     def lead_s(self, lead: int) -> float | None:
         """None if nothing was produced between the samples."""
         times, ends = self._times, self._ends
         if len(times) < 2 or ends[-1] == ends[0]:
             return None
-        return max(lead, 0) * (times[-1] - times[0]) / (ends[-1] - ends[0])
+        return round(max(lead, 0) * (times[-1] - times[0]) / (ends[-1] - ends[0]), 3)
 
 
 def _on_line(offset: int, time_1: float, end_1: int, time_2: float, end_2: int) -> float:

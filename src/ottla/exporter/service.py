@@ -87,7 +87,7 @@ class Exporter:
         # Formatting takes as long as reading: scrapes and other tasks go on meanwhile.
         self._body = await asyncio.to_thread(self._write, reading)
         self._read_at = began
-        self._round_s = self._clock() - began
+        self._round_s = round(self._clock() - began, 4)
         self._end(PARTIAL if reading.problems else OK, [*reading.problems, *reading.notes])
 
     def text(self) -> bytes:
@@ -96,7 +96,7 @@ class Exporter:
         stale = body is None or age_s > max(STALE_S, STALE_ROUNDS * self._interval_s)
         page = Page()
         page.add(UP, [((), int(self._last_result == OK))])
-        page.add(AGE, [((), None if body is None else age_s)])
+        page.add(AGE, [((), None if body is None else round(age_s, 3))])
         page.add(ROUND_SECONDS, [((), self._round_s)])
         page.add(ROUNDS, [((result,), count) for result, count in self._rounds.items()])
         page.add(INFO, [((__version__,), 1)])
@@ -108,7 +108,7 @@ class Exporter:
     def _write(self, reading: ClusterReading) -> bytes:
         groups = self._consumption.add(reading)
         shape = self._shape
-        view = View(reading, groups, shape.cluster_name or reading.cluster_id, shape.per_partition)
+        view = View(reading, groups, shape.cluster_name or reading.cluster_id, per_partition=shape.per_partition)
         return render(view, shape.spellings).encode()
 
     def _end(self, result: str, complaints: list[str]) -> None:

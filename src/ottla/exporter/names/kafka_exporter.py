@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.exporter.exposition import Family, Page
-from ottla.exporter.names.view import View
+from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Partition
 
 _PARTITION = ("topic", "partition")
@@ -37,20 +37,22 @@ def write(page: Page, view: View) -> None:
     page.add(BROKERS, [((), len(reading.brokers))])
     page.add(BROKER_INFO, [((node.broker_id, f"{node.host}:{node.port}"), 1) for node in reading.brokers])
     page.add(PARTITIONS, [((topic.name,), len(topic.partitions)) for topic in reading.topics.values()])
-    page.add(CURRENT_OFFSET, view.partitions(lambda each: each.log_end))
-    page.add(OLDEST_OFFSET, view.partitions(lambda each: each.log_start))
-    page.add(LEADER, view.partitions(lambda each: each.leader_id))
-    page.add(PREFERRED, view.partitions(_preferred))
-    page.add(REPLICAS, view.partitions(lambda each: len(each.replicas)))
-    page.add(IN_SYNC, view.partitions(lambda each: len(each.isr)))
-    page.add(UNDER_REPLICATED, view.partitions(lambda each: int(len(each.isr) < len(each.replicas))))
-    page.add(COMMITTED, view.read_partitions(lambda each: each.committed))
-    page.add(COMMITTED_SUM, view.read_topics(lambda each: each.committed, sum))
-    page.add(LAG, view.read_partitions(lambda each: each.lag))
-    page.add(LAG_SUM, view.read_topics(lambda each: each.lag, sum))
+    partitions = view.partitions(*_PARTITION)
+    page.add_labelled(CURRENT_OFFSET, partitions, lambda each: each.log_end)
+    page.add_labelled(OLDEST_OFFSET, partitions, lambda each: each.log_start)
+    page.add_labelled(LEADER, partitions, lambda each: each.leader_id)
+    page.add_labelled(PREFERRED, partitions, _preferred)
+    page.add_labelled(REPLICAS, partitions, lambda each: len(each.replicas))
+    page.add_labelled(IN_SYNC, partitions, lambda each: len(each.isr))
+    page.add_labelled(UNDER_REPLICATED, partitions, lambda each: int(len(each.isr) < len(each.replicas)))
+    read, topics = view.read_partitions(*_READ), view.read_topics(*_READ[:2])
+    page.add_labelled(COMMITTED, read, lambda each: each.committed)
+    page.add_labelled(COMMITTED_SUM, topics, of_topic(lambda each: each.committed, sum))
+    page.add_labelled(LAG, read, lambda each: each.lag)
+    page.add_labelled(LAG_SUM, topics, of_topic(lambda each: each.lag, sum))
     groups = [each.group for each in view.groups]
     page.add(MEMBERS, [((group.name,), None if group.members is None else len(group.members)) for group in groups])
-    page.add(LAG_MILLIS, view.read_partitions(lambda each: None if each.lag_s is None else int(each.lag_s * 1000)))
+    page.add_labelled(LAG_MILLIS, read, lambda each: None if each.lag_s is None else int(each.lag_s * 1000))
 
 
 def _preferred(partition: Partition) -> int:

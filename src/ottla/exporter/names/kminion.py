@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.exporter.exposition import Family, Page
-from ottla.exporter.names.view import View
+from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Group
 
 _TOPIC = ("topic_name",)
@@ -50,9 +50,10 @@ def write(page: Page, view: View) -> None:
     _write_cluster(page, view)
     _write_topics(page, view)
     _write_groups(page, [each.group for each in view.groups])
-    page.add(OFFSET_SUM, view.read_topics(lambda each: each.committed, sum))
-    page.add(LAG, ((labels, lag) for labels, lag in view.read_partitions(lambda each: each.lag) if lag != -1))
-    page.add(TOPIC_LAG, view.read_topics(lambda each: each.lag, sum))
+    topics = view.read_topics(*_GROUP_TOPIC)
+    page.add_labelled(OFFSET_SUM, topics, of_topic(lambda each: each.committed, sum))
+    page.add_labelled(LAG, view.read_partitions(*LAG.labels), lambda each: each.lag if each.committed >= 0 else None)
+    page.add_labelled(TOPIC_LAG, topics, of_topic(lambda each: each.lag, sum))
 
 
 def _write_cluster(page: Page, view: View) -> None:
@@ -73,8 +74,9 @@ def _write_topics(page: Page, view: View) -> None:
         described.append(((topic.name, len(topic.partitions), replicas, topic.cleanup_policy or "N/A"), 1))
     page.add(TOPIC, described)
     page.add(TOPIC_BYTES, [((topic.name,), topic.replica_bytes) for topic in topics])
-    page.add(LOW, view.partitions(lambda each: each.log_start))
-    page.add(HIGH, view.partitions(lambda each: each.log_end))
+    partitions = view.partitions(*_PARTITION)
+    page.add_labelled(LOW, partitions, lambda each: each.log_start)
+    page.add_labelled(HIGH, partitions, lambda each: each.log_end)
     page.add(LOW_SUM, view.topic_sums(lambda each: each.log_start))
     page.add(HIGH_SUM, view.topic_sums(lambda each: each.log_end))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from ottla.exporter.consumption import GroupProgress, PartitionProgress
-from ottla.exporter.exposition import Family, Page, Row, Value
-from ottla.exporter.names.view import View
+from ottla.exporter.exposition import Family, Page, escaped, label_text
+from ottla.exporter.names.view import View, of_topic
 
 _PARTITION = ("cluster_name", "topic", "partition")
 _GROUP = ("cluster_name", "group")
@@ -26,35 +24,20 @@ FAMILIES = (LATEST, EARLIEST, OFFSET, LAG, LAG_SECONDS, MAX_LAG, MAX_LAG_SECONDS
 
 
 def write(page: Page, view: View) -> None:
-    cluster = view.cluster_name
-    page.add(LATEST, (((cluster, *labels), value) for labels, value in view.partitions(lambda each: each.log_end)))
-    page.add(EARLIEST, (((cluster, *labels), value) for labels, value in view.partitions(lambda each: each.log_start)))
-    page.add(OFFSET, _read(view, lambda each: each.committed))
-    page.add(LAG, _read(view, lambda each: each.lag))
-    page.add(LAG_SECONDS, _read(view, lambda each: each.lag_s))
-    page.add(MAX_LAG, _groups(view, lambda each: each.lag, max))
-    page.add(MAX_LAG_SECONDS, _groups(view, lambda each: each.lag_s, max))
-    page.add(SUM_LAG, _groups(view, lambda each: each.lag, sum))
-    page.add(TOPIC_SUM_LAG, (((cluster, *labels), lag) for labels, lag in view.read_topics(lambda each: each.lag, sum)))
+    first = f'cluster_name="{escaped(view.cluster_name)}",'
+    partitions = view.partitions(*_PARTITION[1:], first)
+    page.add_labelled(LATEST, partitions, lambda each: each.log_end)
+    page.add_labelled(EARLIEST, partitions, lambda each: each.log_start)
+    read = view.members()
+    page.add_labelled(OFFSET, read, lambda each: each.committed)
+    page.add_labelled(LAG, read, lambda each: each.lag)
+    page.add_labelled(LAG_SECONDS, read, lambda each: each.lag_s)
+    groups = [(label_text(_GROUP, (view.cluster_name, each.group.name)), _committed(each)) for each in view.groups]
+    page.add_labelled(MAX_LAG, groups, of_topic(lambda each: each.lag, max))
+    page.add_labelled(MAX_LAG_SECONDS, groups, of_topic(lambda each: each.lag_s, max))
+    page.add_labelled(SUM_LAG, groups, of_topic(lambda each: each.lag, sum))
+    page.add_labelled(TOPIC_SUM_LAG, view.read_topics("group", "topic", first), of_topic(lambda each: each.lag, sum))
 
 
-def _committed(progress: GroupProgress) -> Iterator[PartitionProgress]:
-    return (each for each in progress if each.committed >= 0)
-
-
-def _read(view: View, value: Callable[[PartitionProgress], Value | None]) -> Iterator[Row]:
-    if view.per_partition:
-        for progress in view.groups:
-            for each in _committed(progress):
-                member = each.member
-                about = ("", "", "") if member is None else (member.host, member.member_id, member.client_id)
-                yield (view.cluster_name, progress.group.name, each.topic, each.partition, *about), value(each)
-
-
-def _groups(
-    view: View, value: Callable[[PartitionProgress], Value | None], combine: Callable[[list[Value]], Value]
-) -> Iterator[Row]:
-    for progress in view.groups:
-        values = [found for each in _committed(progress) if (found := value(each)) is not None]
-        if values:
-            yield (view.cluster_name, progress.group.name), combine(values)
+def _committed(progress: GroupProgress) -> list[PartitionProgress]:
+    return [each for each in progress if each.committed >= 0]

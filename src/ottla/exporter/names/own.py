@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.exporter.exposition import Family, Page
-from ottla.exporter.names.view import View
+from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Transactions
 
 _READ = ("consumergroup", "topic", "partition")
@@ -31,12 +31,13 @@ FAMILIES = (
 
 
 def write(page: Page, view: View) -> None:
-    page.add(LAG_SECONDS, view.read_partitions(lambda each: each.lag_s))
-    page.add(LEAD, view.read_partitions(lambda each: each.lead))
-    page.add(LEAD_SECONDS, view.read_partitions(lambda each: each.lead_s))
-    page.add(LAG_SECONDS_MAX, view.read_topics(lambda each: each.lag_s, max))
-    page.add(LEAD_MIN, view.read_topics(lambda each: each.lead, min))
-    page.add(LEAD_SECONDS_MIN, view.read_topics(lambda each: each.lead_s, min))
+    read, topics = view.read_partitions(*_READ), view.read_topics(*_READ[:2])
+    page.add_labelled(LAG_SECONDS, read, lambda each: each.lag_s)
+    page.add_labelled(LEAD, read, lambda each: each.lead)
+    page.add_labelled(LEAD_SECONDS, read, lambda each: each.lead_s)
+    page.add_labelled(LAG_SECONDS_MAX, topics, of_topic(lambda each: each.lag_s, max))
+    page.add_labelled(LEAD_MIN, topics, of_topic(lambda each: each.lead, min))
+    page.add_labelled(LEAD_SECONDS_MIN, topics, of_topic(lambda each: each.lead_s, min))
     page.add(STATE, [((each.group.name, each.group.state), 1) for each in view.groups if each.group.state])
     page.add(REBALANCES, [((each.group.name,), each.rebalances) for each in view.groups])
     if view.reading.transactions is not None:
@@ -47,7 +48,7 @@ def _write_transactions(page: Page, transactions: Transactions) -> None:
     states = Counter(each.state for each in transactions.by_id)
     open_for = [(each.open_s, each.timeout_s) for each in transactions.by_id if each.open_s is not None]
     page.add(TRANSACTIONS, [((state,), count) for state, count in sorted(states.items())])
-    page.add(OPEN_SECONDS_MAX, [((), max((open_s for open_s, _ in open_for), default=0.0))])
+    page.add(OPEN_SECONDS_MAX, [((), round(max((open_s for open_s, _ in open_for), default=0.0), 3))])
     page.add(OVER_TIMEOUT, [((), sum(timeout_s is not None and open_s > timeout_s for open_s, timeout_s in open_for))])
     page.add(HANGING, [((), sum(transactions.hanging.values()))])
     page.add(HANGING_IN, sorted(transactions.hanging.items()))

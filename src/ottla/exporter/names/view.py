@@ -1,53 +1,91 @@
-"""What the spellings write: one round, and how much of it is wanted."""
+"""What the spellings write: the rows of one round, with their labels as text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from ottla.exporter.consumption import GroupProgress, PartitionProgress
-from ottla.exporter.exposition import Row, Value
+from ottla.exporter.exposition import Value, escaped
 from ottla.exporter.reading import ClusterReading, Partition
 
+ReadTopic = list[PartitionProgress]
+"""The partitions of a topic that a group committed an offset in."""
 
-@dataclass(frozen=True, slots=True)
+
 class View:
-    reading: ClusterReading
-    groups: list[GroupProgress]
-    cluster_name: str
-    per_partition: bool = True
-    """Whether series of single partitions are written."""
+    def __init__(
+        self, reading: ClusterReading, groups: list[GroupProgress], cluster_name: str, *, per_partition: bool = True
+    ) -> None:
+        """`per_partition`: whether series of single partitions are written."""
+        self.reading = reading
+        self.groups = groups
+        self.cluster_name = cluster_name
+        self._per_partition = per_partition
 
-    def partitions(self, value: Callable[[Partition], Value | None]) -> Iterator[Row]:
-        """A row for each partition, labelled by topic and partition."""
-        if self.per_partition:
-            for topic in self.reading.topics.values():
-                for index, partition in topic.partitions.items():
-                    yield (topic.name, index), value(partition)
+    def partitions(self, topic: str, partition: str, first: str = "") -> list[tuple[str, Partition]]:
+        """A row for each partition. The arguments are the names of the labels; `first` is the text of others before them."""
+        if not self._per_partition:
+            return []
+        return [
+            (f'{{{first}{topic}="{name}",{partition}="{index}"}}', each)
+            for name, found in self.reading.topics.items()
+            for index, each in found.partitions.items()
+        ]
 
-    def topic_sums(self, value: Callable[[Partition], int | None]) -> Iterator[Row]:
-        """A row for each topic whose partitions all have the value."""
+    def topic_sums(self, value: Callable[[Partition], int | None]) -> list[tuple[tuple[str], int | None]]:
+        """(label values, sum) for each topic; None if the value of a partition is unknown."""
+        found = []
         for topic in self.reading.topics.values():
             values = [value(partition) for partition in topic.partitions.values()]
             known = [each for each in values if each is not None]
-            if len(known) == len(values):
-                yield (topic.name,), sum(known)
+            found.append(((topic.name,), sum(known) if len(known) == len(values) else None))
+        return found
 
-    def read_partitions(self, value: Callable[[PartitionProgress], Value | None]) -> Iterator[Row]:
-        """A row for each partition of each group, labelled by group, topic and partition."""
-        if self.per_partition:
-            for progress in self.groups:
-                name = progress.group.name
-                for each in progress:
-                    yield (name, each.topic, each.partition), value(each)
-
-    def read_topics(
-        self, value: Callable[[PartitionProgress], Value | None], combine: Callable[[list[Value]], Value]
-    ) -> Iterator[Row]:
-        """A row for each topic of each group, of its partitions that have an offset and the value."""
+    def read_partitions(self, group: str, topic: str, partition: str) -> list[tuple[str, PartitionProgress]]:
+        """A row for each partition of each group."""
+        if not self._per_partition:
+            return []
+        rows = []
         for progress in self.groups:
-            name = progress.group.name
-            for topic, partitions in progress.topics.items():
-                values = [found for each in partitions if each.committed >= 0 and (found := value(each)) is not None]
-                if values:
-                    yield (name, topic), combine(values)
+            start = f'{{{group}="{escaped(progress.group.name)}",{topic}="'
+            rows += [(f'{start}{each.topic}",{partition}="{each.partition}"}}', each) for each in progress]
+        return rows
+
+    def read_topics(self, group: str, topic: str, first: str = "") -> list[tuple[str, ReadTopic]]:
+        """A row for each topic of each group."""
+        rows = []
+        for progress in self.groups:
+            start = f'{{{first}{group}="{escaped(progress.group.name)}",{topic}="'
+            rows += [
+                (f'{start}{name}"}}', [each for each in partitions if each.committed >= 0])
+                for name, partitions in progress.topics.items()
+            ]
+        return rows
+
+    def members(self) -> list[tuple[str, PartitionProgress]]:
+        """A row for each committed partition of each group, labelled by cluster and member as in kafka-lag-exporter."""
+        if not self._per_partition:
+            return []
+        cluster = escaped(self.cluster_name)
+        rows = []
+        for progress in self.groups:
+            start = f'{{cluster_name="{cluster}",group="{escaped(progress.group.name)}",topic="'
+            for each in progress:
+                if each.committed >= 0:
+                    about = ("", "", "") if (owner := each.member) is None else (owner.host, owner.member_id, owner.client_id)
+                    host, consumer, client = map(escaped, about)
+                    end = f'member_host="{host}",consumer_id="{consumer}",client_id="{client}"}}'
+                    rows.append((f'{start}{each.topic}",partition="{each.partition}",{end}', each))
+        return rows
+
+
+def of_topic(
+    value: Callable[[PartitionProgress], Value | None], combine: Callable[[list[Value]], Value]
+) -> Callable[[ReadTopic], Value | None]:
+    """A value of a topic out of those of its partitions; None if none has it."""
+
+    def combined(partitions: ReadTopic) -> Value | None:
+        values = [found for each in partitions if (found := value(each)) is not None]
+        return combine(values) if values else None
+
+    return combined
