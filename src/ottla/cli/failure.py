@@ -132,7 +132,7 @@ def guarded(command: C) -> C:
             return result
         except Failure as failure:
             _flush_quietly()
-            report(failure, as_json=bool(kwargs.get("json_output")))
+            report(failure, as_json=_wants_json(kwargs))
             _leave(failure.exit_code)
         except (KeyboardInterrupt, SystemError) as interrupt:
             # confluent-kafka 2.16 turns a Ctrl-C during a producer's poll into a SystemError.
@@ -147,17 +147,21 @@ def guarded(command: C) -> C:
             if failed.errno not in _OUTPUT_FAILED or failed.filename is not None:
                 raise
             _forget_output()
-            report(Failure(f"cannot write the output: {failed.strerror}"), as_json=bool(kwargs.get("json_output")))
+            report(Failure(f"cannot write the output: {failed.strerror}"), as_json=_wants_json(kwargs))
             _leave(EXIT_FAILED)
         except Exception as exception:
             error = _kafka_error(exception)
             if error is None:
                 raise
             _flush_quietly()
-            report(explain(error), as_json=bool(kwargs.get("json_output")))
+            report(explain(error), as_json=_wants_json(kwargs))
             _leave(EXIT_FAILED)
 
     return run  # type: ignore[return-value]
+
+
+def _wants_json(options: Mapping[str, Any]) -> bool:
+    return bool(options.get("json_output")) or options.get("output") in ("json", "jsonl")
 
 
 def is_text(word: str) -> bool:

@@ -11,6 +11,7 @@ import typer
 
 from ottla.cli.failure import EXIT_USAGE, C, Failure, guarded
 from ottla.cli.shared import Changes, Yes, with_shared_options
+from ottla.cli.views import VIEWS, with_view_options
 
 __all__ = ["Yes"]
 
@@ -21,9 +22,15 @@ class Commands(typer.Typer):
     def add(self, name: str, *, changes: Changes = False) -> Callable[[C], C]:
         """Decorator: add a command that prints failures and sets the exit code, with the options of `shared`.
 
-        `changes`: whether it changes the cluster. It then asks before it runs with a protected profile.
+        A command of `views` also gets -o and --watch. `changes`: whether it changes the cluster. It then asks before it runs
+        with a protected profile.
         """
-        return lambda command: self.command(name)(guarded(with_shared_options(command, changes)))
+        view = with_view_options if name in VIEWS else _unchanged
+        return lambda command: self.command(name)(guarded(with_shared_options(view(command), changes)))
+
+
+def _unchanged(command: C) -> C:
+    return command
 
 
 Bootstrap = Annotated[
