@@ -154,7 +154,7 @@ class ServerTls(Protocol):
         """Whether a connection of this address is worth a handshake."""
         ...
 
-    def failed(self, host: str, reason: str) -> None:
+    def failed(self, host: str, port: int, reason: str) -> None:
         """Called for each connection that is closed because of TLS."""
         ...
 

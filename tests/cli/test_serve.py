@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from ottla.cli.serve import Options, gather
 from ottla.records import compiled
 from ottla.testing import Broker, BrokerFailed
 from tests.kit.ottla_command import TIMEOUT_S, Ottla, environment
+from tests.kit.raw import RawConnection, batch, produce_frame, read_produced
+from tests.kit.wait import until
 
 ANY_PORT = ("--set", "listeners=PLAINTEXT://127.0.0.1:0")
 
@@ -197,3 +200,68 @@ def test_completion_script_is_there() -> None:
 def test_failing_broker_shows_its_log() -> None:
     with pytest.raises(BrokerFailed, match=r"exit code 2.*\n.*unknown setting nope"):
         Broker({"nope": "1"}).start()
+
+
+def test_the_configuration_of_a_kraft_controller_says_what_to_start(tmp_path: Path) -> None:
+    file = tmp_path / "controller.properties"
+    file.write_text(
+        "process.roles=controller\nnode.id=3000\nlisteners=CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
+    )
+    done = serve("--config", str(file), cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "process.roles=controller: this is the configuration of a KRaft controller, and Ottla has none" in done.stderr
+    assert "start the brokers only" in done.stderr
+
+
+def test_bad_options_of_the_log(tmp_path: Path) -> None:
+    assert "ottla.log.format=xml is not allowed" in serve("--log-format", "xml", cwd=tmp_path).stderr
+    assert (
+        "ottla.log.level: LOUD is not allowed; allowed: LEVEL or LOGGER=LEVEL"
+        in serve("--log-level", "LOUD", cwd=tmp_path).stderr
+    )
+    done = serve("--log-file", str(tmp_path / "none" / "log"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"ottla serve: cannot open the log file {tmp_path}/none/log: No such file or directory\n"
+
+
+def test_sighup_opens_the_log_file_again_and_stops_nothing(tmp_path: Path) -> None:
+    path, rotated = tmp_path / "broker.log", tmp_path / "broker.log.1"
+    settings = {"ottla.log.file": str(path), "ottla.log.format": "json", "ottla.log.level": "INFO,ottla.broker.network=ERROR"}
+    with Broker(settings) as broker:
+        assert broker.process is not None
+        path.rename(rotated)
+        broker.process.send_signal(signal.SIGHUP)
+        until(path.exists, "the file is opened again")
+        broker.create_topic("orders")
+        until(lambda: "created topic orders with 1 partitions" in path.read_text(), "a change is logged")
+        with socket.create_connection(("127.0.0.1", int(broker.bootstrap_servers.rpartition(":")[2]))) as hostile:
+            hostile.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert hostile.recv(1) == b""
+        broker.process.send_signal(signal.SIGHUP)
+        until(lambda: path.read_text().count("Opened the log file") == 2, "SIGHUP again")
+        assert broker.running
+    lines = [json.loads(line) for line in (rotated.read_text() + path.read_text()).splitlines()]
+    (ready,) = [line for line in lines if " ready in " in line["message"]]
+    assert (ready["level"], ready["broker"]) == ("INFO", 1001)
+    (created,) = [line for line in lines if "created topic" in line["message"]]
+    assert (created["principal"], created["client"], created["broker"]) == ("User:ANONYMOUS", "127.0.0.1", 1001)
+    assert not [line for line in lines if "Closed connection" in line["message"]], "its logger is at ERROR"
+    assert lines[-1]["message"] == "Broker stopped"
+
+
+@pytest.mark.parametrize("words", ["--help", "topic --help", "serve --help", "topic"])
+def test_help_into_a_closed_pipe_ends_as_other_tools_do(words: str) -> None:
+    shell = f"{shlex.join(Ottla.command(*words.split()))} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", shell], stderr=subprocess.PIPE, timeout=TIMEOUT_S, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_line_of_a_closed_connection_names_address_port_and_client() -> None:
+    with Broker() as broker, RawConnection(broker.bootstrap_servers) as connection:
+        broker.create_topic("orders")
+        assert read_produced(connection.call(produce_frame("orders", 0, batch([b"x"])))).error == 0
+        address, port = connection.socket.getsockname()
+        connection.send(b"\xff\xff\xff\xff")
+        until(lambda: "Closed connection" in broker.log, lambda: broker.log)
+        assert f"Closed connection: {address}:{port} (client id raw) on PLAINTEXT: a request of -1 bytes" in broker.log

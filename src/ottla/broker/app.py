@@ -186,6 +186,11 @@ class Broker:
     def ask_to_stop(self) -> None:
         self._stop_asked.set()
 
+    def reload_files(self) -> None:
+        """Use the TLS stores under the same names if they are new."""
+        if self.tls is not None:
+            self.tls.apply(self.settings)
+
     async def stop_asked(self) -> None:
         """Returns when this broker is to stop, on request or because it failed (then `failure` says why)."""
         await self._stop_asked.wait()
@@ -580,9 +585,14 @@ def _refuse_fixed_security(*overrides: Mapping[str, str]) -> None:
 
 
 async def serve(
-    settings: BrokerSettings, world: World, *, counters: Counters | None = None, on_ready: Callable[[Broker], None] | None = None
+    settings: BrokerSettings,
+    world: World,
+    *,
+    counters: Counters | None = None,
+    on_ready: Callable[[Broker], None] | None = None,
+    on_hangup: Callable[[], None] | None = None,
 ) -> str | None:
-    """Run one broker until SIGTERM, SIGINT or a failure, which is returned."""
+    """Run one broker until SIGTERM, SIGINT or a failure, which is returned. SIGHUP calls `on_hangup`, and reloads files."""
     broker = Broker(settings, world, counters=counters)
     loop = asyncio.get_running_loop()
     starting = asyncio.ensure_future(broker.start())
@@ -592,8 +602,14 @@ async def serve(
         broker.ask_to_stop()
         starting.cancel()
 
+    def hang_up() -> None:
+        if on_hangup is not None:
+            on_hangup()
+        broker.reload_files()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
     try:
         await starting
         if on_ready is not None:

@@ -7,23 +7,21 @@ broker's own loggers are shown, not those of libraries.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.cluster.requests import ConfigChange, ConfigOperation
+from ottla.cluster.settings.log_level import LEVELS, ROOT
 from ottla.errors import ErrorCode, KafkaError
 
-ROOT: Final = "root"
 _OWN: Final = "ottla"
 _AUDIT: Final = "kafka.authorizer.logger"
-_LEVELS: Final = {
-    "TRACE": 5,
-    "DEBUG": logging.DEBUG,
-    "INFO": logging.INFO,
-    "WARN": logging.WARNING,
-    "ERROR": logging.ERROR,
-    "FATAL": logging.CRITICAL,
-}
+
+
+def set_log_levels(levels: Mapping[str, int]) -> None:
+    """The levels that the settings give."""
+    for name, level in levels.items():
+        logging.getLogger(None if name == ROOT else name).setLevel(level)
 
 
 def log_levels() -> dict[str, str]:
@@ -40,10 +38,10 @@ def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) ->
         if logger is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown logger {change.name!r}")
         if change.operation == ConfigOperation.SET:
-            level = _LEVELS.get((change.value or "").strip().upper())
+            level = LEVELS.get((change.value or "").strip().upper())
             if level is None:
                 raise KafkaError(
-                    ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a log level; allowed: {', '.join(_LEVELS)}"
+                    ErrorCode.INVALID_CONFIG, f"{change.name}={change.value} is not a log level; allowed: {', '.join(LEVELS)}"
                 )
             wanted.append((logger, level))
         elif change.operation == ConfigOperation.DELETE:
@@ -66,5 +64,5 @@ def _loggers() -> Iterator[tuple[str, logging.Logger]]:
 
 def _level_name(level: int) -> str:
     """Kafka's name of the level, or of the next lower one."""
-    below = [name for name, number in _LEVELS.items() if number <= level]
+    below = [name for name, number in LEVELS.items() if number <= level]
     return below[-1] if below else "TRACE"

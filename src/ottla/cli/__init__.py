@@ -12,6 +12,7 @@ cluster, through librdkafka), `plain_request` (requests that librdkafka does not
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -43,6 +44,9 @@ def _run(words: list[str]) -> None:
         code = prompt(words[2:])
         if code is not None:
             sys.exit(code)
+    if len(words) < 2 or {"--help", "-h"} & set(words):
+        # Help ends as other tools do if its reader has ended; Typer and Rich would exit with 1. Commands handle it themselves.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     from ottla.cli.app import app
 
     app(words, prog_name="ottla")

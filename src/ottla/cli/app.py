@@ -64,6 +64,15 @@ def serve(
         str | None,
         typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics there. Same as --set metrics.listener=HOST:PORT."),
     ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log-file", metavar="FILE", help="Append log lines to this file, not to stderr. SIGHUP opens it again."),
+    ] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", metavar="text|json", help="json: an object a line.")] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option("--log-level", metavar="LEVEL", help="TRACE to FATAL; LOGGER=LEVEL for one logger."),
+    ] = None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
 
@@ -74,8 +83,15 @@ def serve(
     # Only tests that call the app itself come here: `ottla.cli.main` starts a broker without Typer.
     from ottla.cli.serve import main
 
-    words = [*(["--config", str(config)] if config else []), *(["--data-dir", str(data_dir)] if data_dir else [])]
-    words += ["--metrics", metrics] if metrics is not None else []
+    options = {
+        "--config": config,
+        "--data-dir": data_dir,
+        "--metrics": metrics,
+        "--log-file": log_file,
+        "--log-format": log_format,
+        "--log-level": log_level,
+    }
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     raise typer.Exit(main([*words, *(word for pair in set_ or [] for word in ("--set", pair))]))
 
 

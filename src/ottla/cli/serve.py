@@ -7,6 +7,8 @@ below, Kafka's defaults.
 
 Exit codes: 0 stopped on request; 1 could not start, or failed; 2 wrong usage or settings.
 
+SIGHUP opens the log file again, and reads TLS stores that are new. It never stops the broker.
+
 `--supervisor-fd N` is for programs that start a broker, such as `ottla.testing`: N is one end of a socket pair. The broker writes
 one JSON line when it is ready, and stops when the other end closes, also if that process is killed.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import stat
 import sys
 import time
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.cluster.settings import BrokerSettings
+    from ottla.runtime.log_output import LogOutput
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -42,9 +46,15 @@ _OPTIONS = {
     "-d": "data_dir",
     "--set": "set",
     "-s": "set",
-    "--metrics": "metrics",
     "--supervisor-fd": "supervisor_fd",
 }
+_SHORT_FOR = {
+    "--metrics": "metrics.listener",
+    "--log-file": "ottla.log.file",
+    "--log-format": "ottla.log.format",
+    "--log-level": "ottla.log.level",
+}
+"""Options that set one setting."""
 
 
 class UsageError(Exception):
@@ -64,19 +74,19 @@ def parse_arguments(words: Sequence[str]) -> Options:
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-        option = _OPTIONS.get(name)
+        option = "set" if name in _SHORT_FOR else _OPTIONS.get(name)
         if option is None:
             raise UsageError(f"unknown option {word}" if word.startswith("-") else f"unexpected argument {word!r}")
         if not equals:
             if not rest:
                 raise UsageError(f"{name} needs a value")
             value = rest.pop(0)
+        if name in _SHORT_FOR:
+            value = f"{_SHORT_FOR[name]}={value}"
         if option == "config":
             options.config = value
         elif option == "data_dir":
             _override(options.overrides, "log.dirs", value)
-        elif option == "metrics":
-            options.overrides["metrics.listener"] = value
         elif option == "set":
             key, equals, setting = value.partition("=")
             if not equals or not key.strip():
@@ -162,8 +172,11 @@ def main(words: Sequence[str]) -> int:
         return _fail(EXIT_USAGE, f"cannot read {options.config}: {error.strerror}")
     except ValueError as error:
         return _fail(EXIT_USAGE, f"{options.config}: {error}")
-    _set_up_logging(strangers)
-    return _run(settings, options)
+    try:
+        log_output = _set_up_logging(settings, strangers)
+    except OSError as error:
+        return _fail(EXIT_FAILED, f"cannot open the log file {settings.str('ottla.log.file')}: {error.strerror}")
+    return _run(settings, options, log_output)
 
 
 def _with_origin(problem: str, options: Options) -> str:
@@ -182,15 +195,26 @@ def _fail(code: int, *problems: str) -> int:
     return code
 
 
-def _set_up_logging(strangers: Sequence[str]) -> None:
+def _set_up_logging(settings: BrokerSettings, strangers: Sequence[str]) -> LogOutput:
+    """OSError if the log file cannot be opened."""
     import logging
 
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    from ottla.broker.log_levels import set_log_levels
+    from ottla.cluster.settings.log_level import parse_log_levels
+    from ottla.runtime.log_output import LogOutput
+
+    output = LogOutput(settings.optional_str("ottla.log.file") or None, settings.str("ottla.log.format"))
+    logging.getLogger().addHandler(output)
+    set_log_levels({"root": logging.INFO, **parse_log_levels(settings.list("ottla.log.level"))})
+    if settings.broker_id() >= 0:
+        output.name_broker(settings.broker_id())
+    signal.signal(signal.SIGHUP, lambda *_: output.reopen())  # until the loop runs
     for variable in strangers:
         logging.getLogger("ottla").warning("Environment variable %s has no effect: it is not a setting", variable)
+    return output
 
 
-def _run(settings: BrokerSettings, options: Options) -> int:
+def _run(settings: BrokerSettings, options: Options, log_output: LogOutput) -> int:
     import logging
 
     from ottla.broker.app import StartupError, serve
@@ -204,6 +228,7 @@ def _run(settings: BrokerSettings, options: Options) -> int:
 
     def on_ready(broker: Broker) -> None:
         gc.freeze()
+        log_output.name_broker(broker.broker_id)
         if not compiled():
             _warn_interpreted()
         logging.getLogger("ottla").info(
@@ -222,10 +247,15 @@ def _run(settings: BrokerSettings, options: Options) -> int:
 
     counters = Counters()
     try:
-        failure = run(serve(settings, real_world(counters, settings), counters=counters, on_ready=on_ready))
+        world = real_world(counters, settings)
+        failure = run(serve(settings, world, counters=counters, on_ready=on_ready, on_hangup=log_output.reopen))
     except StartupError as error:
-        return _fail(EXIT_FAILED, str(error))
-    return 0 if failure is None else _fail(EXIT_FAILED, failure)
+        failure = str(error)
+    if failure is None:
+        return 0
+    if settings.optional_str("ottla.log.file"):
+        logging.getLogger("ottla").error("Stopped: %s", failure)
+    return _fail(EXIT_FAILED, failure)
 
 
 def _warn_interpreted() -> None:

@@ -45,7 +45,8 @@ class EmbeddedStore:
 
     multi_bytes_max = 1 << 62
 
-    def __init__(self, connection: sqlite3.Connection, tree: NodeTree) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, tree: NodeTree) -> None:
+        self._path = path
         self._connection = connection
         self._tree = tree
         self._lock = asyncio.Lock()
@@ -75,7 +76,7 @@ class EmbeddedStore:
             raise StoreError(f"the metadata file {path} {error}") from None
         if not durable:
             connection.execute("PRAGMA synchronous = NORMAL")
-        return cls(connection, tree)
+        return cls(path, connection, tree)
 
     async def make_durable(self) -> None:
         """Wait until all commits are on the disk. From now on each commit waits."""
@@ -140,7 +141,7 @@ class EmbeddedStore:
                     connection.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"the metadata could not be written: {error}") from error
+            raise StoreUnavailable(f"the metadata file {self._path} could not be written: {error}") from error
 
     def watch(self, path: str, callback: Callable[[str], None]) -> None:
         self._watches.setdefault(path, []).append(callback)

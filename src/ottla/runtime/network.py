@@ -136,7 +136,7 @@ class RealNetwork:
 
         def ready(secured: ssl.SSLSocket, address: Any) -> None:
             def failed(error: ssl.SSLError) -> None:
-                tls.failed(str(address[0]), reason_of(error))
+                tls.failed(str(address[0]), int(address[1]), reason_of(error))
 
             self._tls_transport(loop, secured, address, failed).begin(factory())
 

@@ -213,7 +213,7 @@ class TlsListener:
         except (OSError, ValueError) as error:
             pending.sock.close()
             del self._pending[pending]
-            self._tls.failed(pending.host, reason_of(error))
+            self._tls.failed(pending.host, pending.address[1], reason_of(error))
             return
         pending.sock = secured
         pending.handshake = Handshake(self._loop, secured, lambda error: self._ended(pending, error))
@@ -229,7 +229,7 @@ class TlsListener:
 
     def _fail(self, pending: _Pending, reason: str) -> None:
         self._drop(pending)
-        self._tls.failed(pending.host, reason)
+        self._tls.failed(pending.host, pending.address[1], reason)
 
     def _drop(self, pending: _Pending) -> None:
         del self._pending[pending]

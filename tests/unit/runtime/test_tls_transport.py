@@ -43,7 +43,7 @@ class Tls:
     def admits(self, host: str) -> bool:
         return self.admitted
 
-    def failed(self, host: str, reason: str) -> None:
+    def failed(self, host: str, port: int, reason: str) -> None:
         self.failures.append((host, reason))
 
 

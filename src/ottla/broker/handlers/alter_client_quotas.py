@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.controller.standalone_configs import ConfigRequests
+from ottla.broker.handlers.change_log import log_change
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.client_entities import Entity, entity, with_quotas
 from ottla.errors import ErrorCode, KafkaError
@@ -36,7 +37,17 @@ async def handle(
             outcomes.append(error)
         else:
             outcomes.append(None)
+            if not request.validate_only:
+                log_change(context, f"altered the quotas of {_words(one)}: {_quota_words(changes)}")
     return _response(request.entries, outcomes)
+
+
+def _words(one: Entity) -> str:
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in one)
+
+
+def _quota_words(changes: list[tuple[str, float | None]]) -> str:
+    return ", ".join(f"delete {name}" if value is None else f"{name}={value:g}" for name, value in changes)
 
 
 def _planned(one: Entity, changes: list[tuple[str, float | None]], config: Mapping[str, str]) -> dict[str, str]:

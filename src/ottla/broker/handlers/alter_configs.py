@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ottla.broker.controller.standalone_configs import ConfigRequests
+from ottla.broker.handlers.change_log import log_configs
 from ottla.broker.network.context import RequestContext
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation
 from ottla.errors import ErrorCode, KafkaError
@@ -25,6 +26,8 @@ async def handle(config_requests: ConfigRequests, request: AlterConfigsRequest, 
         for resource in request.resources
     ]
     outcomes = await config_requests.alter(asked, validate_only=request.validate_only)
+    if not request.validate_only:
+        log_configs(context, asked, outcomes)
     return AlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, outcomes))
 
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.controller.standalone_configs import ConfigRequests
+from ottla.broker.handlers.change_log import log_change
 from ottla.broker.network.context import RequestContext
-from ottla.cluster.client_entities import USER, Credential, check_credential, with_credential
+from ottla.cluster.client_entities import MECHANISMS, USER, Credential, check_credential, with_credential
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -39,6 +40,9 @@ async def handle(
             results.append(AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.detail))
         else:
             results.append(AlterUserScramCredentialsResult(user=user))
+            for each in of_user:
+                verb = "deleted" if each.salted_password is None else "set"
+                log_change(context, f"{verb} the {MECHANISMS[each.mechanism]} credential of user {user}")
     return AlterUserScramCredentialsResponse(results=results)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.controller.standalone_configs import ConfigRequests
 from ottla.broker.handlers.alter_configs import results
+from ottla.broker.handlers.change_log import log_configs
 from ottla.broker.handlers.describe_configs import check_logger_resource
 from ottla.broker.log_levels import alter_log_levels
 from ottla.broker.metadata.local_metadata import LocalMetadata
@@ -41,6 +42,8 @@ async def handle(
         else next(outcomes)
         for alteration in asked
     ]
+    if not request.validate_only:
+        log_configs(context, asked, altered)
     return IncrementalAlterConfigsResponse(responses=results(AlterConfigsResourceResponse, request.resources, altered))
 
 

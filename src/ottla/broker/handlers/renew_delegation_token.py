@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.handlers.change_log import log_change
 from ottla.broker.metadata.delegation_tokens import DelegationTokens, require_own_login
 from ottla.broker.network.context import RequestContext
 from ottla.errors import KafkaError
@@ -13,7 +14,8 @@ async def handle(
 ) -> RenewDelegationTokenResponse:
     try:
         require_own_login(context.session)
-        expires_at_ms = await tokens.renew(bytes(request.hmac), context.session.principal, request.renew_period_ms)
+        token = await tokens.renew(bytes(request.hmac), context.session.principal, request.renew_period_ms)
     except KafkaError as error:
         return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_at_ms)
+    log_change(context, f"renewed delegation token {token.id} of {token.owner}")
+    return RenewDelegationTokenResponse(expiry_timestamp_ms=token.expires_at_ms)

@@ -106,24 +106,23 @@ class DelegationTokens:
             token_id, owner, requester, renewers, max_lifetime_ms, self._lifetimes, self._clock.now_ms()
         )
         await self._write(Create(token_nodes.token_path(token_id), token_nodes.encode_token(token)), token)
-        logger.info("Created delegation token %s for %s, requested by %s", token_id, owner, requester)
         return token, token_hmac(key, token_id)
 
-    async def renew(self, hmac_: bytes, by: Principal, period_ms: int) -> int:
-        """Returns when it expires now."""
+    async def renew(self, hmac_: bytes, by: Principal, period_ms: int) -> DelegationToken:
         token = self._find(hmac_)
         after = delegation_token.renewed(token, by, period_ms, self._lifetimes, self._clock.now_ms())
         await self._write(SetData(token_nodes.token_path(token.id), token_nodes.encode_token(after)), after)
-        return after.expires_at_ms
+        return after
 
-    async def expire(self, hmac_: bytes, by: Principal, period_ms: int) -> int:
+    async def expire(self, hmac_: bytes, by: Principal, period_ms: int) -> tuple[DelegationToken, int]:
+        """The token, and when it expires: it may be removed by now."""
         token, now_ms = self._find(hmac_), self._clock.now_ms()
         after = delegation_token.expired(token, by, period_ms, now_ms)
         if after is None:
             await self._remove(token)
-            return now_ms
+            return token, now_ms
         await self._write(SetData(token_nodes.token_path(token.id), token_nodes.encode_token(after)), after)
-        return after.expires_at_ms
+        return after, after.expires_at_ms
 
     def describe(self, owners: list[Principal] | None) -> list[tuple[DelegationToken, bytes]]:
         """The tokens that one of `owners` owns or may renew, with their HMACs; None: all tokens."""

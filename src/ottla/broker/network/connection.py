@@ -21,6 +21,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
+from ottla.broker.network.peer import Peer
 from ottla.broker.network.request_memory import HEAD_ROOM, LARGE_BYTES, PEEK_BYTES, RequestMemory
 from ottla.errors import MalformedInput
 from ottla.ports import FileRange, FileSender, Part
@@ -127,7 +128,7 @@ class Connection:
             try:
                 self.session.principal = self.listener.principal_of(transport.get_extra_info("peercert_der"))
             except ValueError as error:
-                self._server.tls_failed(self.client_host, self.listener_name, str(error))
+                self._server.tls_failed(self.peer(), str(error))
                 self._closed = True
                 transport.abort()
                 return
@@ -383,6 +384,12 @@ class Connection:
         if self._paused_reading and self.transport is not None and not self._waits_for_memory and self._unmute is None:
             self._paused_reading = False
             self.transport.resume_reading()
+
+    def peer(self) -> Peer:
+        """For log lines."""
+        header = self.header_cache
+        client_id = header.context.client_id if header is not None else None
+        return Peer(self.client_host, self.client_port, self.listener_name, client_id)
 
     def _malformed(self, reason: str) -> None:
         self._server.malformed(self, reason)

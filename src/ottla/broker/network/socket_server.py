@@ -27,6 +27,7 @@ from typing import Final, cast
 
 from ottla.broker.network.connection import Connection
 from ottla.broker.network.dispatch import PendingReply
+from ottla.broker.network.peer import Peer
 from ottla.broker.network.request_memory import RequestMemory
 from ottla.metrics import Counters
 from ottla.ports import Descriptors, FileSender, Listener, Network, Part, UnlimitedDescriptors
@@ -113,8 +114,8 @@ class ServedTls:
     def admits(self, host: str) -> bool:
         return self._server.may_connect(host)
 
-    def failed(self, host: str, reason: str) -> None:
-        self._server.tls_failed(host, self._listener.name, reason)
+    def failed(self, host: str, port: int, reason: str) -> None:
+        self._server.tls_failed(Peer(host, port, self._listener.name, None), reason)
 
 
 class LogLimit:
@@ -125,7 +126,8 @@ class LogLimit:
         self._monotonic = monotonic
         self._windows: dict[str, tuple[float, int]] = {}
 
-    def warn(self, kind: str, message: str) -> None:
+    def warn(self, kind: str, message: str, of: object = "") -> None:
+        """`of`: what the line begins with, such as the client."""
         now = self._monotonic()
         start, count = self._windows.get(kind, (now, 0))
         if now - start >= WINDOW_S:
@@ -135,7 +137,7 @@ class LogLimit:
         count += 1
         self._windows[kind] = (start, count)
         if count <= LINES_MAX:
-            self._logger.warning("%s: %s", kind, message)
+            self._logger.warning("%s: %s%s", kind, of, message)
 
 
 class SocketServer:
@@ -312,7 +314,7 @@ class SocketServer:
         if len(self._by_use) >= self.limits.connections_max:
             for other in self._by_use:
                 if other.listener is not connection.listener:
-                    self._lines.warn("Closed connection", f"{other.client_host}, to make room for a broker (max.connections)")
+                    self._lines.warn("Closed connection", ", to make room for a broker (max.connections)", other.peer())
                     other.close()
                     break
         host = connection.client_host
@@ -425,24 +427,24 @@ class SocketServer:
 
     def malformed(self, connection: Connection, reason: str) -> None:
         self._counters.add("connections_closed_malformed")
-        self._lines.warn("Closed connection", f"{connection.client_host} on {connection.listener_name}: {reason}")
+        self._lines.warn("Closed connection", f": {reason}", connection.peer())
 
     def login_failed(self, connection: Connection, reason: str) -> None:
         self._counters.add("logins_failed")
-        self._lines.warn("Failed authentication", f"{connection.client_host} on {connection.listener_name}: {reason}")
+        self._lines.warn("Failed authentication", f": {reason}", connection.peer())
 
     def failed(self, connection: Connection, error: BaseException) -> None:
         self._counters.add("connections_closed_failed")
-        self._lines.warn("Closed connection", f"{connection.client_host}: could not send its response: {error}")
+        self._lines.warn("Closed connection", f": could not send its response: {error}", connection.peer())
 
     def may_connect(self, host: str) -> bool:
         """Whether a TLS handshake with an address is worth it; `admit` decides afterwards."""
         self._keep_descriptors()
         return not self._closing and not self._host_is_full(host)
 
-    def tls_failed(self, host: str, listener: str, reason: str) -> None:
+    def tls_failed(self, client: Peer, reason: str) -> None:
         self._counters.add("tls_handshakes_failed")
-        self._lines.warn("Closed connection", f"{host} on {listener}: {reason}")
+        self._lines.warn("Closed connection", f": {reason}", client)
 
     def sweep_idle(self) -> int:
         """Close the connections that are idle for `connections.max.idle.ms`. Returns how many."""

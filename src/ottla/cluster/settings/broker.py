@@ -17,6 +17,7 @@ from typing import Final
 
 from ottla.cluster.settings.broker_table import USED_BROKER_SETTINGS
 from ottla.cluster.settings.listeners import Listeners, parse_listeners
+from ottla.cluster.settings.log_level import parse_log_levels
 from ottla.cluster.settings.of_listener import OF_LISTENERS, PREFIX, ListenerSettings, listener_settings, parse_name
 from ottla.cluster.settings.sasl import SaslSettings, sasl_settings
 from ottla.cluster.settings.sasl_client_table import SASL_CLIENT_SETTINGS
@@ -106,8 +107,11 @@ class BrokerSettings(SettingValues):
             except ValueError as error:
                 problems.append(str(error))
                 continue
-            if not setting.used:
+            if not setting.used and name != "process.roles":
                 warnings.append(_no_effect(setting))
+        if values.get("process.roles") == ("controller",):
+            raise SettingsError([_OF_A_CONTROLLER])
+        warnings += _of_kraft(values)
         problems += _check_together(values)
         listeners = parse_listeners(lambda name: _given_or_default(values, name), problems, warnings)
         warnings += _of_no_listener(values, listeners)
@@ -332,6 +336,24 @@ def _of_no_listener(values: Mapping[str, Value], listeners: Listeners) -> list[s
     ]
 
 
+_OF_A_CONTROLLER: Final = (
+    "process.roles=controller: this is the configuration of a KRaft controller, and Ottla has none. A broker without "
+    "zookeeper.connect is its own controller, and the brokers of a cluster elect one of them: start the brokers only"
+)
+
+
+def _of_kraft(values: Mapping[str, Value]) -> list[str]:
+    roles = values.get("process.roles")
+    if not isinstance(roles, tuple):
+        return []
+    if values.get("zookeeper.connect"):
+        return ["process.roles has no effect: with zookeeper.connect this is a broker, and the brokers elect the controller"]
+    return [
+        f"process.roles={','.join(map(str, roles))}: Ottla joins no KRaft quorum. This broker is alone, and its own controller. "
+        f"For several brokers give each zookeeper.connect instead of process.roles and controller.*"
+    ]
+
+
 def _of_no_authorizer(values: Mapping[str, Value]) -> list[str]:
     if values.get("authorizer.class.name"):
         return []
@@ -384,6 +406,12 @@ def _check_together(values: Mapping[str, Value]) -> list[str]:
             parse_super_users(super_users)
         except ValueError as error:
             problems.append(f"super.users={super_users} is not allowed: {error}")
+    levels = values.get("ottla.log.level")
+    if isinstance(levels, tuple):
+        try:
+            parse_log_levels(levels)
+        except ValueError as error:
+            problems.append(f"ottla.log.level: {error}")
     overrides = values.get("max.connections.per.ip.overrides")
     if isinstance(overrides, str):
         problems += connection_overrides(overrides)[1]

@@ -280,6 +280,13 @@ USED_BROKER_SETTINGS: Final = table_of((
     _used("ottla.bootstrap.users.file", STRING, None,
         doc="The first users of a new cluster: a properties file with their SCRAM credentials, as `ottla secure init` writes it. "
             "Read once, when the cluster has not seen such a file. Ottla's own setting."),
+    _used("ottla.log.file", STRING, None,
+        doc="The file that log lines are appended to; without it they go to stderr. SIGHUP opens it again. Ottla's own setting."),
+    _used("ottla.log.format", STRING, "text", valid=one_of("text", "json"),
+        doc="The format of log lines: `text`, or `json` for an object a line. Ottla's own setting."),
+    _used("ottla.log.level", LIST, ("INFO",),
+        doc="The level of log lines: TRACE, DEBUG, INFO, WARN, ERROR or FATAL. `LOGGER=LEVEL` sets it for one logger, as in "
+            "`INFO,ottla.broker.network=DEBUG`. Ottla's own setting."),
     _used("producer.id.expiration.check.interval.ms", INT, 600000, valid=at_least(1), internal=True,
         doc="How often expired producer ids are removed."),
     _used("producer.id.expiration.ms", INT, 86400000, valid=at_least(1), mode=CLUSTER_WIDE,

@@ -261,7 +261,9 @@ def test_the_configuration_files_people_have_are_accepted() -> None:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
-    assert BrokerSettings.parse(kraft).broker_id() == 1
+    settings = BrokerSettings.parse(kraft)
+    assert settings.broker_id() == 1
+    assert any("joins no KRaft quorum. This broker is alone" in warning for warning in settings.warnings)
 
 
 @pytest.mark.parametrize(
