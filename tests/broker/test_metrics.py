@@ -13,19 +13,27 @@ from prometheus_client.parser import text_string_to_metric_families
 from ottla.broker.app import Broker, StartupError
 from ottla.cluster.settings import BrokerSettings, SettingsError
 from ottla.errors import ErrorCode
-from ottla.metrics.table import METRICS
+from ottla.metrics.table import METRICS, OF_ZOOKEEPER
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.runtime.loop import real_world
 from ottla.security.quotas import PRODUCE
 from tests.broker.conftest import Play, Stage
 from tests.kit.wait import until_async
 
 METRICS_ON = {"metrics_listener": "127.0.0.1:0"}
-ONLY_IN_CLUSTERS: frozenset[str] = frozenset()
-"""Rows that a broker alone does not tell."""
+NOT_ALWAYS = {metric.name for metric in OF_ZOOKEEPER} | {
+    "kafka_server_fetcherlagmetrics_consumerlag",
+    "kafka_server_replicafetchermanager_maxlag",
+    "kafka_server_quota_byte_rate",
+    "kafka_server_quota_request_time",
+    "kafka_server_quota_throttle_time",
+    "ottla_certificate_expiry_timestamp_seconds",
+}
+"""Rows of what this broker does not have: a cluster, quotas, TLS."""
 
 Told = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -121,13 +129,15 @@ def test_requests_are_counted_by_api_version_and_error_and_timed_by_stage(play: 
         await waiting
         refused = await connection.call("find_coordinator", 3, FindCoordinatorRequest(key="k", key_type=9))
         assert refused.error_code == ErrorCode.INVALID_REQUEST
+        assert (await stage.fetch(connection, 0, replica_id=7)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
         found = await told(stage)
         requests = "kafka_network_requestmetrics_requests_total"
         assert value(found, requests, request="Produce", version="8") == 1
         assert value(found, requests, request="Produce", version="9") == 5
-        for name in ("Fetch", "FetchConsumer"):
-            assert value(found, requests, request=name, version="12") == 2
+        assert value(found, requests, request="FetchConsumer", version="12") == 2
+        assert value(found, requests, request="FetchFollower", version="12") == 1
+        assert value(found, requests, request="Fetch", version="12") == 3
         errors = "kafka_network_requestmetrics_errors_total"
         assert value(found, errors, request="Produce", error="NONE") == 5
         assert value(found, errors, request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
@@ -179,6 +189,9 @@ def test_a_throttled_request_tells_for_how_long(play: Play) -> None:
         throttled = "kafka_network_requestmetrics_throttletimems"
         assert value(found, throttled, request="Produce", quantile="0.50") > 10
         assert value(found, "ottla_requests_throttled_total") == 1
+        bucket = {"resource": "Produce", "user": "ANONYMOUS", "clientId": ""}
+        assert value(found, "kafka_server_quota_byte_rate", **bucket) > 100
+        assert value(found, "kafka_server_quota_throttle_time", **bucket) > 10
 
     play(case, **METRICS_ON)
 
@@ -212,6 +225,70 @@ def test_connections_are_told_one_by_one(play: Play) -> None:
     play(case, **METRICS_ON)
 
 
+def test_replicas_and_logs_are_told_by_partition(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t", 2)
+        connection = await stage.connect()
+        for _ in range(3):
+            await stage.produce(connection, stage.batch(b"v" * 100), partition=1)
+        found = await told(stage)
+        one, zero = {"topic": "t", "partition": "1"}, {"topic": "t", "partition": "0"}
+        assert value(found, "kafka_log_log_logendoffset", **one) == 3
+        assert value(found, "kafka_log_log_logendoffset", **zero) == 0
+        assert value(found, "kafka_log_log_size", **one) > 300
+        assert value(found, "kafka_log_log_numlogsegments", **one) == 1
+        assert value(found, "kafka_cluster_partition_insyncreplicascount", **one) == 1
+        assert value(found, "kafka_cluster_partition_underreplicated", **one) == 0
+        assert value(found, "kafka_server_replicamanager_leadercount") == 2
+        assert value(found, "kafka_server_replicamanager_offlinereplicacount") == 0
+        assert value(found, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+        assert value(found, "kafka_controller_kafkacontroller_globalpartitioncount") == 2
+        [path] = [dict(labels)["logDirectory"] for name, labels in found if name == "ottla_log_dir_free_bytes"]
+        assert value(found, "ottla_log_dir_free_bytes", logDirectory=path) > 0
+        assert value(found, "kafka_log_logmanager_logdirectoryoffline", logDirectory=path) == 0
+
+        # A data directory that fails takes its replicas offline, and their logs from the page.
+        stage.broker.partitions.directory_failed(stage.broker.partitions.online_dirs()[0], OSError("a disk that fails"))
+        found = await told(stage)
+        assert value(found, "kafka_server_replicamanager_offlinereplicacount") == 2
+        assert value(found, "kafka_log_logmanager_offlinelogdirectorycount") == 1
+        assert value(found, "kafka_log_logmanager_logdirectoryoffline", logDirectory=path) == 1
+        assert ("kafka_log_log_size", frozenset(one.items())) not in found
+
+    play(case, **METRICS_ON)
+
+
+def test_groups_are_told_by_state(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        connection = await stage.connect()
+
+        async def is_coordinator() -> bool:
+            found = await connection.call("find_coordinator", 3, FindCoordinatorRequest(key="g1"))
+            return bool(found.error_code == 0)
+
+        await until_async(is_coordinator)
+        topics = [
+            OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=0)])
+        ]
+
+        async def commits(group: str) -> bool:
+            response = await connection.call("offset_commit", 8, OffsetCommitRequest(group_id=group, topics=topics))
+            return bool(response.topics[0].partitions[0].error_code == 0)
+
+        for group in ("g1", "g2"):
+            await until_async(lambda group=group: commits(group))
+        found = await told(stage)
+        groups = "kafka_coordinator_group_groupmetadatamanager"
+        assert value(found, f"{groups}_numgroups") == 2 == value(found, f"{groups}_numgroupsempty")
+        assert value(found, f"{groups}_numgroupsstable") == 0
+        assert value(found, f"{groups}_numoffsets") == 2
+        assert value(found, "ottla_coordinator_groups", type="classic") == 2
+        assert value(found, "ottla_coordinator_transactions", state="Ongoing") == 0
+
+    play(case, **METRICS_ON)
+
+
 def test_every_row_of_the_table_is_told_and_nothing_else(play: Play) -> None:
     async def case(stage: Stage) -> None:
         await stage.topic("t")
@@ -219,9 +296,8 @@ def test_every_row_of_the_table_is_told_and_nothing_else(play: Play) -> None:
         await stage.produce(connection, stage.batch(b"v"))
         _, text = await page(stage, "/metrics")
         heads = set(re.findall(r"# TYPE (\S+) ", text))
-        rows = {name for name in METRICS if name not in ONLY_IN_CLUSTERS}
-        assert rows - heads == set()
-        assert {name for name in heads - rows if name.removesuffix("_count") not in rows} == set()
+        assert METRICS.keys() - heads == NOT_ALWAYS
+        assert {name for name in heads if not {name, name.removesuffix("_count")} & METRICS.keys()} == set()
         _, text = await page(stage, "/metrics", "application/openmetrics-text")
         assert text.endswith("# EOF\n")
 

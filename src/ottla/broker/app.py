@@ -219,7 +219,13 @@ class Broker:
 
             tls = self.tls.get(settings.listeners().inter_broker) if self.tls is not None else None
             self.cluster = ClusterMember(
-                self.metadata, self.cluster_id, self.store, world, self._show, tls.client if tls is not None else None
+                self.metadata,
+                self.cluster_id,
+                self.store,
+                world,
+                self._show,
+                self.counters,
+                tls.client if tls is not None else None,
             )
             self._undo.append(self.cluster.inter_broker.close)
         self._build_replicas()
@@ -258,7 +264,7 @@ class Broker:
             self._undo.append(self.cluster.stop)
         parts.update(self._parts())
         if self.monitor is not None:
-            self._watch(self.monitor)
+            await self._watch(self.monitor)
         self.server.open()
         self._serving = True
 
@@ -273,10 +279,13 @@ class Broker:
         self._undo.append(self.monitor.stop)
         await self.monitor.start(*host_and_port(listener))
 
-    def _watch(self, monitor: Monitor) -> None:
+    async def _watch(self, monitor: Monitor) -> None:
         monitor.watch_identity(self.broker_id, self.cluster_id)
-        monitor.watch_network(self.server)
-        monitor.watch_replicas(self.partitions)
+        monitor.watch_clients(self.server, self.fetch_sessions, self.quotas, self.tls)
+        fetchers = self.cluster.fetchers if self.is_in_cluster else None
+        await monitor.watch_replicas(self.metadata, self.partitions, self.flusher, self.cleaner, fetchers)
+        monitor.watch_controller(self.controller.state)
+        monitor.watch_coordinators(self.groups, self.transactions)
 
     async def _logins(self, dispatcher: Dispatcher) -> dict[str, Login]:
         """Of the SASL listeners."""
@@ -316,7 +325,8 @@ class Broker:
         if self._given_store is not None:
             return self._given_store
         if self.is_in_cluster:
-            return await open_zookeeper(self.settings)
+            store = await open_zookeeper(self.settings)
+            return self.monitor.measured(store) if self.monitor is not None else store
         store, self._make_store_durable = open_embedded(self.settings, self.world.disk, self._data_dirs.failed_paths)
         return store
 

@@ -29,6 +29,7 @@ from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.replication_context import ReplicationContext
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.errors import ErrorCode
+from ottla.metrics import Counters
 from ottla.ports import MetadataStore, SessionEvent, StoreError, World
 from ottla.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from ottla.storage.data_dir import DataDir
@@ -54,6 +55,7 @@ class ClusterMember:
         store: MetadataStore,
         world: World,
         on_image: Callable[[ClusterImage], None],
+        counters: Counters,
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._metadata = metadata
@@ -63,7 +65,7 @@ class ClusterMember:
         security = inter_broker_security(metadata.settings)
         self.inter_broker = InterBroker(metadata.broker_id, world.network, self._endpoint_of, security, tls)
         self.metadata_cache = MetadataCache(cluster_id, store, on_image)
-        self.isr_changes = IsrChanges(metadata, self.inter_broker)
+        self.isr_changes = IsrChanges(metadata, self.inter_broker, counters)
         self._reports: list[asyncio.Task[None]] = []
         self._disconnected = asyncio.Event()
         """The session with the metadata store is not connected."""

@@ -1,7 +1,7 @@
 """Counts of rare events. Plain integers, written on the event loop only, so that no lock is needed.
 
-`counters.add("connections_refused")` is `ottla_connections_refused_total` on the metrics listener: the name must have a row in
-`metrics.table`. What every request counts has its own object with attributes (`broker.network.measuring`).
+`counters.add("connections_refused")` is `ottla_connections_refused_total` on the metrics listener: each name has a row in
+`metrics.table.EVENTS`. What every request counts has its own object with attributes (`broker.network.measuring`).
 """
 
 from __future__ import annotations

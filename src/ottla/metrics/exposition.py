@@ -18,7 +18,7 @@ LINES = 200
 
 
 def exposition(families: Iterable[Family], *, openmetrics: bool = False) -> Iterator[str]:
-    """The text in pieces. A family without samples is left out."""
+    """The text in pieces, some of them empty. A family without samples is left out."""
     for family in families:
         name = family.name
         head = _head(family, openmetrics)
@@ -26,6 +26,8 @@ def exposition(families: Iterable[Family], *, openmetrics: bool = False) -> Iter
         while lines := [f"{name}{labels} {value}\n" for labels, value in islice(samples, LINES)]:
             yield head + "".join(lines)
             head = ""
+        if head:
+            yield ""
     if openmetrics:
         yield "# EOF\n"
 

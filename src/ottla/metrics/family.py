@@ -42,6 +42,9 @@ class Family:
     samples: Iterable[Sample]
 
 
+PAUSE = Family("", "", "", ())
+"""Has no samples: a collector that looks at many things yields it from time to time, so that the scrape can pause there."""
+
 Collector = Callable[[], Iterable[Family]]
 """What a part can tell now. A name may come from one collector only."""
 

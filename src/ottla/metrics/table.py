@@ -16,15 +16,19 @@ _C, _G, _H, _S = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM, Kind.QUANTILES
 TRAFFIC: Final = "kafka_server_brokertopicmetrics"
 REQUESTS: Final = "kafka_network_requestmetrics"
 SOCKETS: Final = "kafka_server_socket_server_metrics"
+REPLICAS: Final = "kafka_server_replicamanager"
+CLUSTER: Final = "kafka_cluster_partition"
+LOGS: Final = "kafka_log_log"
+CONTROLLER: Final = "kafka_controller_kafkacontroller"
+GROUPS_OF: Final = "kafka_coordinator_group_groupmetadatamanager"
+GROUP_STATES: Final = ("preparingrebalance", "completingrebalance", "assigning", "reconciling", "stable", "dead", "empty")
+PURGATORY: Final = "kafka_server_delayedoperationpurgatory"
+QUOTA: Final = "kafka_server_quota"
+ZOOKEEPER_SESSION: Final = "kafka_server_sessionexpirelistener_zookeeper"
 
 
 def _row(name: str, kind: Kind, labels: str, help: str) -> Metric:
     return Metric(name, kind, tuple(labels.split()), help)
-
-
-def event_name(counter: str) -> str:
-    """The metric of `counters.add(counter)`."""
-    return f"ottla_{counter}_total"
 
 
 # fmt: off
@@ -84,6 +88,102 @@ OF_CONNECTIONS: Final = (
         "The same under the name that Confluent's dashboards use."),
 )
 
+REPLICAS_OF: Final = {
+    "leadercount": "Partitions that this broker leads.",
+    "partitioncount": "Replicas on this broker.",
+    "underreplicatedpartitions": "Led partitions with fewer in-sync replicas than replicas.",
+    "underminisrpartitioncount": "Led partitions with fewer in-sync replicas than min.insync.replicas.",
+    "atminisrpartitioncount": "Led partitions with just as many.",
+    "offlinereplicacount": "Replicas whose data directory is offline.",
+    "reassigningpartitions": "Led partitions that are being reassigned.",
+    "produceridcount": "Producer ids whose last batches are remembered.",
+}
+
+OF_REPLICAS: Final = (
+    *(_row(f"{REPLICAS}_{name}", _G, "", help) for name, help in REPLICAS_OF.items()),
+    _row(f"{CLUSTER}_underreplicated", _G, "topic partition", "1 if the partition is led here and under-replicated."),
+    _row(f"{CLUSTER}_underminisr", _G, "topic partition", "1 if it is led here and under its min.insync.replicas."),
+    _row(f"{CLUSTER}_atminisr", _G, "topic partition", "1 if it is led here and has just min.insync.replicas."),
+    _row(f"{CLUSTER}_insyncreplicascount", _G, "topic partition", "In-sync replicas; 0 on followers."),
+    _row(f"{CLUSTER}_replicascount", _G, "topic partition", "Replicas; 0 on followers."),
+    _row(f"{CLUSTER}_laststableoffsetlag", _G, "topic partition", "Records from the last stable offset to the high watermark."),
+    _row("kafka_server_fetcherlagmetrics_consumerlag", _G, "clientId topic partition",
+        "Records that this follower is behind its leader's high watermark."),
+    _row("kafka_server_replicafetchermanager_maxlag", _G, "clientId", "The largest of them."),
+)
+
+OF_STORAGE: Final = (
+    _row(f"{LOGS}_size", _G, "topic partition", "Bytes of the log on this broker."),
+    _row(f"{LOGS}_logstartoffset", _G, "topic partition", "First offset of the log."),
+    _row(f"{LOGS}_logendoffset", _G, "topic partition", "Offset of the next record."),
+    _row(f"{LOGS}_numlogsegments", _G, "topic partition", "Segments of the log."),
+    _row("kafka_log_logmanager_offlinelogdirectorycount", _G, "", "Data directories that failed."),
+    _row("kafka_log_logmanager_logdirectoryoffline", _G, "logDirectory", "1 if the data directory failed."),
+    _row("ottla_log_dir_total_bytes", _G, "logDirectory", "Size of the volume of a data directory."),
+    _row("ottla_log_dir_free_bytes", _G, "logDirectory", "Space on it that the broker may still use."),
+    _row("kafka_log_logflushstats_logflushrateandtimems", _S, "", "Flushes of logs, and how long they took."),
+    _row("kafka_log_logcleaner_max_clean_time_secs", _G, "", "How long the last pass of compaction took."),
+    _row("kafka_log_logcleaner_deadthreadcount", _G, "", "Always 0: compaction has no threads that die."),
+    _row("kafka_log_logcleanermanager_uncleanable_partitions_count", _G, "logDirectory", "Logs that compaction gave up."),
+)
+
+OF_CONTROLLER: Final = (
+    _row(f"{CONTROLLER}_activecontrollercount", _G, "", "1 on the controller. The next eight are 0 on other brokers."),
+    _row(f"{CONTROLLER}_offlinepartitionscount", _G, "", "Partitions without a leader."),
+    _row(f"{CONTROLLER}_preferredreplicaimbalancecount", _G, "", "Partitions led by another than their first replica."),
+    _row(f"{CONTROLLER}_globaltopiccount", _G, "", "Topics of the cluster."),
+    _row(f"{CONTROLLER}_globalpartitioncount", _G, "", "Partitions of the cluster."),
+    _row(f"{CONTROLLER}_activebrokercount", _G, "", "Registered brokers."),
+    _row("kafka_controller_controllereventmanager_eventqueuesize", _G, "",
+        "Work of the controller under way, apart from requests."),
+    _row("kafka_controller_controllerstats_uncleanleaderelections_total", _C, "", "Leaders elected from outside of the ISR."),
+    _row("kafka_controller_controllerstats_leaderelectionrateandtimems", _S, "",
+        "Changes in which partitions got other leaders, and how long they took."),
+)
+
+OF_COORDINATORS: Final = (
+    _row(f"{GROUPS_OF}_numgroups", _G, "", "Groups that this broker coordinates."),
+    *(_row(f"{GROUPS_OF}_numgroups{state}", _G, "", f"Those in the state {state}.") for state in GROUP_STATES),
+    _row(f"{GROUPS_OF}_numoffsets", _G, "", "Their committed offsets."),
+    _row("ottla_coordinator_groups", _G, "type", "Groups by type, classic or consumer."),
+    _row("kafka_server_group_coordinator_metrics_partition_load_time_max", _G, "",
+        "The longest load of groups from __consumer_offsets, of the last hundred, in milliseconds."),
+    _row("kafka_server_group_coordinator_metrics_partition_load_time_avg", _G, "", "Their average."),
+    _row("ottla_coordinator_transactions", _G, "state", "Transactional ids that this broker coordinates."),
+    _row("ottla_coordinator_transaction_open_seconds_max", _G, "", "Age of their oldest open transaction; 0: none is open."),
+    _row("kafka_server_transaction_coordinator_metrics_partition_load_time_max", _G, "",
+        "The longest load of transactions from __transaction_state, of the last hundred, in milliseconds."),
+    _row("kafka_server_transaction_coordinator_metrics_partition_load_time_avg", _G, "", "Their average."),
+)
+
+OF_CLIENTS: Final = (
+    _row(f"{PURGATORY}_purgatorysize", _G, "delayedOperation", "Requests that wait, by operation."),
+    _row(f"{PURGATORY}_numdelayedoperations", _G, "delayedOperation", "The same: none is kept after its end."),
+    _row("kafka_network_requestchannel_requestqueuesize", _G, "", "Always 0: there is no queue of requests."),
+    _row("kafka_network_requestchannel_responsequeuesize", _G, "", "Always 0: there is no queue of responses."),
+    _row("kafka_network_socketserver_expiredconnectionskilledcount", _G, "listener",
+        "Connections closed because their client did not authenticate again in time."),
+    _row("kafka_server_fetchsessioncache_numincrementalfetchsessions", _G, "", "Fetch sessions."),
+    _row("kafka_server_fetchsessioncache_numincrementalfetchpartitionscached", _G, "", "Partitions in them."),
+    _row("kafka_server_fetchsessioncache_incrementalfetchsessionevictions_total", _C, "",
+        "Fetch sessions that made room for others."),
+    _row(f"{QUOTA}_byte_rate", _G, "resource user clientId", "Bytes per second of clients with a quota, by Produce and Fetch."),
+    _row(f"{QUOTA}_request_time", _G, "resource user clientId",
+        "Percent of the event loop's time, of clients with such a quota."),
+    _row(f"{QUOTA}_throttle_time", _G, "resource user clientId", "For how many milliseconds they would be throttled now."),
+    _row("ottla_certificate_expiry_timestamp_seconds", _G, "listener", "When the first certificate of the chain expires."),
+)
+
+OF_ZOOKEEPER: Final = (
+    _row("kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms", _S, "",
+        "Requests to ZooKeeper, and how long they took."),
+    _row(f"{ZOOKEEPER_SESSION}disconnects_total", _C, "", "How often the connection was lost."),
+    _row(f"{ZOOKEEPER_SESSION}expires_total", _C, "", "How often the session expired."),
+    _row(f"{ZOOKEEPER_SESSION}syncconnects_total", _C, "", "How often the connection was established again."),
+    _row(f"{ZOOKEEPER_SESSION}authfailures_total", _C, "", "Always 0: a broker whose login ZooKeeper refuses does not start."),
+)
+"""Only in a cluster."""
+
 OF_PROCESS: Final = (
     _row("process_cpu_seconds_total", _C, "", "CPU time of the broker, user and system."),
     _row("process_resident_memory_bytes", _G, "", "Resident memory."),
@@ -104,24 +204,31 @@ OF_PROCESS: Final = (
     _row("ottla_info", _G, "version broker_id cluster_id compiled", "Always 1."),
 )
 
-EVENTS: Final = (
-    _row(event_name("cleaner_bytes_read"), _C, "", "Bytes read by compaction."),
-    _row(event_name("cleaner_bytes_written"), _C, "", "Bytes written by compaction."),
-    _row(event_name("cleaner_passes"), _C, "", "Passes of compaction over a log."),
-    _row(event_name("cleaner_uncleanable_partitions"), _C, "", "Logs that compaction gave up."),
-    _row(event_name("connections_accepted"), _C, "", "Connections accepted."),
-    _row(event_name("connections_closed_failed"), _C, "", "Connections closed because a reply could not be sent."),
-    _row(event_name("connections_closed_idle"), _C, "", "Connections closed after connections.max.idle.ms."),
-    _row(event_name("connections_closed_malformed"), _C, "", "Connections closed because of malformed requests."),
-    _row(event_name("connections_delayed"), _C, "", "Connections that waited for a creation rate."),
-    _row(event_name("connections_refused"), _C, "", "Connections refused because of a limit."),
-    _row(event_name("listeners_paused"), _C, "", "How often listeners paused to keep file descriptors for logs."),
-    _row(event_name("logins_failed"), _C, "", "Failed SASL logins."),
-    _row(event_name("requests_throttled"), _C, "", "Requests throttled by quotas."),
-    _row(event_name("sendfile_bytes"), _C, "", "Bytes sent by sendfile."),
-    _row(event_name("tls_encrypted_beside"), _C, "", "Replies encrypted beside the event loop."),
-    _row(event_name("tls_handshakes_failed"), _C, "", "Failed TLS handshakes."),
-)
+EVENTS: Final = {
+    "cleaner_bytes_read": _row("ottla_cleaner_bytes_read_total", _C, "", "Bytes read by compaction."),
+    "cleaner_bytes_written": _row("ottla_cleaner_bytes_written_total", _C, "", "Bytes written by compaction."),
+    "cleaner_passes": _row("ottla_cleaner_passes_total", _C, "", "Passes of compaction over a log."),
+    "cleaner_uncleanable_partitions": _row("ottla_cleaner_uncleanable_partitions_total", _C, "", "Logs that compaction gave up."),
+    "connections_accepted": _row("ottla_connections_accepted_total", _C, "", "Connections accepted."),
+    "connections_closed_failed": _row("ottla_connections_closed_failed_total", _C, "",
+        "Connections closed because a reply could not be sent."),
+    "connections_closed_idle": _row("ottla_connections_closed_idle_total", _C, "",
+        "Connections closed after connections.max.idle.ms."),
+    "connections_closed_malformed": _row("ottla_connections_closed_malformed_total", _C, "",
+        "Connections closed because of malformed requests."),
+    "connections_delayed": _row("ottla_connections_delayed_total", _C, "", "Connections that waited for a creation rate."),
+    "connections_refused": _row("ottla_connections_refused_total", _C, "", "Connections refused because of a limit."),
+    "isr_expands": _row(f"{REPLICAS}_isrexpands_total", _C, "", "How often an ISR grew, of partitions led here."),
+    "isr_shrinks": _row(f"{REPLICAS}_isrshrinks_total", _C, "", "How often an ISR shrank, of partitions led here."),
+    "isr_updates_failed": _row(f"{REPLICAS}_failedisrupdates_total", _C, "", "ISR changes that the controller refused."),
+    "listeners_paused": _row("ottla_listeners_paused_total", _C, "",
+        "How often listeners paused to keep file descriptors for logs."),
+    "logins_failed": _row("ottla_logins_failed_total", _C, "", "Failed SASL logins."),
+    "requests_throttled": _row("ottla_requests_throttled_total", _C, "", "Requests throttled by quotas."),
+    "sendfile_bytes": _row("ottla_sendfile_bytes_total", _C, "", "Bytes sent by sendfile."),
+    "tls_encrypted_beside": _row("ottla_tls_encrypted_beside_total", _C, "", "Replies encrypted beside the event loop."),
+    "tls_handshakes_failed": _row("ottla_tls_handshakes_failed_total", _C, "", "Failed TLS handshakes."),
+}
 """What `counters.add` counts."""
 # fmt: on
 
@@ -129,8 +236,14 @@ GROUPS: Final = (
     ("Records and bytes", (*BY_TOPIC, *OF_ALL_TOPICS)),
     ("Requests", OF_REQUESTS),
     ("Connections", OF_CONNECTIONS),
+    ("Clients", OF_CLIENTS),
+    ("Replicas", OF_REPLICAS),
+    ("Storage", OF_STORAGE),
+    ("Controller", OF_CONTROLLER),
+    ("Groups and transactions", OF_COORDINATORS),
+    ("ZooKeeper", OF_ZOOKEEPER),
     ("Process and event loop", OF_PROCESS),
-    ("Events", EVENTS),
+    ("Events", tuple(EVENTS.values())),
 )
 """Title and rows, as on the page."""
 

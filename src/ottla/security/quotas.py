@@ -178,6 +178,13 @@ class RateQuota:
         delay_ms = throttle_ms(per_second, self.limit, window_ms)
         return delay_ms if delay_ms < self._throttle_ms_max else self._throttle_ms_max
 
+    def throttle_ms(self, now_ms: float) -> int:
+        """For how long a client would be throttled now."""
+        per_second = self.rate.per_second(now_ms)
+        if per_second <= self.limit:
+            return 0
+        return min(throttle_ms(per_second, self.limit, self.rate.window_ms(now_ms)), self._throttle_ms_max)
+
     def take_back(self, value: float, now_ms: float) -> None:
         self.rate.record(-value, now_ms)
 
@@ -277,6 +284,10 @@ class Quotas:
                 self._token_bucket(user, client_id),
             )
         return client
+
+    def rates(self) -> list[tuple[str, str, str, RateQuota]]:
+        """(quota, user, client id, bucket) of each bucket that was used; "" for what the bucket does not distinguish."""
+        return [(quota, user, client_id, rate) for (quota, user, client_id), rate in self._rates.items()]
 
     def forget_idle(self, now_ms: float, idle_ms: int) -> bool:
         """Drop the buckets that were not used for so long. True: some were; clients must be looked up again."""

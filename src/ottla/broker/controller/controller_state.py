@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from ottla.cluster.controller_term import ControllerTerm, TopicResult
@@ -30,7 +30,14 @@ class ControllerState:
         self.image = ClusterImage("")
         """The cluster as this controller last wrote it; empty while another broker is the controller."""
         self.lock = asyncio.Lock()
+        self.on_change: Callable[[ClusterImage, ClusterImage, float], None] | None = None
+        """With metrics: told the image before and after a change, and the loop's time when it began."""
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many pieces of work have begun or wait to begin, apart from requests."""
+        return len(self._tasks)
 
     @property
     def is_active(self) -> bool:

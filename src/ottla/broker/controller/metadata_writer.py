@@ -65,7 +65,7 @@ class MetadataWriter:
     async def commit(self, update: MetadataUpdate, created: Collection[tuple[str, int]] = ()) -> Collection[Acknowledgement]:
         """Write and publish; the caller holds the lock. Returns the acknowledgements of the brokers that are told."""
         state = self._state
-        before, term = state.image, state.active_term()
+        before, term, began = state.image, state.active_term(), asyncio.get_running_loop().time()
         if not update.empty:
             await self.write(update.changes)
         await self._publisher.prepare(update.image)
@@ -74,6 +74,8 @@ class MetadataWriter:
         state.image = update.image
         acknowledgements = self._publisher.publish(before, update.image, created)
         self._on_commit()
+        if state.on_change is not None:
+            state.on_change(before, update.image, began)
         return acknowledgements
 
     async def commit_image(self, image: ClusterImage) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LOADS_KEPT = 100
+
 T = TypeVar("T")
 S = TypeVar("S", bound=Shard)
 
@@ -49,6 +52,8 @@ class HostedShard(Generic[S]):
     shard: S | None = None
     """None while it is being loaded, and once it is unloaded."""
     unloaded: bool = False
+    since: float = 0.0
+    """When it began to load, by the monotonic clock."""
     timers: dict[TimerKey, int] = field(default_factory=dict)
     """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
     waiting: dict[Reply[Any], None] = field(default_factory=dict)
@@ -95,6 +100,7 @@ class ShardHost(Generic[S]):
         self._loop = asyncio.get_running_loop()
         self._coordinator = coordinator
         self._hosted: dict[int, HostedShard[S]] = {}
+        self._load_times_s: deque[float] = deque(maxlen=_LOADS_KEPT)
         self._timers = ShardTimers(self._loop, clock, self._timer_due)
         self._writer = ShardWriter(coordinator, partitions, purgatory, clock, self._timers, self._reload)
         self._loader = ShardLoader(coordinator, partitions, self._loaded, self._unload)
@@ -130,6 +136,11 @@ class ShardHost(Generic[S]):
     def loading(self) -> list[TopicPartition]:
         """The partitions whose shards are being loaded."""
         return [hosted.topic_partition for hosted in self._hosted.values() if hosted.shard is None]
+
+    def load_times_s(self) -> tuple[float, float]:
+        """(longest, average) of the last loads."""
+        times = self._load_times_s
+        return (max(times), sum(times) / len(times)) if times else (0.0, 0.0)
 
     def all(self) -> Iterator[S]:
         """All shards of this broker. KafkaError if one is still being loaded."""
@@ -187,10 +198,12 @@ class ShardHost(Generic[S]):
             logger.error("Cannot load %s: %s", hosted.topic_partition, error)
             return
         self._hosted[hosted.topic_partition.partition] = hosted
+        hosted.since = self._clock.monotonic()
         self._loader.load(hosted)
 
     def _loaded(self, hosted: HostedShard[S], shard: S) -> None:
         hosted.shard = shard
+        self._load_times_s.append(self._clock.monotonic() - hosted.since)
         self._coordinator.on_loaded(hosted, shard)
 
     def _unload(self, hosted: HostedShard[S], error: KafkaError | None = None) -> None:

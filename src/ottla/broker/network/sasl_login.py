@@ -256,6 +256,7 @@ class SaslLogin:
             header, position = decode_request_header(frame)
             return self._handshake(header, frame[position:], connection)
         if now > self._expires_at:
+            connection.listener.expired += 1
             raise MalformedInput(f"the session of {connection.session.principal} has expired (connections.max.reauth.ms)")
         return self._listener.dispatcher.dispatch(frame, connection)
 

@@ -97,6 +97,8 @@ class ListenerUse:
     connections: int = 0
     accepted: int = 0
     """Connections since the start, those that are open and those that were closed."""
+    expired: int = 0
+    """Connections that were closed because their client did not authenticate again in time."""
     rate: RateQuota = field(default_factory=lambda: ConnectionLimits().new_rate(UNLIMITED))
     next: Connection | None = None
     """The first waiting connection, which is counted in the rate and waits until `next_at`; others wait behind it."""

@@ -68,6 +68,8 @@ class Cleaner:
         self._choosing: asyncio.Task[None] | None = None
         self._passes: dict[Partition, asyncio.Task[None]] = {}
         self._uncleanable: set[Log] = set()
+        self.last_pass_s = 0.0
+        """How long the pass took that ended last."""
         self._changed = asyncio.Event()
         self._io_free_at = 0.0
         """Loop time at which the bytes read and written so far are within the rate."""
@@ -107,6 +109,10 @@ class Cleaner:
             task = asyncio.get_running_loop().create_task(self._clean(partition, dirt))
             self._passes[partition] = task
             task.add_done_callback(lambda _, partition=partition: self._passes.pop(partition, None))  # type: ignore[misc]
+
+    def uncleanable(self) -> list[Log]:
+        """The logs that are skipped until the broker restarts."""
+        return [log for log in self._uncleanable if not log.closed]
 
     def settings_changed(self) -> None:
         """End the pause, whose length the old settings gave."""
@@ -261,6 +267,7 @@ class Cleaner:
         )
 
     def _tell(self, partition: Partition, compaction: Compaction, dirt: LogToClean, seconds: float) -> None:
+        self.last_pass_s = seconds
         account = compaction.account
         counters = self._counters
         counters.add("cleaner_passes")

@@ -10,6 +10,7 @@ import asyncio
 from ottla.broker.replicas.disk_work import DiskWork, cancel_all
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
+from ottla.metrics.histogram import TIME_BOUNDS_S, Histogram
 from ottla.ports import Clock
 from ottla.storage.config import INT64_MAX
 
@@ -20,6 +21,8 @@ class Flusher:
         self._clock = clock
         self._disk_work = disk_work
         self._tasks: set[asyncio.Task[None]] = set()
+        self.took_s = Histogram(TIME_BOUNDS_S)
+        """How long flushes of logs took."""
 
     async def stop(self) -> None:
         await cancel_all(self._tasks)
@@ -56,5 +59,7 @@ class Flusher:
         except OSError as error:
             self._disk_work.directory_failed(partition.data_dir, error)
             return
+        began = self._clock.monotonic()
         if plan is not None and await self._disk_work.run(partition.data_dir, plan.run):
+            self.took_s.add(self._clock.monotonic() - began)
             log.flushed(plan, self._clock.now_ms())

@@ -20,12 +20,14 @@ from ottla.broker.replicas.disk_work import cancel_all
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partitions import Partitions
 from ottla.errors import ErrorCode
+from ottla.metrics import Counters
 from ottla.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
     RequestPartitionData,
     RequestTopicData,
+    ResponsePartitionData,
 )
 from ottla.replication.leader import IsrProposal
 from ottla.types import TopicPartition
@@ -39,9 +41,10 @@ _RETRY_MAX_MS: Final = 1000
 
 
 class IsrChanges:
-    def __init__(self, metadata: LocalMetadata, inter_broker: InterBroker) -> None:
+    def __init__(self, metadata: LocalMetadata, inter_broker: InterBroker, counters: Counters) -> None:
         self._metadata = metadata
         self._inter_broker = inter_broker
+        self._counters = counters
         self._proposals: dict[Partition, IsrProposal] = {}
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -128,7 +131,38 @@ class IsrChanges:
                 ErrorCode(response.error_code).name,
             )
             return asked
-        return _answered(asked, response)
+        return self._answered(asked, response)
+
+    def _answered(self, asked: dict[Partition, IsrProposal], response: AlterPartitionResponse) -> dict[Partition, IsrProposal]:
+        by_key = {(partition.topic_id, partition.topic_partition.partition): partition for partition in asked}
+        by_name = {partition.topic_partition: partition for partition in asked}
+        again = dict(asked)
+        for topic in response.topics:
+            for data in topic.partitions:
+                partition = by_key.get((bytes(topic.topic_id), data.partition_index))
+                if partition is None:
+                    partition = by_name.get(TopicPartition(topic.topic_name, data.partition_index))
+                if partition is None:
+                    continue
+                proposal = again.pop(partition, None)
+                if proposal is not None and not self._settled(partition, proposal, data):
+                    again[partition] = proposal
+        return again
+
+    def _settled(self, partition: Partition, proposal: IsrProposal, data: ResponsePartitionData) -> bool:
+        """Apply the controller's answer. False: send the proposal again."""
+        if data.error_code:
+            self._counters.add("isr_updates_failed")
+            logger.info("Controller refused the ISR change of %s: %s", partition.topic_partition, ErrorCode(data.error_code).name)
+            return not leading.isr_refused(partition, proposal, ErrorCode(data.error_code))
+        before = len(partition.isr)
+        if leading.isr_confirmed(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
+            if len(data.isr) > before:
+                self._counters.add("isr_expands")
+            else:
+                self._counters.add("isr_shrinks")
+            logger.info("ISR of %s is now %s", partition.topic_partition, list(data.isr))
+        return True
 
 
 def _lag(partition: Partition, proposal: IsrProposal) -> str:
@@ -164,28 +198,3 @@ def _request(broker_id: int, broker_epoch: int, asked: dict[Partition, IsrPropos
             data.new_isr = list(proposal.isr)
         topic.partitions.append(data)
     return AlterPartitionRequest(broker_id=broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
-
-
-def _answered(asked: dict[Partition, IsrProposal], response: AlterPartitionResponse) -> dict[Partition, IsrProposal]:
-    by_key = {(partition.topic_id, partition.topic_partition.partition): partition for partition in asked}
-    by_name = {partition.topic_partition: partition for partition in asked}
-    again = dict(asked)
-    for topic in response.topics:
-        for data in topic.partitions:
-            partition = by_key.get((bytes(topic.topic_id), data.partition_index))
-            if partition is None:
-                partition = by_name.get(TopicPartition(topic.topic_name, data.partition_index))
-            if partition is None:
-                continue
-            proposal = again.pop(partition, None)
-            if proposal is None:
-                continue
-            if data.error_code:
-                if leading.isr_refused(partition, proposal, ErrorCode(data.error_code)):
-                    again[partition] = proposal
-                logger.info(
-                    "Controller refused the ISR change of %s: %s", partition.topic_partition, ErrorCode(data.error_code).name
-                )
-            elif leading.isr_confirmed(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch):
-                logger.info("ISR of %s is now %s", partition.topic_partition, list(data.isr))
-    return again

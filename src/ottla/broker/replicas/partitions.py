@@ -107,6 +107,11 @@ class Partitions:
         """The replica's data directory was offline at startup, or no file descriptor was left for it."""
         return key in self._missing
 
+    @property
+    def missing_count(self) -> int:
+        """Replicas that are offline without a `Partition`."""
+        return len(self._missing - self.by_key.keys())
+
     def is_lost(self, key: TopicPartition) -> bool:
         """The replica is assigned to this broker, and its data directory is offline."""
         partition = self.by_key.get(key)

@@ -138,6 +138,10 @@ class ReplicaFetchers:
                 del self._fetchers[place]
                 fetcher.close()
 
+    def lags(self) -> list[tuple[TopicPartition, int]]:
+        """How many records each followed partition is behind its leader's high watermark."""
+        return [lag for fetcher in self._fetchers.values() for lag in fetcher.lags()]
+
     async def close(self) -> None:
         self._closed = True
         fetchers, self._fetchers = list(self._fetchers.values()), {}
@@ -178,6 +182,13 @@ class _Fetcher:
     @property
     def is_idle(self) -> bool:
         return not self._followed
+
+    def lags(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (each.partition.topic_partition, max(0, each.leader_high_watermark - each.partition.log.log_end_offset))
+            for each in self._followed.values()
+            if each.leader_high_watermark is not None
+        ]
 
     def add(self, partition: Partition) -> None:
         self._followed[partition.topic_partition] = _Followed(partition)

@@ -110,6 +110,10 @@ class OffsetStore:
         self._order = 0
         self.pending = PendingOffsets()
 
+    def count(self) -> int:
+        """The number of committed offsets."""
+        return sum([len(partitions) for topics in self._by_group.values() for partitions in topics.values()])
+
     # Read
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
