@@ -4,6 +4,7 @@ The module is downloaded with Go, copied out of the read-only module cache, and 
 network. Usage:
 
     python -m tests.compat.franz_go.run [-k REGEX] [--broker ottla|kafka-4.3.0|host:port] [--brokers 3] [--records 20000]
+    python -m tests.compat.franz_go.run --secured: on Ottla over TLS, and the tests of SCRAM on a listener of their own
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from tests.kit.peers import MissingCounterpart, fetching, program
+from ottla.testing import Security
+from tests.kit.peers import MissingCounterpart, fetching, free_ports, program
 from tests.kit.ratchet import allowed, judge, missed
 from tests.kit.subject import broker_count, running
 
@@ -80,6 +83,24 @@ def outcomes_of(command: list[str], cwd: Path, environment: dict[str, str]) -> d
     return outcomes
 
 
+def secured(folder: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """A TLS listener for the suite and a SCRAM listener for its tests of that: settings of Ottla, environment of the suite."""
+    tls, scram = free_ports(2)
+    users = Security("SASL_PLAINTEXT", mechanisms=("SCRAM-SHA-256",), acls=False)
+    settings = Security("SSL", acls=False).write(folder) | users.write(folder)
+    settings["listeners"] = f"SSL://127.0.0.1:{tls},SASL_PLAINTEXT://127.0.0.1:{scram}"
+    settings["security.inter.broker.protocol"] = "SSL"
+    # One file has both: Go reads a certificate and a key from wherever they are in it.
+    client = folder / "user-alice.pem"
+    environment = {
+        "KGO_SEEDS": f"127.0.0.1:{tls}",
+        "KGO_TEST_TLS": f"ca:{folder / 'ca.pem'},cert:{client},key:{client}",
+        "KGO_TEST_SCRAM": f"alice:{users.users['alice']}:256",
+        "KGO_TEST_SCRAM_SEEDS": f"127.0.0.1:{scram}",
+    }
+    return settings, environment
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-k", dest="run", help="Go's -test.run; default: the tests of tests.allow")
@@ -88,16 +109,23 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=broker_count(), help="a cluster of so many; topics get three replicas")
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--timeout", default="14m")
+    parser.add_argument("--secured", action="store_true", help="over TLS, with the tests of SCRAM; one broker of Ottla")
     options = parser.parse_args()
-    allow = HERE / "tests.allow"
+    with tempfile.TemporaryDirectory(prefix="ottla-franz-") as scratch:
+        return run(options, *(secured(Path(scratch)) if options.secured else ({}, {})))
+
+
+def run(options: argparse.Namespace, settings: dict[str, Any], secrets: dict[str, str]) -> int:
+    allow = HERE / ("tests.secured.allow" if options.secured else "tests.allow")
     pattern = options.run or ("" if options.all else whole(allowed(allow)))
     root = suite()
-    with running(options.broker, brokers=options.brokers) as broker:
+    with running("ottla" if options.secured else options.broker, brokers=options.brokers, **settings) as broker:
         environment = {
             **os.environ,
             "KGO_SEEDS": broker.bootstrap_servers,
             "KGO_TEST_RF": str(broker.replicas),
             "KGO_TEST_RECORDS": str(options.records),
+            **secrets,
         }
         binary = [str(root / "kgo.test"), "-test.v=test2json", f"-test.timeout={options.timeout}"]
         command = [program("go", INSTALL_GO), "tool", "test2json", "-t", *binary]

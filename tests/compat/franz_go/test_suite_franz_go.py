@@ -16,3 +16,10 @@ def test_what_must_pass_passes(brokers: int) -> None:
     command = [sys.executable, "-m", "tests.compat.franz_go.run", "--records", "4000", "--brokers", str(brokers)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_what_must_pass_over_tls_passes() -> None:
+    command = [sys.executable, "-m", "tests.compat.franz_go.run", "--records", "4000", "--secured"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -69,8 +69,8 @@ _NOT_ZERO: Final = tuple(OF_LISTENERS)
 
 _PROVIDERS: Final = "config.providers."
 """Prefix of the settings of config providers, which are used before settings are parsed."""
-_FREE_PREFIXES: Final = ("rlmm.config.", "rsm.config.")
-"""Prefixes of settings of Java plug-ins; Ottla has none."""
+_FREE_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "confluent.", "cruise.control.", "strimzi.")
+"""Prefixes of settings of Java plug-ins; Ottla has none. A plug-in that would secure the broker is refused by its class."""
 _OF_ADDRESSES: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 

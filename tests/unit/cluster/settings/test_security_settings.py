@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.cluster.properties import parse_properties
 from ottla.cluster.settings import BROKER_SETTINGS, BrokerSettings, SettingsError
 from ottla.cluster.settings.broker import fixed_security_configs
 from ottla.cluster.settings.setting import CLASS
+from ottla.runtime.config_providers import resolved
+from ottla.tls.config import TrustStore
 
 KAFKA: dict[str, str] = dict(
     line.split() for line in (Path(__file__).parents[3] / "golden" / "settings_3.9.2.txt").read_text().splitlines()
@@ -112,3 +115,41 @@ def test_dynamic_configs_that_say_who_may_connect_are_not_ignored() -> None:
     warnings = BrokerSettings.parse({}).with_dynamic(stored).warnings
     assert sum("taken from server.properties only" in warning for warning in warnings) == 3
     assert "planted" not in "".join(warnings)
+
+
+FILES = Path(__file__).parent / "files"
+
+
+def parsed(name: str) -> BrokerSettings:
+    text = (FILES / f"{name}.properties").read_text()
+    return BrokerSettings.parse(resolved(parse_properties(text), {"CERTS_STORE_PASSWORD": "planted-secret"}))
+
+
+def test_a_file_that_an_operator_generates_is_taken_as_it_is() -> None:
+    settings = parsed("strimzi")
+    assert settings.listeners().inter_broker == "REPLICATION-9091"
+    assert settings.tls_of("TLS-9093").client_auth == "required"
+    assert settings.tls_of("TLS-9093").trust_store == TrustStore("PKCS12", "/tmp/kafka/clients.truststore.p12", "planted-secret")
+    assert [each.name for each in settings.sasl_of("PLAIN-9092").mechanisms] == ["SCRAM-SHA-512"]
+    authorizer = settings.new_authorizer()
+    assert authorizer is not None
+    assert "User:CN=my-cluster-kafka,O=io.strimzi" in authorizer.super_users
+    assert not any("planted" in warning for warning in settings.warnings)
+
+
+def test_a_file_of_a_vendors_tutorial_is_taken_as_it_is() -> None:
+    settings = parsed("confluent")
+    options = settings.sasl_of("BROKER").mechanisms[0].options
+    assert (options["username"], options["password"]) == ("admin", "admin-secret")
+    assert settings.tls_of("SSL").client_auth == "requested"
+    assert settings.tls_of("SASL_SSL").client_auth == "none"
+    assert settings.bool("zookeeper.set.acl")
+    assert any("confluent.support.metrics.enable has no effect" in warning for warning in settings.warnings)
+
+
+def test_a_file_with_kerberos_is_taken_as_it_is() -> None:
+    (mechanism,) = parsed("kerberos").sasl_of("SASL_SSL").mechanisms
+    assert mechanism.kerberos is not None
+    assert mechanism.kerberos.principal == "kafka/broker3.example.com@EXAMPLE.COM"
+    assert len(mechanism.kerberos.rules) == 2
+    assert mechanism.reauth_ms_max == 3_600_000

@@ -34,6 +34,9 @@ final class Security {
         "OAuthBearerLoginModule", List.of("OAUTHBEARER"),
         "Krb5LoginModule", List.of("GSSAPI"));
 
+    private static final String UNSECURED =
+        "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler";
+
     /** Principals that the tests' builders return later than at the start. */
     private static final List<String> USERS = List.of(
         "client", "broker", "server", "user", "Unauthorized", "ThrottledPrincipal", "UnboundedPrincipal", "User");
@@ -57,6 +60,8 @@ final class Security {
     private Security() {}
 
     static void apply(Ottla broker, Settings file, IntSupplier freePort, List<Door> doors) {
+        // Kafka 4 stores passwords of key stores in the clear. Ottla encrypts them, or refuses.
+        file.putIfAbsent("password.encoder.secret", "judge-secret");
         loginSections(file);
         String login = System.getProperty("java.security.auth.login.config");
         if (login != null && file.containsKey("zookeeper.connect")) file.put("java.security.auth.login.config", login);
@@ -173,6 +178,9 @@ final class Security {
             if (entries == null) continue;
             String prefix = "listener.name." + listener.toLowerCase() + ".";
             String enabled = file.getOrDefault(prefix + "sasl.enabled.mechanisms", file.getOrDefault("sasl.enabled.mechanisms", "GSSAPI"));
+            // Kafka accepts tokens without a signature if no keys are configured. Ottla wants to be told.
+            if (Settings.names(enabled).contains("OAUTHBEARER") && !file.containsKey("sasl.oauthbearer.jwks.endpoint.url"))
+                file.put(prefix + "oauthbearer.sasl.server.callback.handler.class", UNSECURED);
             for (AppConfigurationEntry entry : entries) {
                 String module = entry.getLoginModuleName();
                 for (String mechanism : MECHANISMS.getOrDefault(module.substring(module.lastIndexOf('.') + 1), List.of())) {
