@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.completion.names import entities
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, result_of
 from ottla.cli.failure import EXIT_USAGE, Failure, did_you_mean
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, parse_pairs
@@ -30,7 +31,10 @@ Kind = Annotated[
     ),
 ]
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help=f"The topic, the broker id ({CLUSTER_WIDE}: all brokers), or the group.")
+    str,
+    typer.Argument(
+        metavar="NAME", help=f"The topic, the broker id ({CLUSTER_WIDE}: all brokers), or the group.", autocompletion=entities
+    ),
 ]
 
 # Kafka's config sources as the column FROM shows them.

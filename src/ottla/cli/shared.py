@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.cli.completion.names import complete, profiles
 from ottla.cli.failure import EXIT_USAGE, C, Failure
-from ottla.cli.profile.chosen import Chosen, choose, in_use
+from ottla.cli.profile.chosen import Chosen, choose, given_options, in_use
 from ottla.cli.profile.definition import COLOURS, Profile
 
 Options = Mapping[str, Any]
@@ -31,6 +32,7 @@ ProfileName = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
+        autocompletion=profiles,
         help="A profile of `ottla profile`. (default: OTTLA_PROFILE, else the current one)",
         rich_help_panel="Connection",
     ),
@@ -52,7 +54,7 @@ def with_shared_options(command: C, changes: Changes) -> C:
     def run(**options: Any) -> Any:
         context, named = options.pop(_CONTEXT), options.pop(_PROFILE)
         yes = options[_YES] if own_yes else options.pop(_YES, False)
-        given = {name for name in ("bootstrap_servers", "command_config") if not _is_default(context, name)}
+        given = given_options(context)
         profile = choose(named, other_cluster=bool(given))
         if profile is not None and profile.protected and (changes(options) if callable(changes) else changes):
             ask_about(profile, context.command_path, yes)
@@ -66,14 +68,11 @@ def with_shared_options(command: C, changes: Changes) -> C:
         for name, (annotation, default) in added.items()
     ]
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    for each in own:
+        complete(each.annotation)
     run.__signature__ = signature.replace(parameters=[*own, *parameters])  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in (*own, *parameters)}
     return run  # type: ignore[return-value]
-
-
-def _is_default(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is None or source.name in ("DEFAULT", "DEFAULT_MAP")
 
 
 def ask_about(profile: Profile, command: str, yes: bool) -> None:

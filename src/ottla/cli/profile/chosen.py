@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.cli.profile.definition import Profile
 from ottla.cli.profile.file import read_file
+
+if TYPE_CHECKING:
+    import typer
 
 VARIABLE = "OTTLA_PROFILE"
 
@@ -37,6 +41,16 @@ def choose(named: str | None, *, other_cluster: bool) -> Profile | None:
         return None
     file = read_file()
     return file.profile(file.current) if file.current is not None else None
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """Those of -b and --command-config that the command line or the environment has."""
+    return {name for name in ("bootstrap_servers", "command_config") if not _is_default(context, name)}
+
+
+def _is_default(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is None or source.name in ("DEFAULT", "DEFAULT_MAP")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.completion.names import profiles
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import Commands, Json, Yes, confirm, parse_pairs
 from ottla.cli.output import note, print_document, print_table
@@ -21,15 +22,7 @@ app = Commands(
 )
 
 
-def _names() -> list[str]:
-    """For completion in shells, where errors have no place."""
-    try:
-        return list(read_file().profiles)
-    except Failure:
-        return []
-
-
-Name = Annotated[str, typer.Argument(metavar="PROFILE", show_default=False, autocompletion=_names)]
+Name = Annotated[str, typer.Argument(metavar="PROFILE", show_default=False, autocompletion=profiles)]
 
 
 @app.add("list")
@@ -104,7 +97,8 @@ def add(
 @app.add("show")
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="PROFILE", show_default=False, help="(default: the one in use)", autocompletion=_names)
+        str | None,
+        typer.Argument(metavar="PROFILE", show_default=False, help="(default: the one in use)", autocompletion=profiles),
     ] = None,
     json_output: Json = False,
 ) -> None:
@@ -125,7 +119,7 @@ def show(
 @app.add("use")
 def use(
     name: Annotated[
-        str | None, typer.Argument(metavar="PROFILE", show_default=False, help="The profile.", autocompletion=_names)
+        str | None, typer.Argument(metavar="PROFILE", show_default=False, help="The profile.", autocompletion=profiles)
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use no profile.")] = False,
 ) -> None:
