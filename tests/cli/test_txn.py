@@ -110,6 +110,10 @@ def test_a_hanging_transaction_is_found_and_ended(hanging: tuple[Ottla, str]) ->
     assert (found["topic"], found["partition"], found["start_offset"]) == ("t", 0, 0)
     assert found["idle_ms"] >= 3_600_000
     assert "START-OFFSET" in ottla.ok("txn", "find-hanging")
+    (finding,) = [
+        each for each in json.loads(ottla.run("doctor", "--json").stdout)["findings"] if each["check"] == "transactions"
+    ]
+    assert (finding["severity"], finding["mend"]) == ("error", "ottla txn abort t:0 --start-offset 0")
     assert "aborted" in ottla.ok("txn", "abort", "t:0", "--start-offset", "0", "--yes")
     assert json.loads(ottla.ok("txn", "find-hanging", "--json")) == []
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "isolation.level": "read_committed"})

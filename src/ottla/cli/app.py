@@ -14,6 +14,7 @@ from ottla.cli.connections import connections
 from ottla.cli.consume import consume
 from ottla.cli.delete_records import delete_records
 from ottla.cli.dlq import command as dlq
+from ottla.cli.doctor.command import doctor
 from ottla.cli.exporter import exporter
 from ottla.cli.find.command import find
 from ottla.cli.group import command as group
@@ -121,6 +122,7 @@ app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(elect.app, name="elect")
 app.add("verify-replicas")(verify_replicas)
 app.add("connections")(connections)
+app.add("doctor", changes=lambda options: options["probe"])(doctor)
 app.add("plan")(plan)
 app.add_typer(log.app, name="log")
 app.add_typer(perf.app, name="perf")

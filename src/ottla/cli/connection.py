@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from functools import cached_property
 from pathlib import Path
@@ -81,6 +81,11 @@ class Connection:
         self.last_error: Any = None
         self._went_down = False
         self._reached = False
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        """The client properties, with their secrets."""
+        return self._properties
 
     @cached_property
     def security(self) -> ClientSecurity:
