@@ -1,4 +1,4 @@
-"""Secrets appear in no log line and in no answer (CV02, CV04, CV05). They are planted, and then searched for."""
+"""Secrets appear in no log line, no answer and no metric (CV02, CV04, CV05). They are planted, and then searched for."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.broker.test_create_delegation_token import TOKENS, create, expire, renew, token_login
+from tests.broker.test_metrics import METRICS_ON, page
 from tests.broker.test_sasl import speaker
 
 TOPIC, BROKER = 2, 4
@@ -59,9 +60,13 @@ def test_cv02_cv05_secrets_are_neither_logged_nor_answered(play: Any, caplog: py
         for name in (JAAS, "delegation.token.secret.key"):
             assert (shown[name].value, shown[name].is_sensitive) == (None, True)
         assert "planted" not in repr(described)
+        for path in ("/metrics", "/connections", "/readyz"):
+            status, text = await page(stage, path)
+            assert status == 200
+            assert not [secret for secret in secrets if secret in text], path
 
     with caplog.at_level(logging.DEBUG):
-        play(case, **TOKENS)
+        play(case, **TOKENS, **METRICS_ON)
     assert "Failed authentication" in caplog.text
     assert not [secret for secret in secrets if secret in caplog.text]
 

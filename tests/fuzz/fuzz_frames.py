@@ -35,6 +35,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.broker.handlers import served
 from ottla.protocol.registry import API_BY_NAME
 from ottla.testing import Broker
 from tests.kit.certificates import Authority
@@ -44,7 +45,9 @@ STAGES = ("before", "during", "after")
 WORKERS = 24
 BURST = 40
 LIMITS = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff" * 10, b"\x00\x00\x00\x00", b"\x7f\xff", b"\x80")
-PATIENCE_S = 3
+AFTER = (*[0] * 10, 1, 1, 1, 2)
+"""How many changes a frame has after a login, any of them."""
+PATIENCE_S = 1
 """A changed request may wait for long, such as a Fetch: then its connection is given up."""
 HONEST_S = 30
 GROWTH_BYTES_MAX = 96 << 20
@@ -102,6 +105,7 @@ class Changer:
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._golden = golden()
+        self._served = [each for each in self._golden if int.from_bytes(each[:2], "big") in served(in_cluster=False)]
         self._logins = [request("sasl_handshake", version, text(name)) for version in (0, 1) for name in MECHANISMS]
         self._tokens = [request("sasl_authenticate", version, data(token)) for version in (0, 1) for token in TOKENS]
 
@@ -112,10 +116,11 @@ class Changer:
         elif stage == "during":
             body = chance.choice([self._tokens, self._tokens, self._golden])
         else:
-            body = self._golden
+            # What is not served closes the connection, and ends what could follow.
+            body = self._served if chance.randrange(20) else self._golden
         changed = bytearray(chance.choice(body))
         # After a login one change in a few frames: a connection lives until the first that is malformed.
-        for _ in range(chance.choice((0, 0, 0, 0, 0, 1, 1, 2) if stage == "after" else (0, 1, 1, 1, 2, 3))):
+        for _ in range(chance.choice(AFTER if stage == "after" else (0, 1, 1, 1, 2, 3))):
             self._change(changed)
         size = len(changed)
         if chance.randrange(50) == 0:

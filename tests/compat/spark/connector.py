@@ -1,6 +1,6 @@
 """Spark's own Kafka connector at work, in a process of its own (its jars must be there when the JVM starts).
 
-`connector.py bootstrap prefix jars scratch`: runs every case and prints one line of JSON with what each found.
+`connector.py options prefix jars scratch`: runs every case and prints one line of JSON with what each found.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def session(jars: str) -> SparkSession:
 
 
 def main() -> None:
-    servers, prefix, jars, scratch = sys.argv[1:]
+    text, prefix, jars, scratch = sys.argv[1:]
+    options = {f"kafka.{name}": value for name, value in json.loads(text).items()}
     spark = session(jars)
     found: dict[str, Any] = {}
 
-    def read(topic: str, **options: Any) -> Any:
-        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", prefix + topic)
-        return reader.options(**options).load()
+    def read(topic: str, **more: Any) -> Any:
+        return spark.read.format("kafka").options(**options, **more).option("subscribe", prefix + topic).load()
 
-    def stream(topic: str, **options: Any) -> Any:
-        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", prefix + topic)
-        return reader.option("startingOffsets", "earliest").options(**options).load()
+    def stream(topic: str, **more: Any) -> Any:
+        reader = spark.readStream.format("kafka").options(**options, **more).option("subscribe", prefix + topic)
+        return reader.option("startingOffsets", "earliest").load()
 
     def write(frame: Any, topic: str, name: str) -> Any:
-        writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", prefix + topic)
+        writer = frame.writeStream.format("kafka").options(**options).option("topic", prefix + topic)
         return writer.option("checkpointLocation", str(Path(scratch, name)))
 
     rows = spark.range(RECORDS).selectExpr(
@@ -58,7 +58,7 @@ def main() -> None:
         "CAST(id * id AS STRING) AS value",
         "array(named_struct('key', 'n', 'value', CAST(CAST(id AS STRING) AS BINARY))) AS headers",
     )
-    writer = rows.write.format("kafka").option("kafka.bootstrap.servers", servers).option("includeHeaders", "true")
+    writer = rows.write.format("kafka").options(**options).option("includeHeaders", "true")
     writer.option("topic", f"{prefix}in").save()
 
     number = "CAST(CAST({} AS STRING) AS INT)".format
@@ -92,9 +92,7 @@ def main() -> None:
             query.awaitTermination(0.5)
 
     arrives(RECORDS)
-    rows.limit(10).drop("headers").write.format("kafka").option("kafka.bootstrap.servers", servers).option(
-        "topic", f"{prefix}in"
-    ).save()
+    rows.limit(10).drop("headers").write.format("kafka").options(**options).option("topic", f"{prefix}in").save()
     arrives(RECORDS + 10)
     failure = query.exception()
     found["realtime_failure"] = str(failure) if failure else None

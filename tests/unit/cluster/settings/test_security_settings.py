@@ -153,3 +153,22 @@ def test_a_file_with_kerberos_is_taken_as_it_is() -> None:
     assert mechanism.kerberos.principal == "kafka/broker3.example.com@EXAMPLE.COM"
     assert len(mechanism.kerberos.rules) == 2
     assert mechanism.reauth_ms_max == 3_600_000
+
+
+def test_a_password_that_kafka_has_stored_is_read() -> None:
+    stored = (Path(__file__).parents[3] / "golden" / "passwords_3.9.2.txt").read_text().splitlines()[0]
+    name = "listener.name.ssl.ssl.keystore.password"
+    given = {
+        "listeners": "SSL://:9093",
+        "ssl.keystore.location": "/etc/kafka/server.jks",
+        "ssl.keystore.password": "of-the-file",
+        "password.encoder.secret": "the secret",
+    }
+    key_store = BrokerSettings.parse(given).with_dynamic({name: stored}).tls_of("SSL").key_store
+    assert key_store is not None
+    assert key_store.password == "store-päss"
+    # With another secret it is ignored, as in Kafka, and said so.
+    other = BrokerSettings.parse(given | {"password.encoder.secret": "another"}).with_dynamic({name: stored})
+    assert other.tls_of("SSL").key_store == BrokerSettings.parse(given).tls_of("SSL").key_store
+    assert any(name in warning for warning in other.warnings)
+    assert not any(stored in warning for warning in other.warnings)
