@@ -57,7 +57,7 @@ class Side(Asked):
         # One group is called to join anew.
         hosted, shard = shards.find(JOINING)
         decision = shard.on_timer(("classic", "nothing", JOINING), shards.now())
-        shard.classic.prepare_rebalance(decision, self.group(JOINING), shards.now(), "a test")
+        shard.classic.rebalance.prepare(decision, self.group(JOINING), shards.now(), "a test")
         shards.perform(hosted, decision)
 
 

@@ -279,7 +279,7 @@ class ConsumerGroupProtocol:
         self._groups.by_id[group.group_id] = classic
         self._classic.start_sessions(decision, classic, now)
         if rebalance_reason is not None:
-            self._classic.prepare_rebalance(decision, classic, now, rebalance_reason)
+            self._classic.rebalance.prepare(decision, classic, now, rebalance_reason)
 
     # Deadlines
 

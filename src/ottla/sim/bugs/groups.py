@@ -7,6 +7,7 @@ from typing import Any
 from ottla.coordinator.group import offset_store
 from ottla.coordinator.group.classic_group import ClassicGroup
 from ottla.coordinator.group.classic_group_protocol import ClassicGroupProtocol
+from ottla.coordinator.group.classic_rebalance import ClassicRebalance
 from ottla.coordinator.group.consumer_group import ConsumerGroup
 from ottla.coordinator.group.consumer_member import Reconciliation
 from ottla.coordinator.group.member_deadlines import MemberDeadlines
@@ -93,7 +94,7 @@ def generation_not_raised() -> list[Patch]:
 @bug("a member without heartbeats is not evicted", world="broker", seeds_max=60)
 def session_never_over() -> list[Patch]:
     return [
-        (ClassicGroupProtocol, "_session_timer", lambda self, *arguments: None),
+        (ClassicRebalance, "session_timer", lambda self, *arguments: None),
         (MemberDeadlines, "session_is_over", lambda self, *arguments: False),
     ]
 
