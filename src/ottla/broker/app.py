@@ -38,6 +38,7 @@ from ottla.broker.network.purgatory import Purgatory
 from ottla.broker.network.socket_server import Login, SocketServer
 from ottla.broker.replicas.checkpoints import Checkpoints
 from ottla.broker.replicas.cleaner import Cleaner
+from ottla.broker.replicas.compactor import Compactor
 from ottla.broker.replicas.data_dirs import DataDirs
 from ottla.broker.replicas.disk_work import DiskWork
 from ottla.broker.replicas.fetch_read import FetchSource
@@ -45,6 +46,7 @@ from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.housekeeping import Housekeeping
 from ottla.broker.replicas.index_rebuilder import IndexRebuilder
 from ottla.broker.replicas.large_batches import LargeBatches
+from ottla.broker.replicas.logs_to_clean import LogsToClean
 from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.broker.replicas.replication_context import ALONE
@@ -385,13 +387,10 @@ class Broker:
         self.moves = ReplicaMoves(partitions, metadata, world, self.checkpoints)
         self.housekeeping = Housekeeping(partitions, metadata, world, self.clock_watch)
         self.cleaner = Cleaner(
-            partitions,
+            LogsToClean(partitions, self.moves, self.clock_watch, self.counters),
+            Compactor(metadata, world, self.clock_watch, self.counters),
             metadata,
-            world,
-            self.clock_watch,
-            checkpoints=self.checkpoints,
-            moves=self.moves,
-            counters=self.counters,
+            self.checkpoints,
         )
         if self.is_in_cluster:
             self.cluster.replicate(partitions, self.flusher, self.checkpoints, self.roles_changed)

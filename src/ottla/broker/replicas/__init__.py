@@ -6,5 +6,6 @@
 - In a cluster: `control_requests` carries out the controller's requests, `replica_fetcher` fetches from leaders, `isr_changes`
   sends ISR changes to the controller; `replication_context` is what a partition needs from them.
 - On disk: `data_dirs` opens and closes the directories; `flusher`, `checkpoints`, `index_rebuilder`, `cleaner`, `replica_moves`
-  and the periodic `housekeeping` work on them, in worker threads where they block (`disk_work`).
+  and the periodic `housekeeping` work on them, in worker threads where they block (`disk_work`). The cleaner asks `logs_to_clean`
+  what is next and has `compactor` run the pass.
 """

@@ -9,7 +9,7 @@ from ottla.broker.coordinators.marker_delivery import MarkerDelivery
 from ottla.broker.coordinators.marker_sender import MarkerSender
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.transaction_verifier import TransactionVerifier
-from ottla.broker.replicas import cleaner
+from ottla.broker.replicas import logs_to_clean
 from ottla.coordinator.group.offset_store import OffsetStore
 from ottla.coordinator.shard import Decision
 from ottla.coordinator.txn import shard as txn_shard
@@ -52,12 +52,12 @@ def aborted_lost_at_recovery() -> list[Patch]:
 
 @bug("the cleaner goes past the last stable offset", world="transactions", seeds_max=200)
 def clean_past_lso() -> list[Patch]:
-    original: Any = vars(cleaner)["find_log_to_clean"]
+    original: Any = vars(logs_to_clean)["find_log_to_clean"]
 
     def find_log_to_clean(log: Log, last_stable_offset: int, now_ms: int) -> Any:
         return original(log, log.high_watermark, now_ms)
 
-    return [(cleaner, "find_log_to_clean", find_log_to_clean)]
+    return [(logs_to_clean, "find_log_to_clean", find_log_to_clean)]
 
 
 @bug("aborted records replace committed ones when a log is compacted", world="transactions", seeds_max=40)
