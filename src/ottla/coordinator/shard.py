@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ottla.types import NO_PRODUCER_ID, ProducerIdAndEpoch
 
@@ -31,54 +31,85 @@ TimerKey = tuple[str, ...]
 """Owner, purpose, group and member: ("classic", "session", group id, member id)."""
 
 
-class Now(NamedTuple):
+# The `__init__` of these classes is written by hand: the one of `dataclass` would not be compiled.
+
+
+@dataclass(init=False)
+class Now:
     ms: int
     """Monotonic."""
     wall_ms: int
 
+    def __init__(self, ms: int, wall_ms: int) -> None:
+        self.ms = ms
+        self.wall_ms = wall_ms
 
-@dataclass(slots=True)
+
+@dataclass(init=False)
 class CoordinatorRecord:
     """One record for the log, in Kafka's format."""
 
     key: bytes
     value: bytes | None
     """None: a tombstone."""
-    message: object = field(default=None, compare=False)
+    message: Any = field(default=None, compare=False)
     """The decoded record, for `replay_message`: saves decoding key and value again."""
+
+    def __init__(self, key: bytes, value: bytes | None, message: object = None) -> None:
+        self.key = key
+        self.value = value
+        self.message = message
 
     @property
     def size_bytes(self) -> int:
         return len(self.key) + (0 if self.value is None else len(self.value))
 
 
-@dataclass(slots=True)
+@dataclass
 class SetTimer:
     key: TimerKey
     due_ms: int
     """By `Now.ms`."""
 
 
-@dataclass(slots=True)
+@dataclass
 class CancelTimer:
     key: TimerKey
 
 
-@dataclass(slots=True)
+@dataclass(init=False)
 class Decision:
     """What the host has to do. Mutable, so that the steps of one event can add to it."""
 
-    records: list[CoordinatorRecord] = field(default_factory=list)
-    replies: list[tuple[Token, object]] = field(default_factory=list)
-    timers: list[SetTimer | CancelTimer] = field(default_factory=list)
-    effects: list[object] = field(default_factory=list)
+    records: list[CoordinatorRecord]
+    replies: list[tuple[Token, Any]]
+    timers: list[SetTimer | CancelTimer]
+    effects: list[Any]
     """Performed by the host after the replies, once the records are committed. Their type depends on the kind of shard."""
-    producer: ProducerIdAndEpoch | None = None
+    producer: ProducerIdAndEpoch | None
     """The records are part of this producer's open transaction."""
-    pure: bool = False
+    pure: bool
     """No soft state was changed: if the append fails, the shard is still valid."""
-    message: object = None
+    message: Any
     """All records together in decoded form: `replay_message` is called once with it instead of once per record."""
+
+    def __init__(
+        self,
+        records: list[CoordinatorRecord] | None = None,
+        replies: list[tuple[Token, Any]] | None = None,
+        timers: list[SetTimer | CancelTimer] | None = None,
+        effects: list[Any] | None = None,
+        producer: ProducerIdAndEpoch | None = None,
+        pure: bool = False,
+        message: object = None,
+    ) -> None:
+        self.records = records if records is not None else []
+        self.replies = replies if replies is not None else []
+        self.timers = timers if timers is not None else []
+        self.effects = effects if effects is not None else []
+        self.producer = producer
+        self.pure = pure
+        self.message = message
 
     def reply(self, token: Token, response: object) -> Decision:
         self.replies.append((token, response))
@@ -100,7 +131,7 @@ class Decision:
 
 def replied(token: Token, response: object) -> Decision:
     """The Decision of a request that writes no records."""
-    return Decision([], [(token, response)], [])
+    return Decision(None, [(token, response)])
 
 
 class Shard(Protocol):

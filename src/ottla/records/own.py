@@ -7,17 +7,22 @@ supported here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.records.batch import CONTROL_BIT, MAGIC_V2, RECORDS_AT, TRANSACTIONAL_BIT, BatchInfo, write_header
+from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
+
+from ottla.records.batch import CONTROL_BIT, LOG_OVERHEAD, MAGIC_V2, RECORDS_AT, TRANSACTIONAL_BIT, BatchInfo
 from ottla.records.compression import NONE, compress
 from ottla.records.control import marker_fields
+from ottla.records.crc import crc32c
 from ottla.records.validate import Checked
 from ottla.types import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
-from ottla.wire.varint import write_varint
+from ottla.wire.native import write_varint
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
+
+_crc32c: Final[Any] = crc32c
 
 
 def own_batch(
@@ -46,42 +51,38 @@ def _built(
     producer_id: int,
     producer_epoch: int,
 ) -> Checked:
-    buffer = bytearray(RECORDS_AT)
-    delta: i64 = 0
-    size: i64 = 0
-    for key, value in records:
-        # attributes, timestamp delta and header count are one zero byte each; plus the offset delta
-        size = 4 + len(key) + _size(len(key))
-        if delta >= 64:
-            size += _size(delta) - 1
-        if value is None:
-            size += 1
-        else:
-            size += len(value) + _size(len(value))
-        write_varint(buffer, size)
-        buffer += b"\0\0"
-        write_varint(buffer, delta)
-        write_varint(buffer, len(key))
-        buffer += key
-        if value is None:
-            buffer.append(1)
-        else:
-            write_varint(buffer, len(value))
-            buffer += value
-        buffer.append(0)
-        delta += 1
+    section = _section(records)
     if codec != NONE:
-        packed = compress(codec, memoryview(buffer)[RECORDS_AT:], None)
-        buffer = bytearray(RECORDS_AT)
-        buffer += packed
-    count: int = delta
+        section = compress(codec, memoryview(section), None)
+    count = len(records)
+    size = RECORDS_AT + len(section)
+    checked = BytesWriter()
+    """What the CRC covers."""
+    write_i16_be(checked, attributes)
+    write_i32_be(checked, count - 1)
+    write_i64_be(checked, timestamp_ms)
+    write_i64_be(checked, timestamp_ms)
+    write_i64_be(checked, producer_id)
+    write_i16_be(checked, producer_epoch)
+    write_i32_be(checked, NO_SEQUENCE)
+    write_i32_be(checked, count)
+    checked.write(section)
+    rest = checked.getvalue()
+    crc: int = _crc32c(rest)
+    out = BytesWriter()
+    write_i64_be(out, 0)
+    write_i32_be(out, size - LOG_OVERHEAD)
+    write_i32_be(out, NO_LEADER_EPOCH)
+    out.append(MAGIC_V2)
+    write_i32_be(out, crc if crc < 1 << 31 else crc - (1 << 32))
+    out.write(rest)
     info = BatchInfo(
         0,
-        len(buffer),
+        size,
         0,
         NO_LEADER_EPOCH,
         MAGIC_V2,
-        0,
+        crc,
         attributes,
         count - 1,
         timestamp_ms,
@@ -91,8 +92,35 @@ def _built(
         NO_SEQUENCE,
         count,
     )
-    write_header(buffer, info)
-    return Checked(buffer, [info], count, timestamp_ms, 0, NO_TIMESTAMP)
+    return Checked(bytearray(out.getvalue()), [info], count, timestamp_ms, 0, NO_TIMESTAMP)
+
+
+def _section(records: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """The records of a batch, with no timestamp deltas and no headers."""
+    out = BytesWriter()
+    delta: i64
+    for delta, (key, value) in enumerate(records):
+        key_size: i64 = len(key)
+        # attributes, timestamp delta and header count are one zero byte each
+        size: i64 = 3 + _size(delta) + _size(key_size) + key_size
+        if value is None:
+            size += 1
+        else:
+            value_size: i64 = len(value)
+            size += _size(value_size) + value_size
+        write_varint(out, size << 1)
+        out.append(0)
+        out.append(0)
+        write_varint(out, delta << 1)
+        write_varint(out, key_size << 1)
+        out.write(key)
+        if value is None:
+            out.append(1)
+        else:
+            write_varint(out, len(value) << 1)
+            out.write(value)
+        out.append(0)
+    return out.getvalue()
 
 
 def _size(number: i64) -> i64:

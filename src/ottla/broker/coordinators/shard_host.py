@@ -17,9 +17,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.broker.coordinators.shard_commits import ShardCommits
 from ottla.broker.coordinators.shard_loader import ShardLoader
 from ottla.broker.coordinators.shard_timers import ShardTimers
 from ottla.broker.coordinators.shard_writer import ShardWriter
@@ -43,21 +43,21 @@ T = TypeVar("T")
 S = TypeVar("S", bound=Shard)
 
 
-@dataclass(slots=True, eq=False)
 class HostedShard(Generic[S]):
     """One shard in one leader epoch."""
 
-    topic_partition: TopicPartition
-    leader_epoch: int
-    shard: S | None = None
-    """None while it is being loaded, and once it is unloaded."""
-    unloaded: bool = False
-    since: float = 0.0
-    """When it began to load, by the monotonic clock."""
-    timers: dict[TimerKey, int] = field(default_factory=dict)
-    """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
-    waiting: dict[Reply[Any], None] = field(default_factory=dict)
-    """Replies of requests that wait in the shard or for a commit."""
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int) -> None:
+        self.topic_partition = topic_partition
+        self.leader_epoch = leader_epoch
+        self.shard: S | None = None
+        """None while it is being loaded, and once it is unloaded."""
+        self.unloaded = False
+        self.since = 0.0
+        """When it began to load, by the monotonic clock."""
+        self.timers: dict[TimerKey, int] = {}
+        """The timers that are set, each with the number of its entry in the heap of `ShardTimers`."""
+        self.waiting: dict[Reply[Any], None] = {}
+        """Replies of requests that wait in the shard or for a commit."""
 
 
 class Coordinator(Protocol[S]):
@@ -102,7 +102,8 @@ class ShardHost(Generic[S]):
         self._hosted: dict[int, HostedShard[S]] = {}
         self._load_times_s: deque[float] = deque(maxlen=_LOADS_KEPT)
         self._timers = ShardTimers(self._loop, clock, self._timer_due)
-        self._writer = ShardWriter(coordinator, partitions, purgatory, clock, self._timers, self._reload)
+        self._commits = ShardCommits(coordinator, partitions, purgatory)
+        self._writer = ShardWriter(coordinator, partitions, clock, self._timers, self._commits, self._reload)
         self._loader = ShardLoader(coordinator, partitions, self._loaded, self._unload)
 
     def close(self) -> None:
@@ -167,7 +168,7 @@ class ShardHost(Generic[S]):
 
     def when_committed(self, hosted: HostedShard[S], read: Callable[[], T]) -> T | asyncio.Future[T]:
         """`read()` once all that is in the log now is committed: a failover cannot undo what a reader has seen."""
-        return self._writer.when_committed(hosted, read)
+        return self._commits.read(hosted, read)
 
     # Following the leadership of the partitions
 

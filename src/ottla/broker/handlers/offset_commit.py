@@ -34,7 +34,7 @@ def handle(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     version, image = context.version, metadata.image
     nameless = _name_topics(request, image) if version >= _TOPIC_IDS_FROM else []
-    unknown = [*refuse_unknown(request, image, _refused), *nameless]
+    unknown = nameless if _all_known(request, image) else [*refuse_unknown(request, image, _refused), *nameless]
     if not unknown:
         return _commit(groups, request, version)
     if not request.topics:
@@ -48,6 +48,19 @@ def _commit(
     hosted, shard = groups.shards.find(request.group_id)
     reply: Reply[OffsetCommitResponse] = Reply()
     return groups.shards.reply_of(hosted, reply, shard.offset_commit(request, version, reply, groups.shards.now()))
+
+
+def _all_known(request: OffsetCommitRequest, image: ClusterImage) -> bool:
+    """Whether there is nothing to refuse, which is the usual case."""
+    for topic in request.topics:
+        known = image.topics.get(topic.name)
+        if known is None or not topic.partitions:
+            return False
+        count: int = len(known.partitions)
+        for partition in topic.partitions:
+            if not 0 <= partition.partition_index < count:
+                return False
+    return True
 
 
 def _name_topics(request: OffsetCommitRequest, image: ClusterImage) -> list[OffsetCommitResponseTopic]:

@@ -12,7 +12,7 @@ Owns the members, the state and the invariants below. Never decides when somethi
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -68,7 +68,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """(name, subscription) in the member's order of preference."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ClassicMember:
     member_id: str
     instance_id: str | None
@@ -101,33 +101,33 @@ class ClassicMember:
         return b""
 
 
-@dataclass(slots=True, eq=False)
 class ClassicGroup:
     type: ClassVar[GroupType] = "classic"
 
-    group_id: str
-    state: State = State.EMPTY
-    previous_state: State = State.DEAD
-    current_state_timestamp_ms: int = NO_TIMESTAMP
-    """When the state was entered, by the last record."""
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    generation: int = 0
-    leader: str | None = None
-    members: dict[str, ClassicMember] = field(default_factory=dict)
-    instances: dict[str, str] = field(default_factory=dict)
-    pending_join: dict[str, int] = field(default_factory=dict)
-    """Member ids sent with MEMBER_ID_REQUIRED, each with its deadline."""
-    pending_sync: set[str] = field(default_factory=set)
-    """Members of the new generation that have not sent SyncGroup."""
-    awaiting_join: int = 0
-    votes_for: dict[str, int] = field(default_factory=dict)
-    subscribed_topics: frozenset[str] | None = None
-    """None: unknown, because the protocol type is not `consumer` or no protocol is selected."""
-    new_member_added: bool = False
-    """A member joined during the initial rebalance delay, which is then extended."""
-    join_delay_ms: int = 0
-    join_remaining_ms: int = 0
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.current_state_timestamp_ms = NO_TIMESTAMP
+        """When the state was entered, by the last record."""
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.instances: dict[str, str] = {}
+        self.pending_join: dict[str, int] = {}
+        """Member ids sent with MEMBER_ID_REQUIRED, each with its deadline."""
+        self.pending_sync: set[str] = set()
+        """Members of the new generation that have not sent SyncGroup."""
+        self.awaiting_join = 0
+        self.votes_for: dict[str, int] = {}
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: unknown, because the protocol type is not `consumer` or no protocol is selected."""
+        self.new_member_added = False
+        """A member joined during the initial rebalance delay, which is then extended."""
+        self.join_delay_ms = 0
+        self.join_remaining_ms = 0
 
     # What classic and consumer groups answer
 

@@ -15,7 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.committed_offset import Commits, CommittedOffset, offset_commit_value
+from ottla.coordinator.group.committed_offset import (
+    Commits,
+    CommittedOffset,
+    offset_commit_value,
+    offset_key,
+    offset_key_prefix,
+)
 from ottla.coordinator.shard import CoordinatorRecord
 from ottla.errors import ErrorCode
 from ottla.protocol.internal.group_records import (
@@ -23,7 +29,6 @@ from ottla.protocol.internal.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
     encode_value,
-    offset_commit_key,
 )
 from ottla.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -67,29 +72,29 @@ Place = tuple[str, str, int]
 class _Commit:
     """The records of one request, and the offsets in them."""
 
-    __slots__ = ("_group_id", "_metadata_bytes_max", "offsets", "records")
+    __slots__ = ("_group_id", "_key_prefix", "_metadata_bytes_max", "_topic", "_topic_id", "offsets", "records")
 
     def __init__(self, group_id: str, metadata_bytes_max: int) -> None:
         self._group_id = group_id
         self._metadata_bytes_max = metadata_bytes_max
+        self._topic = ""
+        self._topic_id = ZERO_UUID
+        self._key_prefix = b""
         self.records: list[CoordinatorRecord] = []
         self.offsets: list[tuple[str, int, CommittedOffset]] = []
 
-    def add(
-        self,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        offset: int,
-        leader_epoch: int,
-        metadata: str,
-        commit_ms: int,
-        expire_ms: int,
-    ) -> bool:
+    def begin(self, topic: str, topics: Topics) -> None:
+        """What is added from now on belongs to this topic."""
+        self._topic = topic
+        self._topic_id = _topic_id(topics, topic)
+        self._key_prefix = offset_key_prefix(self._group_id, topic)
+
+    def add(self, partition: int, offset: int, leader_epoch: int, metadata: str, commit_ms: int, expire_ms: int) -> bool:
         """False: the metadata is too large, and nothing is added."""
         if len(metadata) > self._metadata_bytes_max:
             return False
         if expire_ms == NO_TIMESTAMP:
+            topic_id = self._topic_id
             value = offset_commit_value(offset, leader_epoch, metadata, commit_ms, topic_id)
             committed = CommittedOffset(offset, leader_epoch, metadata, commit_ms, NO_TIMESTAMP, topic_id)
         else:
@@ -97,8 +102,8 @@ class _Commit:
             committed = CommittedOffset(offset, NO_LEADER_EPOCH, metadata, commit_ms, expire_ms)
             expiring = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=commit_ms, expire_timestamp=expire_ms)
             value = encode_value(expiring, OFFSET_COMMIT_WITH_EXPIRY_VERSION)
-        self.records.append(CoordinatorRecord(offset_commit_key(self._group_id, topic, partition), value))
-        self.offsets.append((topic, partition, committed))
+        self.records.append(CoordinatorRecord(offset_key(self._key_prefix, partition), value))
+        self.offsets.append((self._topic, partition, committed))
         return True
 
 
@@ -209,14 +214,14 @@ class OffsetStore:
         expire_ms = NO_TIMESTAMP if retention_ms == _SERVER_RETENTION else wall_ms + retention_ms
         for topic in request.topics:
             name: str = topic.name
-            topic_id = _topic_id(topics, name)
+            written.begin(name, topics)
             partitions: list[OffsetCommitResponsePartition] = []
             for partition in topic.partitions:
                 index: int = partition.partition_index
                 at_ms = wall_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
                 metadata = partition.committed_metadata or ""
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-                if not written.add(name, topic_id, index, offset, leader_epoch, metadata, at_ms, expire_ms):
+                if not written.add(index, offset, leader_epoch, metadata, at_ms, expire_ms):
                     partitions.append(
                         OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.OFFSET_METADATA_TOO_LARGE)
                     )
@@ -234,13 +239,13 @@ class OffsetStore:
         results: list[TxnOffsetCommitResponseTopic] = []
         for topic in request.topics:
             name: str = topic.name
-            topic_id = _topic_id(topics, name)
+            written.begin(name, topics)
             partitions: list[TxnOffsetCommitResponsePartition] = []
             for partition in topic.partitions:
                 index: int = partition.partition_index
                 metadata = partition.committed_metadata or ""
                 offset, leader_epoch = partition.committed_offset, partition.committed_leader_epoch
-                fits = written.add(name, topic_id, index, offset, leader_epoch, metadata, wall_ms, NO_TIMESTAMP)
+                fits = written.add(index, offset, leader_epoch, metadata, wall_ms, NO_TIMESTAMP)
                 error = ErrorCode.NONE if fits else ErrorCode.OFFSET_METADATA_TOO_LARGE
                 partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
             results.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
@@ -325,7 +330,7 @@ class OffsetStore:
 
     def put(self, commits: Commits, producer_id: int) -> None:
         """Take in offsets whose records are in the log."""
-        group_id, offsets = commits
+        group_id, offsets = commits.group, commits.offsets
         order = self._order
         self._order += len(offsets)
         if producer_id != NO_PRODUCER_ID:
@@ -357,7 +362,7 @@ class OffsetStore:
 
 
 def tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    return CoordinatorRecord(offset_commit_key(group_id, topic, partition), None)
+    return CoordinatorRecord(offset_key(offset_key_prefix(group_id, topic), partition), None)
 
 
 def _topic_id(topics: Topics, name: str) -> bytes:

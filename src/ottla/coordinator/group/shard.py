@@ -172,7 +172,7 @@ class GroupShard:
         records, commits, response = self.offsets.commit(
             request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms
         )
-        return Decision(records, [(token, response)], [], pure=True, message=commits)
+        return Decision(records, [(token, response)], pure=True, message=commits)
 
     def txn_offset_commit(self, request: TxnOffsetCommitRequest, version: int, token: Token, now: Now) -> Decision:
         """Commit offsets in a transaction: they are pending until its marker. KafkaError if none is written."""
@@ -194,7 +194,7 @@ class GroupShard:
             request, groups.topics, groups.config.offset_metadata_bytes_max, now.wall_ms
         )
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-        return Decision(records, [(token, response)], [], producer=producer, pure=True, message=commits)
+        return Decision(records, [(token, response)], producer=producer, pure=True, message=commits)
 
     def _check_partitions(self, check: CommitCheck, request: OffsetCommitRequest | TxnOffsetCommitRequest) -> None:
         known = self.groups.topics.topics
@@ -221,7 +221,7 @@ class GroupShard:
         group = self.groups.get(request.group_id)
         group.check_offset_delete()
         records, response = self.offsets.delete(request, group)
-        return Decision(records, [(token, response)], [], pure=True)
+        return Decision(records, [(token, response)], pure=True)
 
     def expire_offsets(self, wall_ms: int) -> Decision:
         """Delete expired offsets, and empty groups without offsets (G09)."""

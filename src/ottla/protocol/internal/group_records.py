@@ -227,15 +227,9 @@ GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
-_OFFSET: Final = 1
+OFFSET_TYPE: Final = 1
 _TYPE_OF: Final = {key: number for number, (key, _) in TYPES.items()}
 _prefix = Struct(">h")
-
-
-@lru_cache(maxsize=65_536)
-def offset_commit_key(group: str, topic: str, partition: int) -> bytes:
-    """The record key of a committed offset. Cached: the same keys are written again and again."""
-    return encode_key(OffsetCommitKey(group=group, topic=topic, partition=partition))
 
 
 def record_type_of(key: object) -> int:
@@ -260,7 +254,7 @@ def decode_record(key: Buffer, value: Buffer | None) -> tuple[int, Any, Any] | N
         return None
     return (
         record_type,
-        _offset_key(key) if record_type == _OFFSET and isinstance(key, bytes) else decode(known[0], 0, memoryview(key)[2:]),
+        _offset_key(key) if record_type == OFFSET_TYPE and isinstance(key, bytes) else decode(known[0], 0, memoryview(key)[2:]),
         None if value is None else _decode_value(known[1], value),
     )
 

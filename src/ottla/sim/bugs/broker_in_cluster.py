@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.app import Broker
+from ottla.broker.coordinators.shard_commits import ShardCommits
 from ottla.broker.coordinators.shard_host import ShardHost
 from ottla.broker.coordinators.shard_loader import ShardLoader
-from ottla.broker.coordinators.shard_writer import ShardWriter
 from ottla.broker.replicas.control_requests import ControlRequests
 from ottla.broker.replicas.partition import Partition
 from ottla.errors import ErrorCode
@@ -116,7 +116,7 @@ def coordinator_reuses_state() -> list[Patch]:
 
 @bug("a coordinator answers before its records are committed", world="cluster", seeds_max=40)
 def coordinator_does_not_wait() -> list[Patch]:
-    def wait(self: ShardWriter[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
+    def wait(self: ShardCommits[Any], hosted: Any, partition: Partition, end_offset: int, decision: Any) -> None:
         self._release(hosted, decision)
 
-    return [(ShardWriter, "_wait_for_commit", wait)]
+    return [(ShardCommits, "_wait", wait)]

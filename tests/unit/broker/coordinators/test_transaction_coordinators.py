@@ -14,61 +14,66 @@ from ottla.broker.coordinators.reply import Reply
 from ottla.broker.coordinators.transaction_coordinators import TRANSACTIONS_TOPIC, TransactionCoordinators
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.network.purgatory import Purgatory
+from ottla.broker.replicas.commit_wait import CommitWait
+from ottla.broker.replicas.partition import Partition
 from ottla.cluster.image import PartitionImage, TopicImage
 from ottla.cluster.settings import BrokerSettings
 from ottla.coordinator.txn.transaction_metadata import State
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
+from ottla.records.validate import Rules
+from ottla.storage.config import LogConfig
 from ottla.types import TopicPartition
+from tests.kit.storage import NOW_MS, MemoryDisk, open_dir
 
 P0 = TopicPartition("p", 0)
 
 
-class FakeLog:
-    def __init__(self) -> None:
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
+class Replica:
+    """A partition that this broker leads, with a real log in memory. Its appends fail, or wait for a follower, as told."""
 
-
-class FakePartition:
     def __init__(self, broker: FakeBroker, topic_partition: TopicPartition) -> None:
-        self.broker = broker
-        self.topic_partition = topic_partition
-        self.log = FakeLog()
-        self.rules = SimpleNamespace(max_message_bytes=1_000_000)
-        self.leader_epoch = self.leading_since_epoch = 0
-        self.failure: ErrorCode | None = None
-        self.lags = False
-        """Whether the followers are to be waited for."""
+        self._broker = broker
+        data_dir = open_dir(MemoryDisk(), f"/{topic_partition}")
+        data_dir.load(lambda topic: LogConfig(), NOW_MS)
+        log = data_dir.create_log(topic_partition, bytes(16), LogConfig(), NOW_MS)
+        self.partition = Partition(
+            log, data_dir, 1, Rules(), 1, on_progress=broker.purgatory.wake, on_failure=lambda *_: None, flush_requested={}
+        )
+        self.partition.take_role(PartitionImage(1, 0, (1,), (1,), 0))
 
-    def _written(self) -> Any:
-        if self.failure is not None:
-            raise KafkaError(self.failure)
-        self.log.log_end_offset += 1
-        if not self.lags:
-            self.log.high_watermark = self.log.log_end_offset
-        return SimpleNamespace(last_offset=self.log.log_end_offset - 1)
+    def fail(self) -> None:
+        """Refuse appends with NOT_ENOUGH_REPLICAS."""
+        self.partition.replicas = (1, 2)
+        self.partition.min_insync_replicas = 2
 
-    def append_own(self, records: Any, now_ms: int, **more: Any) -> Any:
-        return self._written()
+    def recover(self) -> None:
+        self.partition.replicas = (1,)
+        self.partition.min_insync_replicas = 1
 
-    def append_marker(self, producer_id: int, producer_epoch: int, *, commit: bool, **more: Any) -> Any:
-        info = self._written()
-        self.broker.markers.append((self.topic_partition, producer_id, producer_epoch, commit))
-        return info
-
-    def check_leader(self) -> None:
-        if self.leader_epoch != 0:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    def awaits(self, acks: int, end_offset: int) -> bool:
-        return self.log.high_watermark < end_offset
+    def lag(self) -> None:
+        """Commit nothing until `replicate`."""
+        self.partition.isr = (1, 2)
 
     def replicate(self) -> None:
-        self.log.high_watermark = self.log.log_end_offset
-        self.broker.purgatory.wake(self.topic_partition)
+        log = self.partition.log
+        log.high_watermark = log.log_end_offset
+        self._broker.purgatory.wake(self.partition.topic_partition)
+
+
+class RecordingMarkerWriter(MarkerWriter):
+    def __init__(self, broker: FakeBroker) -> None:
+        groups: Any = None
+        super().__init__(broker.partitions, groups, broker.clock)
+        self._markers = broker.markers
+
+    def write(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, *, commit: bool, **more: Any
+    ) -> CommitWait | None:
+        wait = super().write(topic_partition, producer_id, producer_epoch, commit=commit, **more)
+        self._markers.append((topic_partition, producer_id, producer_epoch, commit))
+        return wait
 
 
 class FakeBroker:
@@ -76,20 +81,22 @@ class FakeBroker:
         self.clock: Any = SimpleNamespace(now_ms=lambda: int(loop.time() * 1000), monotonic=loop.time)
         self.purgatory = Purgatory(loop)
         self.markers: list[tuple[TopicPartition, int, int, bool]] = []
-        self.made: dict[TopicPartition, FakePartition] = {}
-        self.partitions: Any = SimpleNamespace(get=self.partition)
+        self.made: dict[TopicPartition, Replica] = {}
+        self.partitions: Any = SimpleNamespace(get=lambda key: self.replica(key).partition)
         self.controller: Any = SimpleNamespace(producer_ids=SimpleNamespace(take=lambda: 1000))
         led = (PartitionImage(1, 0, (1,), (1,), 0),)
         self.topics = {name: TopicImage(name, bytes(16), led, {}) for name in (TRANSACTIONS_TOPIC, "p")}
         self.image: Any = SimpleNamespace(topics=self.topics)
         self.metadata = LocalMetadata(BrokerSettings.parse({"log.dirs": "/nowhere"}), 1, self.image)  # type: ignore[arg-type]
 
-    def partition(self, topic_partition: TopicPartition) -> FakePartition:
-        return self.made.setdefault(topic_partition, FakePartition(self, topic_partition))
+    def replica(self, topic_partition: TopicPartition) -> Replica:
+        if topic_partition not in self.made:
+            self.made[topic_partition] = Replica(self, topic_partition)
+        return self.made[topic_partition]
 
     @property
-    def log(self) -> FakePartition:
-        return self.partition(TopicPartition(TRANSACTIONS_TOPIC, 0))
+    def log(self) -> Replica:
+        return self.replica(TopicPartition(TRANSACTIONS_TOPIC, 0))
 
 
 class Stage:
@@ -97,7 +104,6 @@ class Stage:
         loop = asyncio.get_running_loop()
         self.broker = FakeBroker(loop)
         broker = self.broker
-        groups: Any = None
         self.host = TransactionCoordinators(
             broker.metadata,
             broker.partitions,
@@ -105,7 +111,7 @@ class Stage:
             lambda: broker.controller,
             broker.clock,
             broker.clock,
-            MarkerWriter(broker.partitions, groups, broker.clock),
+            RecordingMarkerWriter(broker),
             None,
         )
         self.host.apply(broker.image)
@@ -163,7 +169,7 @@ def test_what_is_committed_at_once_is_answered_at_once() -> None:
 def test_nothing_is_answered_before_it_is_committed() -> None:
     async def case(stage: Stage) -> None:
         log = stage.broker.log
-        log.lags = True
+        log.lag()
         first = stage.init()
         assert isinstance(first, asyncio.Future)
         log.replicate()
@@ -182,8 +188,9 @@ def test_markers_are_written_once_the_decision_is_committed_and_the_end_once_the
     async def case(stage: Stage) -> None:
         stage.init()
         stage.add()
-        log, partition = stage.broker.log, stage.broker.partition(P0)
-        log.lags = partition.lags = True
+        log, partition = stage.broker.log, stage.broker.replica(P0)
+        log.lag()
+        partition.lag()
         ended = stage.end()
         assert stage.broker.markers == [], "the decision may yet be lost"
         log.replicate()
@@ -200,11 +207,11 @@ def test_a_decision_that_cannot_be_appended_has_not_been_made() -> None:
     async def case(stage: Stage) -> None:
         stage.init()
         stage.add()
-        stage.broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        stage.broker.log.fail()
         assert code_of(stage.end) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert stage.state == State.ONGOING
         assert stage.broker.markers == []
-        stage.broker.log.failure = None
+        stage.broker.log.recover()
         assert stage.end().error_code == 0
         assert stage.state == State.COMPLETE_COMMIT
 
@@ -215,17 +222,17 @@ def test_markers_and_the_end_are_tried_until_they_stand() -> None:
     async def case(stage: Stage) -> None:
         stage.init()
         stage.add()
-        partition = stage.broker.partition(P0)
-        partition.failure = ErrorCode.KAFKA_STORAGE_ERROR
+        partition = stage.broker.replica(P0)
+        partition.fail()
         assert stage.end().error_code == 0
         assert stage.state == State.PREPARE_COMMIT
         assert code_of(stage.add) == ErrorCode.CONCURRENT_TRANSACTIONS
-        partition.failure = None
-        stage.broker.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        partition.recover()
+        stage.broker.log.fail()
         while not stage.broker.markers:
             await asyncio.sleep(0.01)
         assert stage.state == State.PREPARE_COMMIT, "its end could not be written down"
-        stage.broker.log.failure = None
+        stage.broker.log.recover()
         while stage.state == State.PREPARE_COMMIT:
             await asyncio.sleep(0.01)
         assert stage.broker.markers == [(P0, 1000, 0, True)], "and not written again"
@@ -237,7 +244,7 @@ def test_a_successor_pays_and_the_former_stops() -> None:
     async def case(stage: Stage) -> None:
         stage.init()
         stage.add()
-        stage.broker.log.lags = True
+        stage.broker.log.lag()
         ended = stage.end()
         lost = TopicImage(TRANSACTIONS_TOPIC, bytes(16), (PartitionImage(2, 1, (2,), (1, 2), 1),), {})
         stage.broker.image.topics[TRANSACTIONS_TOPIC] = lost

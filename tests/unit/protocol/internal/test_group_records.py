@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.group.committed_offset import offset_commit_value
+from ottla.coordinator.group.committed_offset import offset_commit_value, offset_key, offset_key_prefix
 from ottla.errors import MalformedInput
 from ottla.protocol.internal import group_records as records
 
@@ -24,9 +24,16 @@ def test_an_offset_commit_has_kafkas_bytes() -> None:
 def test_the_short_way_to_an_offset_writes_what_the_codec_does(metadata: str, topic_id: bytes) -> None:
     value = records.OffsetCommitValue(offset=42, leader_epoch=3, metadata=metadata, commit_timestamp=5, topic_id=topic_id)
     assert offset_commit_value(42, 3, metadata, 5, topic_id) == records.encode_value(value, records.OFFSET_COMMIT_VERSION)
-    key = records.offset_commit_key("g", "t", 7)
-    assert key == records.encode_key(records.OffsetCommitKey(group="g", topic="t", partition=7))
-    assert records.decode_record(key, None) == (1, records.OffsetCommitKey(group="g", topic="t", partition=7), None)
+
+
+@pytest.mark.parametrize("group", ["g", "gruppe-ä"])
+@pytest.mark.parametrize("topic", ["t", "x" * 249])
+@pytest.mark.parametrize("partition", [0, 7, 0x7FFFFFFF])
+def test_the_short_way_to_an_offset_key_writes_what_the_codec_does(group: str, topic: str, partition: int) -> None:
+    decoded = records.OffsetCommitKey(group=group, topic=topic, partition=partition)
+    key = offset_key(offset_key_prefix(group, topic), partition)
+    assert key == records.encode_key(decoded)
+    assert records.decode_record(key, None) == (1, decoded, None)
 
 
 def test_a_group_has_kafkas_bytes() -> None:
