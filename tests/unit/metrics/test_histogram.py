@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 
-from ottla.metrics.histogram import QUANTILES, TIME_BOUNDS_S, Histogram, added, quantiles
+from ottla.metrics.histogram import QUANTILES, SIZE_BOUNDS_BYTES, TIME_BOUNDS_S, Histogram, added, quantiles
 
 
 def test_quantiles_are_within_a_bucket_of_the_truth() -> None:
@@ -18,6 +19,17 @@ def test_quantiles_are_within_a_bucket_of_the_truth() -> None:
         assert truth * 0.8 <= found <= truth * 1.25
     assert histogram.count == len(values)
     assert abs(histogram.sum - sum(values)) < 1e-6
+
+
+def test_every_value_is_in_its_bucket() -> None:
+    chance = random.Random(8)
+    for bounds in (TIME_BOUNDS_S, SIZE_BOUNDS_BYTES, [1.0, 2.0, 4.0], [0.1]):
+        values = [*bounds, *(bound * 1.0001 for bound in bounds), *(bound * 0.9999 for bound in bounds), 0.0, 1e12]
+        values += [chance.uniform(0, bound) for bound in bounds]
+        for value in values:
+            histogram = Histogram(bounds)
+            histogram.add(value)
+            assert histogram.counts.index(1) == bisect_left(bounds, value), (value, bounds)
 
 
 def test_old_values_leave_the_quantiles_and_stay_in_the_counts() -> None:

@@ -54,15 +54,21 @@ Named = list[tuple[str, list[RequestStatistics]]]
 def _named(measuring: Measuring) -> Named:
     """As in Kafka, Fetch is also the sum of FetchConsumer and FetchFollower."""
     statistics = measuring.by_name
-    named: Named = [(name, [each]) for name, each in sorted(statistics.items()) if any(each.by_version.values())]
-    fetches = [each for name, each in statistics.items() if name in (FETCH_CONSUMER, FETCH_FOLLOWER) and each.by_version]
+    named: Named = [(name, [each]) for name, each in sorted(statistics.items()) if _answered(each)]
+    fetches = [each for name, each in statistics.items() if name in (FETCH_CONSUMER, FETCH_FOLLOWER) and _answered(each)]
     return [(_FETCH, fetches), *named] if fetches else named
+
+
+def _answered(statistics: RequestStatistics) -> bool:
+    return any(each.requests for each in statistics.by_version.values())
 
 
 def _counts(named: Named) -> Iterator[tuple[tuple[str, str], int]]:
     for name, statistics in named:
         for version in sorted({version for each in statistics for version in each.by_version}):
-            yield (name, str(version)), sum(each.by_version.get(version, 0) for each in statistics)
+            counts = [each.by_version[version].requests for each in statistics if version in each.by_version]
+            if any(counts):
+                yield (name, str(version)), sum(counts)
 
 
 def _errors(named: Named) -> Iterator[tuple[tuple[str, str], int]]:

@@ -25,7 +25,10 @@ from ottla.protocol.registry import API_BY_NAME, Api
 
 if TYPE_CHECKING:
     from ottla.broker.network.connection import Connection
+    from ottla.protocol.messages.fetch import FetchResponse
+    from ottla.protocol.messages.produce import ProduceResponse
 
+_PRODUCE: Final = API_BY_NAME["produce"].key
 _FETCH: Final = API_BY_NAME["fetch"].key
 _API_VERSIONS: Final = API_BY_NAME["api_versions"].key
 _SOFTWARE_FROM: Final = 3
@@ -47,12 +50,19 @@ class ConnectionTraffic:
         self.software_version = "unknown"
 
 
+class VersionCount:
+    """Requests of one API in one version."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+
 class RequestStatistics:
     """Of one API."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.by_version: dict[int, int] = {}
+        self.by_version: dict[int, VersionCount] = {}
         self.good = 0
         """Error codes NONE in responses."""
         self.failures: dict[int, int] = {}
@@ -68,6 +78,12 @@ class RequestStatistics:
         """Of replies with files."""
         self.throttle_s = Histogram(TIME_BOUNDS_S)
         """Of requests that were throttled."""
+
+    def version(self, number: int) -> VersionCount:
+        found = self.by_version.get(number)
+        if found is None:
+            found = self.by_version[number] = VersionCount()
+        return found
 
     def histograms(self) -> list[Histogram]:
         return [self.size_bytes, self.at_once_s, self.total_s, self.local_s, self.remote_s, self.send_s, self.throttle_s]
@@ -101,6 +117,8 @@ class Measuring:
         traffic.client_id = client_id or ""
         if api.key == _FETCH:
             return FetchMeasure(self, api, version, connection, traffic, meter)
+        if api.key == _PRODUCE:
+            return ProduceMeasure(self, api, version, connection, traffic, meter)
         if api.key == _API_VERSIONS and version >= _SOFTWARE_FROM:
             return ApiVersionsMeasure(self, api, version, connection, traffic, meter)
         return RequestMeasure(self, api, version, connection, traffic, meter)
@@ -133,7 +151,7 @@ class RequestMeasure(RequestObserver):
         self._monotonic = measuring.monotonic
         self.statistics = measuring.statistics(FETCH_CONSUMER if api.key == _FETCH else kafka_name(api))
         self._error_codes = measuring.error_codes(api)
-        self._version = version
+        self._by_version = self.statistics.version(version)
         self._connection = connection
         self.traffic = traffic
         self._meter = meter
@@ -192,18 +210,18 @@ class RequestMeasure(RequestObserver):
         self._record_stages(statistics, now, now - self._encoded)
 
     def _count(self, response: Any) -> None:
-        statistics, version = self.statistics, self._version
-        by_version = statistics.by_version
-        by_version[version] = by_version.get(version, 0) + 1
+        statistics = self.statistics
+        self._by_version.requests += 1
         size = self._request_bytes
         statistics.size_bytes.add(size)
         traffic = self.traffic
         traffic.requests += 1
         traffic.bytes_in += size + 4
-        if response is None or not self._error_codes.any:
-            statistics.good += 1
-        else:
-            statistics.good += self._error_codes.count(response, statistics.failures)
+        statistics.good += self._good(response, statistics.failures) if response is not None else 1
+
+    def _good(self, response: Any, failures: dict[int, int]) -> int:
+        """How many error codes of the response are NONE; the others go to `failures`."""
+        return self._error_codes.count(response, failures) if self._error_codes.any else 1
 
     def _record(self) -> None:
         now = self._monotonic()
@@ -234,13 +252,47 @@ class FetchMeasure(RequestMeasure):
     ) -> None:
         super().__init__(measuring, api, version, connection, traffic, meter)
         self._consumers = self.statistics
+        self._consumers_by_version = self._by_version
         self._followers = measuring.statistics(FETCH_FOLLOWER)
+        self._followers_by_version = self._followers.version(version)
 
     def end(self, request: Any, response: Any, error_code: int = 0) -> None:
         state = request.replica_state
         follows = request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
         self.statistics = self._followers if follows else self._consumers
+        self._by_version = self._followers_by_version if follows else self._consumers_by_version
         super().end(request, response, error_code)
+
+    def _good(self, response: FetchResponse, failures: dict[int, int]) -> int:
+        good = 0
+        code = response.error_code
+        if code == 0:
+            good = 1
+        else:
+            failures[code] = failures.get(code, 0) + 1
+        for topic in response.responses:
+            for partition in topic.partitions:
+                code = partition.error_code
+                if code == 0:
+                    good += 1
+                else:
+                    failures[code] = failures.get(code, 0) + 1
+        return good
+
+
+class ProduceMeasure(RequestMeasure):
+    """Reads the error codes of the most frequent response without looking up names."""
+
+    def _good(self, response: ProduceResponse, failures: dict[int, int]) -> int:
+        good = 0
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                code = partition.error_code
+                if code == 0:
+                    good += 1
+                else:
+                    failures[code] = failures.get(code, 0) + 1
+        return good
 
 
 class ApiVersionsMeasure(RequestMeasure):

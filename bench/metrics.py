@@ -1,0 +1,217 @@
+"""What metrics cost a broker.
+
+    python -m bench.metrics                # all three: scrape, requests, instructions
+    python -m bench.metrics scrape         # 1,000 partitions and 200 groups: time of a scrape, longest stall of the loop
+    python -m bench.metrics requests       # requests per second of CPU: without metrics, and with them and a scrape each second
+    python -m bench.metrics instructions   # CPU instructions of a request without and with metrics (valgrind --tool=callgrind)
+
+`scrape` runs a broker in this process, `requests` two brokers as processes whose clients take turns. Instructions do not depend
+on what else the machine does, CPU time hardly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from statistics import median
+
+from bench import answer_help
+from bench.inside import PARTITIONS, Inside, fetch_frame, produce_frame, started
+from ottla.broker.network.request_memory import HEAD_ROOM
+from ottla.client.connection import ClientConnection
+from ottla.cluster.requests import NewTopic
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.records import compiled
+from ottla.runtime.free_ports import free_port
+from ottla.runtime.loop import run
+from ottla.testing import Broker
+
+ON = {"metrics.listener": "127.0.0.1:0"}
+SCRAPE_PARTITIONS = 1000
+GROUPS = 200
+SCRAPES = 10
+ROUNDS = 8
+ROUND_S = 3.0
+CONNECTIONS = 4
+FEW, MANY = 500, 4500
+"""Requests of the two runs under callgrind, whose difference counts."""
+KINDS = {"produce": lambda at: produce_frame(at, 1, 9), "fetch": lambda at: fetch_frame(at, 12)}
+
+
+# Scrape
+
+
+async def scrape() -> None:
+    async with started(1, ON) as inside:
+        broker = inside.broker
+        await broker.controller.topic_requests.create([NewTopic("many", SCRAPE_PARTITIONS, 1)])
+        client = await ClientConnection.open(broker.world.network, "127.0.0.1", next(iter(broker.bound_ports.values())))
+        await commit_offsets(client)
+        inside.spend([produce_frame(0, 1, 9)])
+        assert broker.monitor is not None
+        address = broker.monitor.address
+        took: list[float] = []
+        stalls: list[float] = []
+        lines = 0
+        for _ in range(SCRAPES):
+            begun = time.perf_counter()
+            # Another process: a thread of this one would take the interpreter from the loop.
+            curl = await asyncio.create_subprocess_exec("curl", "-s", f"http://{address}/metrics", stdout=asyncio.subprocess.PIPE)
+            stalled = asyncio.ensure_future(longest_turn())
+            assert curl.stdout is not None
+            lines = (await curl.stdout.read()).count(b"\n")
+            await curl.wait()
+            took.append(time.perf_counter() - begun)
+            stalled.cancel()
+            stalls.append(await stalled)
+        client.close()
+    print(f"scrape: {lines} lines, {median(took) * 1000:.0f} ms (longest {max(took) * 1000:.0f} ms), curl's own start included")
+    print(f"longest turn of the loop while scraped: {median(stalls) * 1000:.1f} ms of CPU (largest {max(stalls) * 1000:.1f} ms)")
+
+
+async def commit_offsets(client: ClientConnection) -> None:
+    while (await client.call("find_coordinator", 3, FindCoordinatorRequest(key="g"))).error_code:
+        await asyncio.sleep(0.1)
+    partitions = [OffsetCommitRequestPartition(partition_index=number, committed_offset=0) for number in range(5)]
+    for number in range(GROUPS):
+        request = OffsetCommitRequest(
+            group_id=f"g{number}", topics=[OffsetCommitRequestTopic(name="many", partitions=partitions)]
+        )
+        while (await client.call("offset_commit", 8, request)).topics[0].partitions[0].error_code:
+            await asyncio.sleep(0.1)
+
+
+async def longest_turn() -> float:
+    """In seconds of CPU, until it is cancelled."""
+    longest, last = 0.0, time.thread_time()
+    while True:
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            return longest
+        now = time.thread_time()
+        longest, last = max(longest, now - last), now
+
+
+def lines_of(address: str) -> int:
+    with urllib.request.urlopen(f"http://{address}/metrics") as response:
+        return int(response.read().count(b"\n"))
+
+
+# Requests
+
+
+def requests() -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with Broker() as without, Broker({"metrics.listener": address}) as measured:
+        for broker in (without, measured):
+            broker.create_topic("t", PARTITIONS)
+        per_second: dict[str, list[float]] = {"without": [], "with": []}
+        for _ in range(ROUNDS):
+            per_second["without"].append(produced(without, None))
+            per_second["with"].append(produced(measured, address))
+    base = median(per_second["without"])
+    for name, values in per_second.items():
+        print(
+            f"{name:8} metrics: {median(values):8.0f} requests per second of CPU {100 * (median(values) - base) / base:+5.1f} %"
+        )
+
+
+def produced(broker: Broker, address: str | None) -> float:
+    """Produce requests per second of the broker's CPU, one at a time on some connections."""
+    host, _, port = broker.bootstrap_servers.partition(":")
+    sockets = [socket.create_connection((host, int(port))) for _ in range(CONNECTIONS)]
+    frames = [bytes(frame) for frame in map(KINDS["produce"], range(CONNECTIONS))]
+    done, begun_cpu, until, scrape_at = 0, cpu_s(broker), time.monotonic() + ROUND_S, time.monotonic()
+    while time.monotonic() < until:
+        for connection, frame in zip(sockets, frames, strict=True):
+            connection.sendall(frame)
+        for connection in sockets:
+            size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
+            connection.recv(size, socket.MSG_WAITALL)
+            done += 1
+        if address is not None and time.monotonic() >= scrape_at:
+            scrape_at += 1.0
+            lines_of(address)
+    spent = cpu_s(broker) - begun_cpu
+    for connection in sockets:
+        connection.close()
+    return done / spent
+
+
+def cpu_s(broker: Broker) -> float:
+    """User and system time of a broker's process."""
+    assert broker.process is not None
+    fields = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# Instructions
+
+
+def instructions() -> None:
+    for kind in KINDS:
+        counts = {}
+        for name in ("off", "on"):
+            few, many = (collected(kind, name, count) for count in (FEW, MANY))
+            counts[name] = (many - few) / (MANY - FEW)
+        added = counts["on"] - counts["off"]
+        share = 100 * added / counts["off"]
+        print(f"{kind:8} {counts['off']:8.0f} instructions without metrics, {added:6.0f} more with ({share:.1f} %)")
+
+
+def collected(kind: str, metrics: str, count: int) -> int:
+    """The instructions of a process that answers so many requests."""
+    with tempfile.TemporaryDirectory(prefix="ottla-callgrind-") as folder:
+        valgrind = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+        command = [*valgrind, sys.executable, "-m", "bench.metrics", "answer", kind, metrics, str(count)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": "0"})
+    found = re.search(r"Collected : (\d+)", done.stderr)
+    assert found is not None, done.stderr
+    return int(found[1])
+
+
+async def answer(kind: str, metrics: str, count: int) -> None:
+    """Run under callgrind."""
+    async with started(PARTITIONS, ON if metrics == "on" else None) as inside:
+        frames = [KINDS[kind](at) for at in range(PARTITIONS)]
+        send(inside, [produce_frame(at, 1, 9) for at in range(PARTITIONS)], PARTITIONS)
+        send(inside, frames, count)
+
+
+def send(inside: Inside, frames: list[bytearray], count: int) -> None:
+    shared = inside.broker.server.memory.shared
+    for number in range(count):
+        frame, connection = frames[number % len(frames)], inside.connections[number % 10]
+        connection.get_buffer(65536)
+        shared[HEAD_ROOM : HEAD_ROOM + len(frame)] = frame
+        connection.buffer_updated(len(frame))
+
+
+def main(words: list[str]) -> None:
+    if words[:1] == ["answer"]:
+        run(answer(words[1], words[2], int(words[3])))
+        return
+    if not compiled():
+        print("The hot modules are not compiled: figures are of interpreted code")
+    wanted = words[:1]
+    if wanted in ([], ["scrape"]):
+        run(scrape())
+    if wanted in ([], ["requests"]):
+        requests()
+    if wanted in ([], ["instructions"]):
+        instructions()
+
+
+if __name__ == "__main__":
+    answer_help(__doc__)
+    main(sys.argv[1:])
