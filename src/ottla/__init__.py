@@ -6,9 +6,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
-    """`import ottla; ottla.testing.Broker()` works, and `import ottla` alone loads nothing."""
-    if name in ("client", "testing"):
-        import importlib
+    """`import ottla; ottla.testing.Broker()` and `ottla.connect()` work, and `import ottla` alone loads nothing."""
+    import importlib
 
+    if name in ("client", "testing"):
         return importlib.import_module(f"ottla.{name}")
+    if name == "connect":
+        return importlib.import_module("ottla.notebook.cluster").connect
     raise AttributeError(f"module 'ottla' has no attribute {name!r}")

@@ -36,6 +36,8 @@ class Failure(Exception):
 
     def __init__(self, message: str, hint: str | None = None, *, code: str | None = None, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
+        if hint is not None:
+            self.add_note(hint)  # for tracebacks, in notebooks
         self.message = message
         self.hint = hint
         self.code = code

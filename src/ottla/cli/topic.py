@@ -114,6 +114,19 @@ def create(
     raise_together(failures)
 
 
+def topic_rows(connection: Connection, *, internal: bool) -> list[dict[str, Any]]:
+    known = connection.metadata().topics
+    shown = [known[name] for name in sorted(known) if internal or not name.startswith("__")]
+    return [
+        {
+            "topic": topic.topic,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(partition.replicas) for partition in topic.partitions.values()), default=0),
+        }
+        for topic in shown
+    ]
+
+
 @app.add("list")
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Include internal topics (__…).")] = False,
@@ -122,16 +135,7 @@ def list_topics(
     json_output: Json = False,
 ) -> None:
     """List topics."""
-    known = Connection(bootstrap_servers, command_config).metadata().topics
-    shown = [known[name] for name in sorted(known) if internal or not name.startswith("__")]
-    rows = [
-        {
-            "topic": topic.topic,
-            "partitions": len(topic.partitions),
-            "replication_factor": max((len(partition.replicas) for partition in topic.partitions.values()), default=0),
-        }
-        for topic in shown
-    ]
+    rows = topic_rows(Connection(bootstrap_servers, command_config), internal=internal)
     if json_output:
         print_document(rows)
     elif rows:
@@ -149,7 +153,7 @@ def describe(
 ) -> None:
     """Show partitions, leaders, replicas, offsets, and the settings of the topic itself."""
     connection = Connection(bootstrap_servers, command_config)
-    documents = [_describe(connection, topic) for topic in connection.topics(names)]
+    documents = [topic_document(connection, topic) for topic in connection.topics(names)]
     if json_output:
         print_document(documents)
         return
@@ -179,7 +183,7 @@ def describe(
         )
 
 
-def _describe(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
+def topic_document(connection: Connection, topic: TopicMetadata) -> dict[str, Any]:
     from confluent_kafka import TopicCollection
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 

@@ -1,4 +1,5 @@
 """`ottla find`: looks for records in topics.
 
-`scan` reads partitions in chunks, in order of time; `placing` knows where a key is; `command` is the command.
+`scan` reads partitions in chunks, in order of time; `bounds` are the offsets to read, `placing` knows where a key is; `command`
+is the command.
 """

@@ -11,14 +11,12 @@ from typing import Annotated
 import typer
 
 from ottla.cli.connection import Connection
-from ottla.cli.consume import find_bounds
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, Failure
-from ottla.cli.find.placing import partitions_of_key
+from ottla.cli.find.bounds import only_of_key, scan_bounds
 from ottla.cli.find.scan import Scan
-from ottla.cli.formats import Format, Incoming, Writing, unescape, word_bytes
+from ottla.cli.formats import Format, Incoming, Writing, unescape
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Json, Properties, parse_pairs
 from ottla.cli.output import counted, note, size_text
-from ottla.cli.positions import TopicIndex, parse_position
 from ottla.cli.selection import IgnoreCase, Where, select
 
 _TEMPLATE = "{topic}-{partition}:{offset} {time} {key} {value}"
@@ -63,9 +61,11 @@ def find(
     selection = select(where, text, key, regex=regex, ignore_case=ignore_case)
     writing = Writing(Format.JSON if json_output else Format.TEXT, template=None if json_output else unescape(template))
     connection = Connection(bootstrap_servers, command_config, parse_pairs(properties, "--property"))
-    bounds = _bounds(connection, _matching(connection, topics), start, until, isolation)
-    if key is not None and not all_partitions:
-        bounds = _only_of_key(connection, bounds, word_bytes(key))
+    bounds = scan_bounds(connection, _matching(connection, topics), start, until, isolation)
+    if selection.key is not None and not all_partitions:
+        bounds, said = only_of_key(connection, bounds, selection.key)
+        for line in said:
+            note(line)
     with Scan(connection, bounds, selection, newest_first=not oldest_first, isolation=isolation) as scan:
         progress = _Progress(scan)
         try:
@@ -104,33 +104,6 @@ def _matching(connection: Connection, patterns: list[str] | None) -> list[str]:
     return [name for name in known if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _bounds(
-    connection: Connection, topics: list[str], start: str, until: str | None, isolation: str
-) -> dict[TopicIndex, tuple[int, int]]:
-    now_ms = int(time.time() * 1000)
-    last = None if until is None else parse_position(until, now_ms)
-    bounds = find_bounds(connection, topics, None, parse_position(start, now_ms), last, follow=False, isolation=isolation)
-    # Without `follow` every partition has an end.
-    return {key: (begin, max(begin, bounds.end[key] or begin)) for key, begin in bounds.start.items()}
-
-
-def _only_of_key(
-    connection: Connection, bounds: dict[TopicIndex, tuple[int, int]], key: bytes
-) -> dict[TopicIndex, tuple[int, int]]:
-    """The partitions in which producers put the key. Says which."""
-    if not key:
-        return bounds  # librdkafka distributes records with an empty key
-    known = connection.metadata().topics
-    chosen: dict[TopicIndex, tuple[int, int]] = {}
-    for topic in sorted({topic for topic, _ in bounds}):
-        places = partitions_of_key(key, len(known[topic].partitions))
-        indexes = sorted(set(places.values()))
-        said = [f"{topic}-{index} ({', '.join(name for name, place in places.items() if place == index)})" for index in indexes]
-        note(f"the key belongs to {' or '.join(said)}")
-        chosen |= {(topic, index): bounds[topic, index] for index in indexes if (topic, index) in bounds}
-    return chosen
-
-
 class _Progress:
     """One line on stderr, at a terminal, that is written over."""
 
@@ -163,16 +136,7 @@ def _rate(scan: Scan) -> str:
 
 def _tell(scan: Scan, *, as_json: bool, verbose: bool) -> None:
     if as_json:
-        tally = scan.tally
-        document = {
-            "found": tally.taken,
-            "records": tally.records,
-            "value_bytes": tally.size_bytes,
-            "seconds": round(scan.seconds, 3),
-            "complete": scan.complete,
-            "partitions": [reach.document() for reach in scan.reaches],
-        }
-        note(json.dumps({"scanned": document}, ensure_ascii=False))
+        note(json.dumps({"scanned": scan.document()}, ensure_ascii=False))
         return
     parts = counted(len(scan.reaches), "partition")
     how = "all scanned" if scan.complete else f"{sum(reach.complete for reach in scan.reaches)} scanned completely"

@@ -133,7 +133,18 @@ class Scan:
 
     @property
     def complete(self) -> bool:
-        return all(reach.complete for reach in self.reaches)
+        """Whether all is scanned and all that was found is yielded."""
+        return not self._waiting and all(reach.complete for reach in self.reaches)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "found": self.tally.taken,
+            "records": self.tally.records,
+            "value_bytes": self.tally.size_bytes,
+            "seconds": round(self.seconds, 3),
+            "complete": self.complete,
+            "partitions": [reach.document() for reach in self.reaches],
+        }
 
     @property
     def seconds(self) -> float:

@@ -36,6 +36,13 @@ def show_all(connection: Connection, *, json_output: bool) -> None:
         )
 
 
+def documents(connection: Connection) -> list[dict[str, Any]]:
+    """What all pipelines have published."""
+    with _client(connection) as client:
+        found = pipelines(topic.Reader(client).poll())
+    return [_document(each, now_ms()) for each in found]
+
+
 def forget(connection: Connection, name: str) -> None:
     """Remove what a pipeline has published. Failure if it still publishes."""
     with _client(connection) as client:
