@@ -76,15 +76,16 @@ async def measure(servers: str, options: argparse.Namespace) -> None:
     await fill(brokers, options)
     reader = ClusterReader(brokers, time.time)
     exporter = Exporter(reader)
-    reads, rounds = [], []
+    reads, rounds, cpu = [], [], []
     for _ in range(options.rounds):
         began = time.perf_counter()
         reading = await reader.read()
         reads.append(time.perf_counter() - began)
         assert not reading.problems, reading.problems
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         await exporter.round()
         rounds.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - cpu_began)
     began = time.perf_counter()
     page = exporter.text()
     scrape_s = time.perf_counter() - began
@@ -95,7 +96,7 @@ async def measure(servers: str, options: argparse.Namespace) -> None:
         f"first round {rounds[0]:.3f} s; median {statistics.median(rounds):.3f} s, of it reading {statistics.median(reads):.3f} s"
     )
     print(f"page {len(page) / 1e6:.1f} MB, {page.count(NEWLINE):,} lines, taken in {scrape_s * 1000:.1f} ms")
-    print(f"memory {rss_mb():.0f} MB")
+    print(f"CPU of the exporter for a round: median {statistics.median(cpu):.3f} s; memory {rss_mb():.0f} MB")
 
 
 def rss_mb() -> float:

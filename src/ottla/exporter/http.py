@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
-from ottla.exporter.exposition import CONTENT_TYPE
+from ottla.metrics.exposition import PROMETHEUS
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, self.metrics(), CONTENT_TYPE)
+            self._answer(HTTPStatus.OK, self.metrics(), PROMETHEUS)
         elif path == "/healthz":
             self._answer(HTTPStatus.OK, b"ok\n", _PLAIN)
         else:

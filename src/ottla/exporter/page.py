@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ottla.exporter import names, service
-from ottla.exporter.exposition import Family
+from ottla.metrics.family import Kind, Metric
 
 _HEAD = """# The exporter's metrics
 
@@ -61,12 +61,12 @@ def render() -> str:
     return "\n".join(parts) + "\n"
 
 
-def _table(families: Iterable[Family]) -> Iterator[str]:
+def _table(families: Iterable[Metric]) -> Iterator[str]:
     yield "| name | labels | what it is |"
     yield "|---|---|---|"
-    for family in families:
-        kind = " (counter)" if family.kind == "counter" else ""
-        yield f"| `{family.name}`{kind} | {', '.join(family.labels)} | {family.help} |"
+    for metric in families:
+        kind = " (counter)" if metric.kind is Kind.COUNTER else ""
+        yield f"| `{metric.name}`{kind} | {', '.join(metric.labels)} | {metric.help} |"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from ottla import __version__
 from ottla.exporter.brokers import BrokerFailed
 from ottla.exporter.cluster_reader import ClusterReader
 from ottla.exporter.consumption import Consumption
-from ottla.exporter.exposition import Family, Page
+from ottla.exporter.exposition import Page, counter, gauge
 from ottla.exporter.names import WRITERS, kminion, render
 from ottla.exporter.names.view import View
 from ottla.exporter.reading import ClusterReading
@@ -29,11 +29,11 @@ logger = logging.getLogger("ottla.exporter")
 STALE_ROUNDS: Final = 10
 STALE_S: Final = 300.0
 
-UP = Family("ottla_exporter_up", "1 if the last round read everything; 0 says the log why")
-AGE = Family("ottla_exporter_data_age_seconds", "Time since the data of this page were read")
-ROUND_SECONDS = Family("ottla_exporter_round_seconds", "Duration of the last round that succeeded")
-ROUNDS = Family("ottla_exporter_rounds_total", "Rounds by result: ok, partial, failed", ("result",), "counter")
-INFO = Family("ottla_exporter_build_info", "1", ("version",))
+UP = gauge("ottla_exporter_up", "1 if the last round read everything; 0 says the log why")
+AGE = gauge("ottla_exporter_data_age_seconds", "Time since the data of this page were read")
+ROUND_SECONDS = gauge("ottla_exporter_round_seconds", "Duration of the last round that succeeded")
+ROUNDS = counter("ottla_exporter_rounds_total", "Rounds by result: ok, partial, failed", ("result",))
+INFO = gauge("ottla_exporter_build_info", "1", ("version",))
 FAMILIES = (UP, AGE, ROUND_SECONDS, ROUNDS, INFO)
 
 OK, PARTIAL, FAILED = "ok", "partial", "failed"

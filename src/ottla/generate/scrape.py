@@ -47,7 +47,6 @@ scrape_configs:
     relabel_configs:
       # Strimzi's dashboards select brokers by kubernetes_pod_name=~"CLUSTER-.*".
       - source_labels: [__address__]
-        regex: '(.+?)(:\\d+)?'
         target_label: kubernetes_pod_name
         replacement: {pod_name}
 

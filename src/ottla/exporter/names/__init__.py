@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.exporter.exposition import Family, Page
+from ottla.exporter.exposition import Page
 from ottla.exporter.names import kafka_exporter, kminion, lag_exporter, own
 from ottla.exporter.names.view import View
+from ottla.metrics.family import Metric
 
 WRITERS: Final[Mapping[str, Callable[[Page, View], None]]] = {
     "kafka_exporter": kafka_exporter.write,
@@ -18,7 +19,7 @@ WRITERS: Final[Mapping[str, Callable[[Page, View], None]]] = {
 }
 """The spellings that can be left out."""
 
-FAMILIES: Final[Mapping[str, tuple[Family, ...]]] = {
+FAMILIES: Final[Mapping[str, tuple[Metric, ...]]] = {
     "kafka_exporter": kafka_exporter.FAMILIES,
     "own": own.FAMILIES,
     "kminion": kminion.FAMILIES,

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from ottla.exporter.exposition import Family, Page
+from ottla.exporter.exposition import Page, gauge
 from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Partition
 
 _PARTITION = ("topic", "partition")
 _READ = ("consumergroup", "topic", "partition")
 
-BROKERS = Family("kafka_brokers", "Brokers of the cluster")
-BROKER_INFO = Family("kafka_broker_info", "1 for each broker", ("id", "address"))
-PARTITIONS = Family("kafka_topic_partitions", "Partitions of the topic", ("topic",))
-CURRENT_OFFSET = Family("kafka_topic_partition_current_offset", "High watermark: the offset after the last record", _PARTITION)
-OLDEST_OFFSET = Family("kafka_topic_partition_oldest_offset", "Log start: the offset of the first record", _PARTITION)
-LEADER = Family("kafka_topic_partition_leader", "Broker id of the leader; -1 without one", _PARTITION)
-PREFERRED = Family("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads", _PARTITION)
-REPLICAS = Family("kafka_topic_partition_replicas", "Replicas of the partition", _PARTITION)
-IN_SYNC = Family("kafka_topic_partition_in_sync_replica", "Replicas in the ISR", _PARTITION)
-UNDER_REPLICATED = Family("kafka_topic_partition_under_replicated_partition", "1 if the ISR lacks a replica", _PARTITION)
-COMMITTED = Family("kafka_consumergroup_current_offset", "Committed offset; -1 without one", _READ)
-COMMITTED_SUM = Family("kafka_consumergroup_current_offset_sum", "Sum of the topic's committed offsets", _READ[:2])
-LAG = Family("kafka_consumergroup_lag", "Records between the committed offset and the high watermark; -1 without a commit", _READ)
-LAG_SUM = Family("kafka_consumergroup_lag_sum", "Sum of the topic's lags", _READ[:2])
-MEMBERS = Family("kafka_consumergroup_members", "Members of the group", _READ[:1])
-LAG_MILLIS = Family("kafka_consumer_lag_millis", "kafka_consumergroup_lag_seconds in milliseconds", _READ)
+BROKERS = gauge("kafka_brokers", "Brokers of the cluster")
+BROKER_INFO = gauge("kafka_broker_info", "1 for each broker", ("id", "address"))
+PARTITIONS = gauge("kafka_topic_partitions", "Partitions of the topic", ("topic",))
+CURRENT_OFFSET = gauge("kafka_topic_partition_current_offset", "High watermark: the offset after the last record", _PARTITION)
+OLDEST_OFFSET = gauge("kafka_topic_partition_oldest_offset", "Log start: the offset of the first record", _PARTITION)
+LEADER = gauge("kafka_topic_partition_leader", "Broker id of the leader; -1 without one", _PARTITION)
+PREFERRED = gauge("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads", _PARTITION)
+REPLICAS = gauge("kafka_topic_partition_replicas", "Replicas of the partition", _PARTITION)
+IN_SYNC = gauge("kafka_topic_partition_in_sync_replica", "Replicas in the ISR", _PARTITION)
+UNDER_REPLICATED = gauge("kafka_topic_partition_under_replicated_partition", "1 if the ISR lacks a replica", _PARTITION)
+COMMITTED = gauge("kafka_consumergroup_current_offset", "Committed offset; -1 without one", _READ)
+COMMITTED_SUM = gauge("kafka_consumergroup_current_offset_sum", "Sum of the topic's committed offsets", _READ[:2])
+LAG = gauge("kafka_consumergroup_lag", "Records between the committed offset and the high watermark; -1 without a commit", _READ)
+LAG_SUM = gauge("kafka_consumergroup_lag_sum", "Sum of the topic's lags", _READ[:2])
+MEMBERS = gauge("kafka_consumergroup_members", "Members of the group", _READ[:1])
+LAG_MILLIS = gauge("kafka_consumer_lag_millis", "kafka_consumergroup_lag_seconds in milliseconds", _READ)
 
 FAMILIES = (
     BROKERS, BROKER_INFO, PARTITIONS, CURRENT_OFFSET, OLDEST_OFFSET, LEADER, PREFERRED, REPLICAS, IN_SYNC, UNDER_REPLICATED,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.exporter.exposition import Family, Page
+from ottla.exporter.exposition import Page, gauge
 from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Group
 
@@ -15,30 +15,30 @@ _PARTITION = ("topic_name", "partition_id")
 _GROUP = ("group_id",)
 _GROUP_TOPIC = ("group_id", "topic_name")
 
-UP = Family("kminion_exporter_up", "1 if the last round read everything", ("version",))
-CLUSTER = Family("kminion_kafka_cluster_info", "1", ("cluster_version", "broker_count", "controller_id", "cluster_id"))
-BROKER = Family("kminion_kafka_broker_info", "1 for each broker", ("broker_id", "address", "port", "rack_id", "is_controller"))
-BROKER_BYTES = Family(
+UP = gauge("kminion_exporter_up", "1 if the last round read everything", ("version",))
+CLUSTER = gauge("kminion_kafka_cluster_info", "1", ("cluster_version", "broker_count", "controller_id", "cluster_id"))
+BROKER = gauge("kminion_kafka_broker_info", "1 for each broker", ("broker_id", "address", "port", "rack_id", "is_controller"))
+BROKER_BYTES = gauge(
     "kminion_kafka_broker_log_dir_size_total_bytes", "Bytes of the broker's replicas", ("broker_id", "address", "port", "rack_id")
 )
-TOPIC = Family("kminion_kafka_topic_info", "1", ("topic_name", "partition_count", "replication_factor", "cleanup_policy"))
-TOPIC_BYTES = Family("kminion_kafka_topic_log_dir_size_total_bytes", "Bytes of all replicas of the topic", _TOPIC)
-LOW = Family("kminion_kafka_topic_partition_low_water_mark", "Log start of the partition", _PARTITION)
-HIGH = Family("kminion_kafka_topic_partition_high_water_mark", "High watermark of the partition", _PARTITION)
-LOW_SUM = Family("kminion_kafka_topic_low_water_mark_sum", "Sum of the log starts of the topic", _TOPIC)
-HIGH_SUM = Family("kminion_kafka_topic_high_water_mark_sum", "Sum of the high watermarks of the topic", _TOPIC)
-GROUP = Family(
+TOPIC = gauge("kminion_kafka_topic_info", "1", ("topic_name", "partition_count", "replication_factor", "cleanup_policy"))
+TOPIC_BYTES = gauge("kminion_kafka_topic_log_dir_size_total_bytes", "Bytes of all replicas of the topic", _TOPIC)
+LOW = gauge("kminion_kafka_topic_partition_low_water_mark", "Log start of the partition", _PARTITION)
+HIGH = gauge("kminion_kafka_topic_partition_high_water_mark", "High watermark of the partition", _PARTITION)
+LOW_SUM = gauge("kminion_kafka_topic_low_water_mark_sum", "Sum of the log starts of the topic", _TOPIC)
+HIGH_SUM = gauge("kminion_kafka_topic_high_water_mark_sum", "Sum of the high watermarks of the topic", _TOPIC)
+GROUP = gauge(
     "kminion_kafka_consumer_group_info",
     "1 if the group is Stable, else 0",
     ("group_id", "protocol", "protocol_type", "state", "coordinator_id"),
 )
-MEMBERS = Family("kminion_kafka_consumer_group_members", "Members of the group", _GROUP)
-EMPTY_MEMBERS = Family("kminion_kafka_consumer_group_empty_members", "Members without a partition", _GROUP)
-TOPIC_MEMBERS = Family("kminion_kafka_consumer_group_topic_members", "Members with partitions of the topic", _GROUP_TOPIC)
-ASSIGNED = Family("kminion_kafka_consumer_group_topic_assigned_partitions", "Assigned partitions of the topic", _GROUP_TOPIC)
-OFFSET_SUM = Family("kminion_kafka_consumer_group_topic_offset_sum", "Sum of the topic's committed offsets", _GROUP_TOPIC)
-LAG = Family("kminion_kafka_consumer_group_topic_partition_lag", "Lag in records", ("group_id", "topic_name", "partition_id"))
-TOPIC_LAG = Family("kminion_kafka_consumer_group_topic_lag", "Sum of the topic's lags", _GROUP_TOPIC)
+MEMBERS = gauge("kminion_kafka_consumer_group_members", "Members of the group", _GROUP)
+EMPTY_MEMBERS = gauge("kminion_kafka_consumer_group_empty_members", "Members without a partition", _GROUP)
+TOPIC_MEMBERS = gauge("kminion_kafka_consumer_group_topic_members", "Members with partitions of the topic", _GROUP_TOPIC)
+ASSIGNED = gauge("kminion_kafka_consumer_group_topic_assigned_partitions", "Assigned partitions of the topic", _GROUP_TOPIC)
+OFFSET_SUM = gauge("kminion_kafka_consumer_group_topic_offset_sum", "Sum of the topic's committed offsets", _GROUP_TOPIC)
+LAG = gauge("kminion_kafka_consumer_group_topic_partition_lag", "Lag in records", ("group_id", "topic_name", "partition_id"))
+TOPIC_LAG = gauge("kminion_kafka_consumer_group_topic_lag", "Sum of the topic's lags", _GROUP_TOPIC)
 
 FAMILIES = (
     UP, CLUSTER, BROKER, BROKER_BYTES, TOPIC, TOPIC_BYTES, LOW, HIGH, LOW_SUM, HIGH_SUM, GROUP, MEMBERS, EMPTY_MEMBERS,

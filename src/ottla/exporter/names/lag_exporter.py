@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from ottla.exporter.consumption import GroupProgress, PartitionProgress
-from ottla.exporter.exposition import Family, Page, escaped, label_text
+from ottla.exporter.exposition import Page, gauge
 from ottla.exporter.names.view import View, of_topic
+from ottla.metrics.family import escaped, label_text
 
 _PARTITION = ("cluster_name", "topic", "partition")
 _GROUP = ("cluster_name", "group")
 _READ = ("cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id")
 
-LATEST = Family("kafka_partition_latest_offset", "High watermark of the partition", _PARTITION)
-EARLIEST = Family("kafka_partition_earliest_offset", "Log start of the partition", _PARTITION)
-OFFSET = Family("kafka_consumergroup_group_offset", "Committed offset", _READ)
-LAG = Family("kafka_consumergroup_group_lag", "Lag in records", _READ)
-LAG_SECONDS = Family("kafka_consumergroup_group_lag_seconds", "Lag in seconds", _READ)
-MAX_LAG = Family("kafka_consumergroup_group_max_lag", "Largest lag of the group's partitions in records", _GROUP)
-MAX_LAG_SECONDS = Family("kafka_consumergroup_group_max_lag_seconds", "Largest lag of the group's partitions in seconds", _GROUP)
-SUM_LAG = Family("kafka_consumergroup_group_sum_lag", "Sum of the lags of the group's partitions", _GROUP)
-TOPIC_SUM_LAG = Family("kafka_consumergroup_group_topic_sum_lag", "Sum of the lags of a topic", (*_GROUP, "topic"))
+LATEST = gauge("kafka_partition_latest_offset", "High watermark of the partition", _PARTITION)
+EARLIEST = gauge("kafka_partition_earliest_offset", "Log start of the partition", _PARTITION)
+OFFSET = gauge("kafka_consumergroup_group_offset", "Committed offset", _READ)
+LAG = gauge("kafka_consumergroup_group_lag", "Lag in records", _READ)
+LAG_SECONDS = gauge("kafka_consumergroup_group_lag_seconds", "Lag in seconds", _READ)
+MAX_LAG = gauge("kafka_consumergroup_group_max_lag", "Largest lag of the group's partitions in records", _GROUP)
+MAX_LAG_SECONDS = gauge("kafka_consumergroup_group_max_lag_seconds", "Largest lag of the group's partitions in seconds", _GROUP)
+SUM_LAG = gauge("kafka_consumergroup_group_sum_lag", "Sum of the lags of the group's partitions", _GROUP)
+TOPIC_SUM_LAG = gauge("kafka_consumergroup_group_topic_sum_lag", "Sum of the lags of a topic", (*_GROUP, "topic"))
 
 FAMILIES = (LATEST, EARLIEST, OFFSET, LAG, LAG_SECONDS, MAX_LAG, MAX_LAG_SECONDS, SUM_LAG, TOPIC_SUM_LAG)
 

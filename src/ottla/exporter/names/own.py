@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.exporter.exposition import Family, Page
+from ottla.exporter.exposition import Page, counter, gauge
 from ottla.exporter.names.view import View, of_topic
 from ottla.exporter.reading import Transactions
 
 _READ = ("consumergroup", "topic", "partition")
 
-LAG_SECONDS = Family("kafka_consumergroup_lag_seconds", "Age of the record that the group reads next; 0 at the end", _READ)
-LEAD = Family("kafka_consumergroup_lead", "Records between the log start and the committed offset; below 0 some are lost", _READ)
-LEAD_SECONDS = Family("kafka_consumergroup_lead_seconds", "Time until retention reaches the group, if it stands still", _READ)
-LAG_SECONDS_MAX = Family("kafka_consumergroup_lag_seconds_max", "Largest lag in seconds of the topic's partitions", _READ[:2])
-LEAD_MIN = Family("kafka_consumergroup_lead_min", "Smallest lead of the topic's partitions", _READ[:2])
-LEAD_SECONDS_MIN = Family("kafka_consumergroup_lead_seconds_min", "Smallest lead in seconds of the partitions", _READ[:2])
-STATE = Family("kafka_consumergroup_state", "1 for the state that the group has", ("consumergroup", "state"))
-REBALANCES = Family("kafka_consumergroup_rebalances_total", "Rebalances seen since the exporter started", _READ[:1], "counter")
-TRANSACTIONS = Family("ottla_transactions", "Transactional ids by the state of their transaction", ("state",))
-OPEN_SECONDS_MAX = Family("ottla_transaction_open_seconds_max", "Age of the oldest open transaction; 0 without one")
-OVER_TIMEOUT = Family("ottla_transactions_over_timeout", "Transactions open for longer than their producer's timeout")
-HANGING = Family("ottla_transactions_hanging", "Open transactions that no coordinator will end")
-HANGING_IN = Family("ottla_partition_transactions_hanging", "Of them, those in this partition", ("topic", "partition"))
+LAG_SECONDS = gauge("kafka_consumergroup_lag_seconds", "Age of the record that the group reads next; 0 at the end", _READ)
+LEAD = gauge("kafka_consumergroup_lead", "Records between the log start and the committed offset; below 0 some are lost", _READ)
+LEAD_SECONDS = gauge("kafka_consumergroup_lead_seconds", "Time until retention reaches the group, if it stands still", _READ)
+LAG_SECONDS_MAX = gauge("kafka_consumergroup_lag_seconds_max", "Largest lag in seconds of the topic's partitions", _READ[:2])
+LEAD_MIN = gauge("kafka_consumergroup_lead_min", "Smallest lead of the topic's partitions", _READ[:2])
+LEAD_SECONDS_MIN = gauge("kafka_consumergroup_lead_seconds_min", "Smallest lead in seconds of the partitions", _READ[:2])
+STATE = gauge("kafka_consumergroup_state", "1 for the state that the group has", ("consumergroup", "state"))
+REBALANCES = counter("kafka_consumergroup_rebalances_total", "Rebalances seen since the exporter started", _READ[:1])
+TRANSACTIONS = gauge("ottla_transactions", "Transactional ids by the state of their transaction", ("state",))
+OPEN_SECONDS_MAX = gauge("ottla_transaction_open_seconds_max", "Age of the oldest open transaction; 0 without one")
+OVER_TIMEOUT = gauge("ottla_transactions_over_timeout", "Transactions open for longer than their producer's timeout")
+HANGING = gauge("ottla_transactions_hanging", "Open transactions that no coordinator will end")
+HANGING_IN = gauge("ottla_partition_transactions_hanging", "Of them, those in this partition", ("topic", "partition"))
 
 FAMILIES = (
     LAG_SECONDS, LEAD, LEAD_SECONDS, LAG_SECONDS_MAX, LEAD_MIN, LEAD_SECONDS_MIN, STATE, REBALANCES,

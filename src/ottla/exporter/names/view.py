@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.exporter.consumption import GroupProgress, PartitionProgress
-from ottla.exporter.exposition import Value, escaped
+from ottla.exporter.exposition import Value
 from ottla.exporter.reading import ClusterReading, Partition
+from ottla.metrics.family import escaped
 
 ReadTopic = list[PartitionProgress]
 """The partitions of a topic that a group committed an offset in."""
