@@ -3,8 +3,8 @@
 `servers` starts the brokers. `load`, `groups` and `transactions` generate load, each in its own process. `measure` and
 `measure_*` take the figures, `figures` defines them and Ottla's targets, `report` writes tables and JSON to `bench/out`.
 Separate commands: `cluster`, `pipelines`, `compaction_load`, `controller_scale`, `inside`, `inside_groups`, `instructions`,
-`starts`, `client_latency`, `floor`, `floor_produce`, `acl_decisions`. docs/bench.md describes the method and
-how to read the results.
+`starts`, `client_latency`, `floor`, `floor_produce`, `acl_decisions`, `exporter`. docs/bench.md describes the method and how to
+read the results.
 """
 
 import sys

@@ -59,7 +59,7 @@ OF_BROKERS = {
     "ottla_log_dir_free_bytes",
     "ottla_certificate_expiry_timestamp_seconds",
 }
-"""Of Kafka's brokers, as the JMX exporter spells them with Strimzi's rules, and Ottla's own."""
+"""Of Kafka's brokers, as the JMX exporter spells them with Strimzi's rules."""
 
 OF_PIPELINES = {
     *(f"ottla_pipeline_{name}" for name in ("up", "lag", "rows_per_s", "batch_ms", "transaction_ms", "phase_ms")),

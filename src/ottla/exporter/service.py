@@ -81,14 +81,18 @@ class Exporter:
         began = self._clock()
         try:
             reading = await self._reader.read()
+            # Writing takes as long as reading: other tasks go on meanwhile.
+            self._body = await asyncio.to_thread(self._write, reading)
         except BrokerFailed as failure:
             self._end(FAILED, [f"no broker answers: {failure}"])
-            return
-        # Formatting takes as long as reading: scrapes and other tasks go on meanwhile.
-        self._body = await asyncio.to_thread(self._write, reading)
-        self._read_at = began
-        self._round_s = round(self._clock() - began, 4)
-        self._end(PARTIAL if reading.problems else OK, [*reading.problems, *reading.notes])
+        except Exception as error:
+            # An answer that nobody expected must not end a service that watches others.
+            logger.exception("Round failed")
+            self._end(FAILED, [f"{type(error).__name__}: {error}"])
+        else:
+            self._read_at = began
+            self._round_s = round(self._clock() - began, 4)
+            self._end(PARTIAL if reading.problems else OK, [*reading.problems, *reading.notes])
 
     def text(self) -> bytes:
         """The page as of now. Called in any thread."""

@@ -253,6 +253,20 @@ def test_old_data_are_dropped() -> None:
     assert b"ottla_exporter_up 0" in exporter.text()
 
 
+def test_an_answer_that_nobody_expected_fails_the_round_only(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Any) -> Any:
+        raise ValueError("unheard of")
+
+    scripted = Scripted(cluster(list_groups=broken))
+    exporter = Exporter(ClusterReader(scripted, lambda: NOW_S))
+    asyncio.run(exporter.round())
+    assert b"ottla_exporter_up 0" in exporter.text()
+    assert "ValueError: unheard of" in caplog.text
+    scripted.answers = cluster()
+    asyncio.run(exporter.round())
+    assert b"ottla_exporter_up 1" in exporter.text()
+
+
 def test_all_requests_are_sent_before_one_is_answered() -> None:
     class Slow(Scripted):
         async def call(self, broker_id: int, api_name: str, request: Any, *, versions: Any = None) -> Any:

@@ -13,10 +13,11 @@ from ottla.generate.dashboards.grafana import Dashboard, Row, graph, stat
 from ottla.generate.kinds import KINDS, file_text
 from ottla.generate.recording_rules import GROUPS
 from ottla.generate.scrape import Targets
+from ottla.metrics.table import METRICS
 from tests.kit.metric_names import OF_BROKERS, OF_PIPELINES
 
 EXPORTED = {family.name for families in names.FAMILIES.values() for family in families} | {each.name for each in service.FAMILIES}
-KNOWN = EXPORTED | OF_BROKERS | OF_PIPELINES | {"up"}
+KNOWN = EXPORTED | set(METRICS) | OF_BROKERS | OF_PIPELINES | {"up"}
 METRIC = re.compile(r"\b((?:kafka|ottla|kminion|process)_\w+|up\b)(?![\w(]|\s*=)")
 
 
