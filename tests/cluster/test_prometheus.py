@@ -25,8 +25,6 @@ from tests.kit.peers import Service, free_ports
 from tests.kit.prometheus import Prometheus
 from tests.kit.wait import until
 
-pytestmark = pytest.mark.slow
-
 RECORDS = 3000
 TOPIC = "orders"
 

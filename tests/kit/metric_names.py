@@ -57,9 +57,11 @@ OF_BROKERS = {
     *(f"process_{name}" for name in ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds")),
     "ottla_loop_stall_seconds_max",
     "ottla_log_dir_free_bytes",
+    "ottla_coordinator_transactions",
+    "ottla_coordinator_transaction_open_seconds_max",
     "ottla_certificate_expiry_timestamp_seconds",
 }
-"""Of Kafka's brokers, as the JMX exporter spells them with Strimzi's rules."""
+"""Of brokers: Kafka's, as the JMX exporter spells them with Strimzi's rules, and Ottla's own."""
 
 OF_PIPELINES = {
     *(f"ottla_pipeline_{name}" for name in ("up", "lag", "rows_per_s", "batch_ms", "transaction_ms", "phase_ms")),

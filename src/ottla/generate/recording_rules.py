@@ -77,6 +77,9 @@ def confluent() -> Iterator[Rule]:
     for resource in ("Produce", "Fetch", "Request"):
         yield Rule(f"kafka_server_{resource.lower()}_throttle_time", _quota("kafka_server_quota_throttle_time", resource))
     yield Rule("kafka_server_request_request_time", _quota("kafka_server_quota_request_time", "Request"))
+    transactions = "kafka_server_transaction_coordinator_metrics"
+    yield Rule(f"{transactions}_transactional_id_count", "sum without (state) (ottla_coordinator_transactions)")
+    yield Rule(f"{transactions}_active_transaction_total_time_max", "1000 * ottla_coordinator_transaction_open_seconds_max")
 
 
 def strimzi_reporter() -> Iterator[Rule]:
