@@ -149,11 +149,7 @@ def test_the_answers_of_prometheus(watched: Watched) -> None:
     assert len(pods) == 3
     assert all(pod.startswith("shop-127.0.0.1:") for pod in pods)
 
-    names = set(prometheus.get("label/__name__/values"))
-    exprs = [expr for dashboard in DASHBOARDS for expr in dashboard.expressions()]
-    asked = {expr: for_prometheus(expr) for expr in exprs if metrics_in(expr) <= names}
-    print("brokers do not tell", sorted({name for expr in exprs for name in metrics_in(expr) - names}))
-    assert len(asked) > 45
+    asked = {expr: for_prometheus(expr) for dashboard in DASHBOARDS for expr in dashboard.expressions()}
     empty: list[str] = []
 
     def all_have_data() -> bool:
@@ -167,7 +163,3 @@ def test_the_answers_of_prometheus(watched: Watched) -> None:
 def for_prometheus(expr: str) -> str:
     """The expression with all chosen, as Grafana sends it."""
     return re.sub(r"\$\w+", ".*", expr.replace("$__rate_interval", "20s"))
-
-
-def metrics_in(expr: str) -> set[str]:
-    return set(re.findall(r"\b((?:kafka|ottla|kminion|process)_\w+)\{", expr))

@@ -14,10 +14,16 @@ from ottla.generate.kinds import KINDS, file_text
 from ottla.generate.recording_rules import GROUPS
 from ottla.generate.scrape import Targets
 from ottla.metrics.table import METRICS
-from tests.kit.metric_names import OF_BROKERS, OF_PIPELINES
 
 EXPORTED = {family.name for families in names.FAMILIES.values() for family in families} | {each.name for each in service.FAMILIES}
-KNOWN = EXPORTED | set(METRICS) | OF_BROKERS | OF_PIPELINES | {"up"}
+OF_PIPELINES = {
+    *(f"ottla_pipeline_{name}" for name in ("up", "lag", "rows_per_s", "batch_ms", "transaction_ms", "phase_ms")),
+    *(f"ottla_pipeline_{name}" for name in ("state_rows", "state_bytes", "watermark_seconds", "checkpoint_age_seconds")),
+    *(f"ottla_pipeline_{name}_total" for name in ("rows_in", "records_out", "dead_letters", "batches", "run_again")),
+}
+OF_APACHE_KAFKA = {"kafka_server_replicafetchermanager_minfetchrate"}
+"""Of its brokers only."""
+KNOWN = EXPORTED | set(METRICS) | OF_PIPELINES | OF_APACHE_KAFKA | {"up"}
 METRIC = re.compile(r"\b((?:kafka|ottla|kminion|process)_\w+|up\b)(?![\w(]|\s*=)")
 
 
