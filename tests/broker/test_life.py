@@ -675,3 +675,30 @@ def test_another_brokers_directory_is_refused(ground: Ground) -> None:
             await ground.broker(broker_id="6").start()
 
     ground.play(main)
+
+
+def test_a_flipped_payload_in_a_closed_segment_is_told(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        broker = ground.broker()
+        await broker.start()
+        await make_topic(broker, segment_bytes="1000")
+        client = await ground.client(broker)
+        for _ in range(5):
+            assert await produce(client, size=700) == 0
+        client.close()
+        segment = ground.path / "data" / "t-0" / f"{2:020d}.log"
+        data = bytearray(segment.read_bytes())
+        data[200] ^= 1
+        segment.write_bytes(data)
+        assert broker.counters.get("segments_scrubbed") == 0, "off by default"
+        broker.scrubber.configure(1 << 30)
+        await until_async(lambda: broker.counters.get("segments_scrubbed") == 4, "all closed segments are checked")
+        assert broker.counters.get("segment_damages_found") == 1
+        (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+        assert told.startswith(
+            f"Segment {segment} of t-0 is damaged: offsets 2 to 2, positions 0 to {len(data) - 1}, are no valid"
+        )
+        assert f"`ottla log repair {segment.parent}`" in told
+        await broker.stop()
+
+    ground.play(main)

@@ -50,6 +50,7 @@ from ottla.broker.replicas.logs_to_clean import LogsToClean
 from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_moves import ReplicaMoves
 from ottla.broker.replicas.replication_context import ALONE
+from ottla.broker.replicas.scrubber import Scrubber
 from ottla.broker.replicas.topic_config import stored_log_configs
 from ottla.broker.startup_error import StartupError
 from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
@@ -386,6 +387,7 @@ class Broker:
         self.index_rebuilder = IndexRebuilder(disk_work, self.purgatory)
         self.moves = ReplicaMoves(partitions, metadata, world, self.checkpoints)
         self.housekeeping = Housekeeping(partitions, metadata, world, self.clock_watch)
+        self.scrubber = Scrubber(partitions, world.workers, self.counters)
         self.cleaner = Cleaner(
             LogsToClean(partitions, self.moves, self.clock_watch, self.counters),
             Compactor(metadata, world, self.clock_watch, self.counters),
@@ -432,7 +434,15 @@ class Broker:
         if self.tokens.enabled:
             self.housekeeping.every(self.settings.int("delegation.token.expiry.check.interval.ms"), self.tokens.remove_expired)
         self.cleaner.start()
-        self._undo += [self.index_rebuilder.stop, self.flusher.stop, self.housekeeping.stop, self.cleaner.stop]
+        self.scrubber.configure(self.settings.int("log.scrub.bytes.per.second"))
+        self.scrubber.start()
+        self._undo += [
+            self.index_rebuilder.stop,
+            self.flusher.stop,
+            self.housekeeping.stop,
+            self.cleaner.stop,
+            self.scrubber.stop,
+        ]
 
     async def _warn_of_expiring_certificates(self) -> None:
         if self.tls is not None:
@@ -558,6 +568,7 @@ class Broker:
         self.groups.settings_changed(settings)
         self.transactions.settings_changed(settings)
         self.cleaner.settings_changed()
+        self.scrubber.configure(settings.int("log.scrub.bytes.per.second"))
         if self.is_in_cluster:
             self.cluster.settings_changed()
         for warning in settings.warnings:

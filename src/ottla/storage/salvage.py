@@ -14,7 +14,8 @@ from ottla.records.crc import crc32c
 from ottla.storage.config import INT64_MAX
 from ottla.storage.offset_index import INT32_MAX
 
-_WINDOW_BYTES: Final = 4 << 20
+_WINDOW_BYTES: Final = 256 << 10
+"""A worker that searches one holds the interpreter for milliseconds at most."""
 
 
 Read = Callable[[int, int], bytes]

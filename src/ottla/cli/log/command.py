@@ -1,4 +1,5 @@
-"""`ottla log dump`: shows the files of a log, and saves what is intact in them, without a broker."""
+"""`ottla log dump`: shows the files of a log, and saves what is intact in them, without a broker. `ottla log repair`:
+replaces damaged batches of a stopped broker."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import typer
 
 from ottla.cli.failure import EXIT_FAILED, Failure
 from ottla.cli.formats import time_text
-from ottla.cli.options import Commands, Json
-from ottla.cli.output import print_document, print_line, size_text
+from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json
+from ottla.cli.output import note, print_document, print_line, size_text
 
 if TYPE_CHECKING:
     from ottla.cli.log.segments import Item
@@ -75,6 +76,34 @@ def dump(
         print(f"{counts['files']} files, {counts['batches']} batches, {counts['records']} records, {found}")
     if counts["damage"]:
         raise typer.Exit(EXIT_FAILED)
+
+
+@app.add("repair", changes=True)
+def repair(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", show_default=False)],
+    source: Annotated[
+        int | None, typer.Option("--from", metavar="BROKER", help="Whose replica to use. (default: the leader's)")
+    ] = None,
+    bootstrap_servers: Bootstrap = DEFAULT_BOOTSTRAP_SERVERS,
+    command_config: CommandConfig = None,
+    json_output: Json = False,
+) -> None:
+    """Replace damaged batches of a stopped broker's partition by those of another replica. DIR is the partition's directory."""
+    from ottla.cli.connection import Connection
+    from ottla.cli.log.repair import repair as run
+
+    repaired, left = run(directory, Connection(bootstrap_servers, command_config), source)
+    if json_output:
+        print_document({"repaired": [asdict(each) for each in repaired], "left": left})
+        return
+    for each in repaired:
+        print(
+            f"{each.path}: offsets {each.first_offset}..{each.last_offset} from broker {each.source}; the old file is {each.kept}"
+        )
+    for line in left:
+        note(line)
+    if not repaired:
+        print(f"{directory}: no damage that another replica can repair" if left else f"{directory}: no damage")
 
 
 def _salvage(paths: list[Path], target: Path, *, json_output: bool) -> None:

@@ -224,6 +224,8 @@ USED_BROKER_SETTINGS: Final = table_of((
         doc="The maximum random time by which a roll is brought forward. Default: `log.roll.jitter.hours`."),
     _used("log.roll.ms", LONG, None, mode=CLUSTER_WIDE,
         doc="The time after which a segment is rolled even if it is not full. Default: `log.roll.hours`."),
+    _used("log.scrub.bytes.per.second", LONG, 0, valid=at_least(0), mode=CLUSTER_WIDE,
+        doc="How many bytes of closed segments are read and checked per second in the background; 0: none. Ottla's own."),
     _used("log.segment.bytes", INT, 1073741824, valid=at_least(14), mode=CLUSTER_WIDE,
         doc="The maximum size of a segment. Kafka 4 requires a megabyte; Ottla accepts 14 bytes and more, as Kafka 3."),
     _used("log.segment.delete.delay.ms", LONG, 60000, valid=at_least(0), mode=CLUSTER_WIDE,
