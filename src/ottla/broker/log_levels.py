@@ -57,9 +57,10 @@ def alter_log_levels(changes: Sequence[ConfigChange], *, validate_only: bool) ->
 
 def _loggers() -> Iterator[tuple[str, logging.Logger]]:
     yield ROOT, logging.getLogger()
-    for name, logger in list(logging.Logger.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger) and (name in (_OWN, _AUDIT) or name.startswith(f"{_OWN}.")):
-            yield name, logger
+    # Packages too: they have no lines of their own, but give their modules a level.
+    for name in list(logging.Logger.manager.loggerDict):
+        if name in (_OWN, _AUDIT) or name.startswith(f"{_OWN}."):
+            yield name, logging.getLogger(name)
 
 
 def _level_name(level: int) -> str:

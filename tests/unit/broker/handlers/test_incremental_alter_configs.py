@@ -95,6 +95,11 @@ def test_levels_of_the_brokers_loggers_change_at_once(version: int) -> None:
         assert logger.level == logging.DEBUG
         assert await ask(resource(8, "1", (DELETE, name, None))) == [0]
         assert logger.level == logging.NOTSET
+        module = logging.getLogger("ottla.broker.test_package.module")
+        assert await ask(resource(8, "1", (SET, "ottla.broker.test_package", "ERROR"))) == [0], (
+            "a package has no logger of its own"
+        )
+        assert module.getEffectiveLevel() == logging.ERROR
         for asked, code in (
             (resource(8, "2", (SET, name, "INFO")), ErrorCode.INVALID_REQUEST),
             (resource(8, "1", (SET, name, "LOUD")), ErrorCode.INVALID_CONFIG),
