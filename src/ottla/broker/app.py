@@ -16,7 +16,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.clock_watch import ClockWatch
 from ottla.broker.controller.standalone_configs import ConfigRequests
@@ -32,6 +32,7 @@ from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.broker.metadata.open_store import open_embedded, open_zookeeper
 from ottla.broker.metadata.tree import retry_unavailable, stored_configs
 from ottla.broker.network.dispatch import Authorize, Dispatcher
+from ottla.broker.network.handler import Handler
 from ottla.broker.network.listeners import bind_listeners, connection_limits, quota_windows, tls_of_listeners
 from ottla.broker.network.metering import IDLE_MS, Metering
 from ottla.broker.network.purgatory import Purgatory
@@ -241,7 +242,7 @@ class Broker:
             parts,
             loop,
             metering=Metering(self.quotas, world.clock, self.counters),
-            authorize=self._authorize(),
+            authorize=self._around_handlers(),
             measuring=self.monitor.measuring if self.monitor is not None else None,
         )
         self.server = SocketServer(
@@ -311,6 +312,21 @@ class Broker:
         self._undo.append(listeners.stop)
         await listeners.start()
         return listeners.logins
+
+    def _around_handlers(self) -> Authorize | None:
+        """What is put around each handler: its authorization, and in a cluster what refuses changes while the store is away."""
+        authorize = self._authorize()
+        if not self.is_in_cluster:
+            return authorize
+        from ottla.broker.metadata.store_outage import StoreOutage
+
+        outage = StoreOutage(self.store, self.world.clock)
+
+        def around(handler: Handler, handle: Callable[[Any, Any], Any], parts: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+            guarded = outage.guarded(handler.api.name, handle)
+            return authorize(handler, guarded, parts) if authorize is not None else guarded
+
+        return around
 
     def _authorize(self) -> Authorize | None:
         """What puts the authorization of its API around each handler; None without an authorizer."""

@@ -307,6 +307,9 @@ def unknown_partition(topic: str, partition: int, count: int) -> Failure:
     return Failure(f"topic {topic} has no partition {partition}", f"it has 0 to {count - 1}", code="_UNKNOWN_PARTITION")
 
 
+_LATER = "a change may still be carried out later: look before you repeat it"
+
+
 def result_of(future: Future[T], subject: str) -> T:
     """The result of an admin request. Failure about `subject` if it failed."""
     from confluent_kafka import KafkaError, KafkaException
@@ -316,7 +319,7 @@ def result_of(future: Future[T], subject: str) -> T:
     except KafkaException as exception:
         error = exception.args[0]
         if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            raise Failure(f"{subject}: the broker no longer answers", code=code_name(error)) from None
+            raise Failure(f"{subject}: the broker no longer answers", _LATER, code=code_name(error)) from None
         raise explain(error, subject) from None
     except TimeoutError:
-        raise Failure(f"{subject}: no answer within {REQUEST_TIMEOUT_S:.0f} s", code="_TIMED_OUT") from None
+        raise Failure(f"{subject}: no answer within {REQUEST_TIMEOUT_S:.0f} s", _LATER, code="_TIMED_OUT") from None

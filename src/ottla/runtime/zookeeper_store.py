@@ -225,7 +225,16 @@ class ZooKeeperStore:
                 self._fire(path)
 
     def _notify(self, event: SessionEvent) -> None:
-        logger.info("ZooKeeper session %s", event.value)
+        if event is SessionEvent.CONNECTED:
+            logger.info("Connected to ZooKeeper again")
+        elif event is SessionEvent.EXPIRED:
+            logger.warning("ZooKeeper session expired: this broker registers again")
+        else:
+            logger.warning(
+                "ZooKeeper session suspended: no connection. Producing, consuming and committing offsets go on with the present "
+                "leaders. Until ZooKeeper is back no leader is elected, no ISR changes, and changes of topics, configs, ACLs, "
+                "quotas and users are refused"
+            )
         for callback in self._listeners:
             callback(event)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -39,6 +40,7 @@ class Member:
 
     def __init__(self, name: str, command: list[str], log: Path, *, supervised: bool = False) -> None:
         self.name = name
+        self.command = command
         self.log = log
         self.channel: socket.socket | None = None
         theirs: socket.socket | None = None
@@ -181,6 +183,11 @@ class LocalCluster:
             if number is not None:
                 config = self.directory / f"broker-{number}" / "server.properties"
                 self._say(f"start it again with `ottla serve --config {config}`")
+            else:
+                self._say(
+                    "the brokers serve clients with the present leaders, but no topic, config or leader can change. Start "
+                    f"ZooKeeper again with `{shlex.join(member.command)}`"
+                )
 
     def _members(self) -> list[tuple[int | None, Member]]:
         brokers: list[tuple[int | None, Member]] = [*self.brokers.items()]
@@ -188,7 +195,8 @@ class LocalCluster:
 
     @property
     def has_brokers(self) -> bool:
-        return any(member.is_alive for member in self.brokers.values())
+        """Whether a broker runs: one of our processes, or one that the user started again at the same address."""
+        return any(member.is_alive for member in self.brokers.values()) or any(map(_accepts, self.addresses.values()))
 
     @property
     def has_zookeeper(self) -> bool:
@@ -244,6 +252,15 @@ class LocalCluster:
 def require_free(port: int, whose: str, option: str) -> None:
     if not is_free(port):
         raise Failure(f"port {port} of {whose} is in use", f"choose another with {option}")
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), 2):
+            return True
+    except OSError:
+        return False
 
 
 def _ask(port: int, word: bytes) -> bytes:

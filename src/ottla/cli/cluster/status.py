@@ -58,6 +58,7 @@ def _document(view: ClusterView, chosen: list[PartitionState]) -> dict[str, Any]
             }
             for broker in view.all_brokers
         ],
+        "changes_fail": view.why_changes_fail(),
         "partitions": [each.document() for each in chosen],
         "partition_count": len(everything),
         "under_replicated_count": sum(each.is_under_replicated for each in everything),
@@ -72,6 +73,8 @@ def _print_status(view: ClusterView, chosen: list[PartitionState]) -> None:
         f" {view.controller_id if view.controller_id >= 0 else 'none'}, {counted(document['partition_count'], 'partition')},"
         f" {document['under_replicated_count']} under-replicated, {document['offline_count']} offline"
     )
+    if document["changes_fail"]:
+        print(f"metadata cannot be changed: {document['changes_fail']}")
     print_table(
         ["BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS", "IN-SYNC"],
         [

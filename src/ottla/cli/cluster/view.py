@@ -16,6 +16,11 @@ from ottla.cli.failure import Failure
 from ottla.cli.plain_request import call
 from ottla.cli.positions import TopicIndex
 from ottla.errors import ErrorCode
+from ottla.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -23,6 +28,8 @@ R = TypeVar("R")
 
 _CONSUMER, _DEBUGGING_CONSUMER = -1, -2
 _LATEST, _EARLIEST = -1, -2
+_BROKER = 4
+"""The resource type."""
 _ASK_TIMEOUT_S = 5.0
 _CONTROLLER_TRIES = 20
 
@@ -167,6 +174,20 @@ class ClusterView:
             for partition in topic.partitions
             if partition.error_code == ErrorCode.NONE
         }
+
+    # The metadata store
+
+    def why_changes_fail(self) -> str | None:
+        """Why the brokers refuse changes of metadata, such as a ZooKeeper that is away; None if they take them or do not tell."""
+        nothing = IncrementalAlterConfigsRequest(
+            resources=[AlterConfigsResource(resource_type=_BROKER, resource_name="", configs=[])], validate_only=True
+        )
+        try:
+            answer = call(self._connection, "incremental_alter_configs", 0, nothing, IncrementalAlterConfigsResponse)
+        except Failure:
+            return None
+        refused = [each for each in answer.responses if each.error_code == ErrorCode.REQUEST_TIMED_OUT]
+        return refused[0].error_message if refused else None
 
     # The controller
 
