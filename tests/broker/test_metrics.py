@@ -11,7 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.app import Broker, StartupError
+from ottla.broker.coordinators.shard_host import HostedShard
 from ottla.cluster.settings import BrokerSettings, SettingsError
+from ottla.coordinator.group.shard import GroupShard
 from ottla.errors import ErrorCode
 from ottla.metrics.table import METRICS, OF_ZOOKEEPER
 from ottla.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -21,6 +23,7 @@ from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.runtime.loop import real_world
 from ottla.security.quotas import PRODUCE
+from ottla.types import TopicPartition
 from tests.broker.conftest import Play, Stage
 from tests.kit.wait import until_async
 
@@ -311,6 +314,11 @@ def test_health_follows_the_life_of_the_broker(play: Play) -> None:
         assert (await page(stage, "/absent"))[0] == 404
         found = await told(stage)
         assert value(found, "kafka_server_kafkaserver_brokerstate") == 3
+        shards = stage.broker.groups.shards
+        loading = HostedShard[GroupShard](TopicPartition("__consumer_offsets", 7), 0)
+        shards._hosted[7] = loading
+        assert await page(stage, "/readyz") == (503, "loading __consumer_offsets-7\n")
+        del shards._hosted[7]
         stage.broker._stopping = True
         assert await page(stage, "/readyz") == (503, "the broker is stopping\n")
 

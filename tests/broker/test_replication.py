@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from ottla.broker.app import Broker
+from ottla.broker.controller.controller_state import ControllerState
 from ottla.broker.network.context import CloseConnection
 from ottla.broker.network.inter_broker import PeerUnavailable
 from ottla.broker.replicas.partition import Partition
@@ -97,7 +98,7 @@ class Member(Broker):
 
     async def _join_cluster(self) -> None:
         self.metadata.image = self.cluster.metadata_cache.image
-        self.controller = cast(Any, Mock())
+        self.controller = cast(Any, Mock(state=ControllerState(self.broker_id, self.settings)))
         self.metadata.registration_epoch = lambda: 100 + self.broker_id
 
 
@@ -841,3 +842,53 @@ def test_f14_a_follower_that_leads_before_its_flush_ended_commits_then(tmp_path:
         written.cancel()
 
     play(tmp_path, case, (1, 2), log_flush_interval_messages="1")
+
+
+async def told(cluster: Cluster, number: int) -> dict[str, float]:
+    """The metrics of a broker, by name and labels."""
+    monitor = cluster.brokers[number].monitor
+    assert monitor is not None
+    host, _, port = monitor.address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
+    lines = (await reader.read()).decode().partition("\r\n\r\n")[2].splitlines()
+    writer.close()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+
+
+def test_metrics_of_leader_and_followers(tmp_path: Path) -> None:
+    """Replicated bytes, fetches of followers, under-replication, lag, and changes of the ISR."""
+
+    async def case(cluster: Cluster) -> None:
+        await cluster.order(T0, State(1, [1, 2, 3]), is_new=True)
+        await cluster.produce(1, b"v" * 1000)
+        await cluster.until_equal(1, 2, 3)
+        size = cluster.partition(1).log.size_bytes
+        leader, follower = await told(cluster, 1), await told(cluster, 2)
+        assert leader["kafka_server_brokertopicmetrics_replicationbytesout_total"] == 2 * size
+        assert follower["kafka_server_brokertopicmetrics_replicationbytesin_total"] == size
+        assert follower["kafka_server_brokertopicmetrics_bytesin_total"] == 0
+        versions = [
+            value
+            for name, value in leader.items()
+            if name.startswith('kafka_network_requestmetrics_requests_total{request="FetchFollower"')
+        ]
+        assert sum(versions) >= 2
+        assert leader["kafka_server_replicamanager_underreplicatedpartitions"] == 0
+        assert leader['kafka_cluster_partition_insyncreplicascount{topic="t",partition="0"}'] == 3
+        assert follower['kafka_cluster_partition_insyncreplicascount{topic="t",partition="0"}'] == 0
+        assert follower['kafka_server_replicafetchermanager_maxlag{clientId="Replica"}'] == 0
+
+        with deaf(cluster, 3):
+            await cluster.produce(1, b"v", acks=1)
+            await until_async(lambda: cluster.partition(1).isr == (1, 2))
+            leader = await told(cluster, 1)
+            assert leader["kafka_server_replicamanager_isrshrinks_total"] == 1
+            assert leader["kafka_server_replicamanager_underreplicatedpartitions"] == 1
+            assert leader['kafka_cluster_partition_underreplicated{topic="t",partition="0"}'] == 1
+        await until_async(lambda: set(cluster.partition(1).isr) == {1, 2, 3})
+        leader = await told(cluster, 1)
+        assert leader["kafka_server_replicamanager_isrexpands_total"] == 1
+        assert leader["kafka_server_replicamanager_underreplicatedpartitions"] == 0
+
+    play(tmp_path, case, metrics_listener="127.0.0.1:0", replica_lag_time_max_ms="2000")

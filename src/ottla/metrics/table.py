@@ -97,6 +97,7 @@ REPLICAS_OF: Final = {
     "offlinereplicacount": "Replicas whose data directory is offline.",
     "reassigningpartitions": "Led partitions that are being reassigned.",
     "produceridcount": "Producer ids whose last batches are remembered.",
+    "partitionswithlatetransactionscount": "Partitions with a transaction that is open for longer than a coordinator allows.",
 }
 
 OF_REPLICAS: Final = (

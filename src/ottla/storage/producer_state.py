@@ -166,6 +166,12 @@ class ProducerStates:
     def is_empty(self) -> bool:
         return not self._producers and not self._unreplicated
 
+    def oldest_open_timestamp(self) -> int:
+        """Of the open transactions, the earliest time of a last batch; NO_TIMESTAMP if none is open."""
+        if not self._ongoing:
+            return NO_TIMESTAMP
+        return min([self._producers[producer_id].last_timestamp for producer_id in self._ongoing.values()])
+
     def has_ongoing_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether the producer has an open transaction in this epoch. With transaction version 2 the next one has the next epoch,
         and may start before the marker of the previous one is written (T11)."""

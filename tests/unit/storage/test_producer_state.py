@@ -293,3 +293,15 @@ def test_a_coordinators_own_records_have_no_sequence_but_an_epoch() -> None:
     with pytest.raises(KafkaError) as refusal:
         states.check_coordinator(data_batch(7, 3, -1, 1, transactional=True))
     assert refusal.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_oldest_open_transaction_is_known_by_its_last_batch() -> None:
+    partition = Partition()
+    assert partition.states.oldest_open_timestamp() == -1
+    partition.send(0, producer=8)
+    assert partition.states.oldest_open_timestamp() == -1, "it is in no transaction"
+    partition.send(0, transactional=True, verified=True)
+    partition.send(0, producer=9, transactional=True, verified=True)
+    assert partition.states.oldest_open_timestamp() == 1001
+    partition.end_txn()
+    assert partition.states.oldest_open_timestamp() == 1002

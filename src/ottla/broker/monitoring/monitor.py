@@ -125,7 +125,7 @@ class Monitor:
         fetchers: ReplicaFetchers | None,
     ) -> None:
         self.collect(lambda: traffic_families(self.traffic, partitions))
-        self.collect(ReplicaCollector(metadata, partitions, fetchers))
+        self.collect(ReplicaCollector(metadata, partitions, self._world.clock, fetchers))
         self._storage = StorageCollector(self._world, partitions, flusher, cleaner)
         await self._storage.look()
         self.collect(self._storage)

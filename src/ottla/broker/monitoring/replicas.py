@@ -11,8 +11,11 @@ from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.metrics.family import PAUSE, Family, Sample, family, label_text, single
 from ottla.metrics.table import CLUSTER, LOGS, METRICS, REPLICAS, REPLICAS_OF
+from ottla.ports import Clock
 from ottla.types import TopicPartition
 
+_LATE_MS: Final = 300_000
+"""As in Kafka: a coordinator needs some time after the timeout."""
 _TURN: Final = 200
 """Partitions that are looked at between two pauses."""
 
@@ -38,9 +41,10 @@ def _is_at_min_isr(partition: Partition) -> bool:
 
 
 class ReplicaCollector:
-    def __init__(self, metadata: LocalMetadata, partitions: Partitions, fetchers: ReplicaFetchers | None) -> None:
+    def __init__(self, metadata: LocalMetadata, partitions: Partitions, clock: Clock, fetchers: ReplicaFetchers | None) -> None:
         """`fetchers` only in a cluster."""
         self._metadata = metadata
+        self._clock = clock
         self._partitions = partitions
         self._fetchers = fetchers
         self._labels: dict[TopicPartition, str] = {}
@@ -60,6 +64,7 @@ class ReplicaCollector:
     def _totals(self, partitions: list[Partition]) -> Iterator[Family]:
         counts = dict.fromkeys(REPLICAS_OF, 0)
         image = self._metadata.image
+        late_ms = self._clock.now_ms() - self._metadata.settings.int("transaction.max.timeout.ms") - _LATE_MS
         for number, partition in enumerate(partitions, 1):
             if partition.is_leader:
                 counts["leadercount"] += 1
@@ -73,6 +78,7 @@ class ReplicaCollector:
                     counts["reassigningpartitions"] += bool(told.adding or told.removing)
             counts["offlinereplicacount"] += partition.is_offline
             counts["produceridcount"] += len(partition.log.producers)
+            counts["partitionswithlatetransactionscount"] += 0 <= partition.log.producers.oldest_open_timestamp() < late_ms
             if number % _TURN == 0:
                 yield PAUSE
         counts["partitioncount"] = len(partitions)

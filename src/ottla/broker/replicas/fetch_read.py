@@ -314,15 +314,12 @@ class FetchRead:
                 continue
             if size:
                 context.served(wanted)
-                if read.traffic is not None:
-                    if self._is_follower:
-                        read.traffic.replication_bytes_out += size
-                    else:
-                        read.traffic.bytes_out += size
                 if self._is_follower:
                     partition = self.source.partitions.find(TopicPartition(wanted.topic or "", wanted.partition))
                     if partition is not None:
-                        leading.record_sent(partition, size)
+                        leading.record_sent(partition, self._replica_id, size)
+                elif read.traffic is not None:
+                    read.traffic.bytes_out += size
             listed.append(read)
         error, session_id = context.finish(now_ms)
         return int(error), session_id, [] if error else listed

@@ -31,7 +31,7 @@ def append_as_follower(
                 info = log.append_as_follower(records, now_ms)
             partition.after_write(info, now_ms)
             if partition.traffic is not None:
-                partition.traffic.replication_bytes_in += len(records)
+                partition.traffic.replicated_in(len(records), added=partition.is_added)
             if partition.follower_throttled:
                 partition.replication.follower_quota.record(len(records), partition.replication.monotonic_ms())
         committed = min(leader_high_watermark, log.log_end_offset)

@@ -63,10 +63,12 @@ def exceeds_leader_quota(partition: Partition, replica_id: int) -> bool:
     return partition.replication.leader_quota.exceeded(partition.replication.monotonic_ms())
 
 
-def record_sent(partition: Partition, size_bytes: int) -> None:
-    """Count bytes sent to a follower against the leader's replication quota."""
+def record_sent(partition: Partition, replica_id: int, size_bytes: int) -> None:
+    """Count bytes sent to a follower, also against the leader's replication quota."""
     if partition.leader_throttled:
         partition.replication.leader_quota.record(size_bytes, partition.replication.monotonic_ms())
+    if partition.traffic is not None:
+        partition.traffic.replicated_out(size_bytes, added=replica_id in partition.adding)
 
 
 def shrink_isr(partition: Partition) -> None:

@@ -94,6 +94,8 @@ class Partition:
         """The epoch since which this broker leads without interruption: nothing it appended since then was truncated."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        """Those that a reassignment adds."""
         self.partition_epoch = -1
         self.leader_throttled = self.follower_throttled = False
         """Listed in `leader.replication.throttled.replicas` or the follower's list: rate-limited while out of sync (KIP-73)."""
@@ -129,6 +131,7 @@ class Partition:
         self.partition_epoch = image.partition_epoch
         self.isr = image.isr
         self.replicas = image.replicas
+        self.adding = image.adding
         self.is_leader = image.leader == self._broker_id
         self._verifying.clear()
         if self._offline:
@@ -194,6 +197,11 @@ class Partition:
     def _role_changed(self) -> None:
         self.on_progress(self.topic_partition)
         self.on_progress(self)
+
+    @property
+    def is_added(self) -> bool:
+        """Whether a reassignment adds the replica on this broker."""
+        return self._broker_id in self.adding
 
     @property
     def is_offline(self) -> bool:

@@ -64,6 +64,17 @@ class TopicTraffic:
             self.messages_in += info.last_offset - info.first_offset + 1
             self.bytes_in += info.size_bytes
 
+    def replicated_in(self, size_bytes: int, *, added: bool) -> None:
+        """`added`: a reassignment adds the replica, also for the next one."""
+        self.replication_bytes_in += size_bytes
+        if added:
+            self.reassignment_bytes_in += size_bytes
+
+    def replicated_out(self, size_bytes: int, *, added: bool) -> None:
+        self.replication_bytes_out += size_bytes
+        if added:
+            self.reassignment_bytes_out += size_bytes
+
     def append_failed(self, error: KafkaError, size_bytes: int) -> None:
         self.produce_requests += 1
         if error.code not in _EXPECTED_OF_PRODUCE:
