@@ -104,6 +104,7 @@ fuzz: setup ## fuzz decoders, records and logins, then a broker that runs: SECON
 	$(PY) tests/fuzz/fuzz_decoder.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_records.py $(or $(SECONDS_EACH),60)
 	$(PY) tests/fuzz/fuzz_acls.py $(or $(SECONDS_EACH),60)
+	$(PY) tests/fuzz/fuzz_filters.py $(or $(SECONDS_EACH),60)
 	$(PY) -m tests.fuzz.fuzz_sasl $(or $(SECONDS_EACH),60)
 	$(PY) -m tests.fuzz.fuzz_frames $(or $(FRAMES),100000)
 

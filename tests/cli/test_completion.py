@@ -53,6 +53,7 @@ def group(ottla: Ottla, topic: str) -> Iterator[str]:
 def test_topics(ottla: Ottla, topic: str) -> None:
     assert completed(ottla, "topic", "describe", topic[:-1]) == [topic]
     assert completed(ottla, "consume", topic[:-1]) == [topic]
+    assert completed(ottla, "find", "text", "--topics", topic[:-1]) == [topic]
     assert topic in completed(ottla, "topic", "delete", "")
     assert completed(ottla, "topic", "describe", "no-such") == []
 

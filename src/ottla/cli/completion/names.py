@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ottla.cli.completion.cache import NamesCache
 from ottla.cli.failure import Failure
 from ottla.cli.profile.chosen import Chosen, choose, given_options, in_use
 from ottla.cli.profile.file import read_file
@@ -56,6 +55,8 @@ def _names(context: typer.Context, kind: str, incomplete: str) -> list[str]:
 
 
 def _cached(context: typer.Context, kind: str) -> list[str]:
+    from ottla.cli.completion.cache import NamesCache
+
     options = context.params
     given = given_options(context)
     profile = choose(options.get("profile"), other_cluster=bool(given))

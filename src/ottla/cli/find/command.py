@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ottla.cli.completion.names import topics as topics_of_cluster
 from ottla.cli.connection import Connection
 from ottla.cli.failure import EXIT_FAILED, EXIT_USAGE, Failure
 from ottla.cli.find.bounds import only_of_key, scan_bounds
@@ -30,7 +31,13 @@ def find(
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Records with exactly this key.")] = None,
     topics: Annotated[
         list[str] | None,
-        typer.Option("--topics", "-t", metavar="PATTERN", help="Topics to look in, as orders* (repeatable). (default: all)"),
+        typer.Option(
+            "--topics",
+            "-t",
+            metavar="PATTERN",
+            help="Topics to look in, as orders* (repeatable). (default: all)",
+            autocompletion=topics_of_cluster,
+        ),
     ] = None,
     start: Annotated[
         str, typer.Option("--from", metavar="POSITION", help="Not before this: a time, 10m (ago), an offset, -1000 (the last).")
