@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from ottla.pipelines.published.documents import VERSION
+from ottla.pipelines.published.topic import TOPIC
 from tests.kit.ottla_command import Ottla
 from tests.kit.wait import until
 
@@ -122,6 +124,20 @@ def test_topics_with_other_names_are_found_by_their_records(ottla: Ottla, topic:
     write(ottla, topic, letters("orders", [1]))
     assert topic not in [each["topic"] for each in json.loads(ottla.ok("dlq", "list", "--json"))]
     assert topic in [each["topic"] for each in json.loads(ottla.ok("dlq", "list", "--all-topics", "--json"))]
+
+
+def test_topics_of_pipelines_are_found_by_their_plans(ottla: Ottla, topic: str) -> None:
+    plan = {
+        "version": VERSION,
+        "flows": [],
+        "sources": [{"name": "orders", "dead_letter": topic}, {"name": "x", "dead_letter": None}],
+    }
+    ottla.ok("topic", "create", TOPIC, "-p", "1", "-c", "cleanup.policy=compact")
+    ottla.ok("produce", TOPIC, "-k", "shop", json.dumps(plan))
+    (row,) = [each for each in json.loads(ottla.ok("dlq", "list", "--json")) if each["topic"] == topic]
+    assert row["pipelines"] == ["shop"]
+    assert [line.split()[-1] for line in ottla.ok("dlq", "list").splitlines() if line.startswith(topic)] == ["shop"]
+    ottla.ok("topic", "delete", TOPIC)
 
 
 def test_what_cannot_be(ottla: Ottla, topic: str, dead: str) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.connection import Connection
+from ottla.cli.failure import Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, Bootstrap, CommandConfig, Commands, Json, Yes, confirm
 from ottla.cli.output import counted, note, print_document, print_table
 from ottla.cli.positions import TopicIndex, parse_position
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _PEEKED = 10
 """Offsets at the end of a partition that `list --all-topics` looks at."""
 _WIDTH = 60
+_PUBLISHED = "__ottla_pipelines"
 
 app = Commands(help="Dead letters: list, show, replay.", no_args_is_help=True)
 
@@ -72,29 +75,43 @@ def list_(
     command_config: CommandConfig = None,
     json_output: Json = False,
 ) -> None:
-    """List dead-letter topics: those named so (.dlq, -dlq, .DLT, …), and what of them was not replayed."""
+    """List dead-letter topics: those of pipelines, those named so (.dlq, -dlq, .DLT, …), and what of them was not replayed."""
     from ottla.cli.dlq.letters import is_dead_letter_name
     from ottla.cli.offsets import log_bounds
 
     connection = Connection(bootstrap_servers, command_config)
     topics = connection.metadata().topics
-    names = sorted(name for name in topics if is_dead_letter_name(name))
+    of_pipelines = _of_pipelines(connection, topics)
+    names = sorted(name for name in topics if is_dead_letter_name(name) or name in of_pipelines)
     if all_topics:
         names += _that_hold_letters(connection, [name for name in topics if name not in names and not name.startswith("__")])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in names:
         bounds = log_bounds(connection, [(name, index) for index in topics[name].partitions], "read_committed")
         progress = _progress(connection, f"ottla-dlq.{name}", bounds)
         offsets = sum(end - start for start, end in bounds.values())
         left = sum(max(0, end - progress[key].next_offset) - progress[key].count_behind() for key, (_, end) in bounds.items())
-        rows.append({"topic": name, "partitions": len(bounds), "offsets": offsets, "not_replayed": left})
+        rows.append(
+            {
+                "topic": name,
+                "partitions": len(bounds),
+                "offsets": offsets,
+                "not_replayed": left,
+                "pipelines": of_pipelines.get(name, []),
+            }
+        )
     if json_output:
         print_document(rows)
     elif rows:
-        columns = ["TOPIC", "PARTITIONS", "OFFSETS", "NOT-REPLAYED"]
-        print_table(columns, [list(row.values()) for row in rows], right=columns[1:])
+        print_table(
+            ["TOPIC", "PARTITIONS", "OFFSETS", "NOT-REPLAYED", "PIPELINES"],
+            [(*list(row.values())[:-1], ", ".join(row["pipelines"]) or "-") for row in rows],
+            right=["PARTITIONS", "OFFSETS", "NOT-REPLAYED"],
+        )
     else:
-        note("no topic is named like a dead-letter topic" + ("" if all_topics else "; --all-topics looks into all"))
+        note(
+            "no pipeline writes dead letters, and no topic is named so" + ("" if all_topics else "; --all-topics looks into all")
+        )
 
 
 @app.add("show")
@@ -229,6 +246,19 @@ def _progress(connection: Connection, group: str, bounds: dict[TopicIndex, tuple
         key: Progress(max(found[key].offset, start), found[key].metadata) if key in found else Progress(start)
         for key, (start, _) in bounds.items()
     }
+
+
+def _of_pipelines(connection: Connection, topics: Container[str]) -> dict[str, list[str]]:
+    """The dead-letter topics that pipelines of this cluster have published."""
+    if _PUBLISHED not in topics:
+        return {}
+    from ottla.cli.pipeline.published import dead_letter_topics
+
+    try:
+        return dead_letter_topics(connection)
+    except Failure as failure:
+        note(f"{_PUBLISHED} cannot be read: {failure.message}")
+        return {}
 
 
 def _that_hold_letters(connection: Connection, topics: list[str]) -> list[str]:

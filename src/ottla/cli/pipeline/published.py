@@ -43,6 +43,19 @@ def documents(connection: Connection) -> list[dict[str, Any]]:
     return [_document(each, now_ms()) for each in found]
 
 
+def dead_letter_topics(connection: Connection) -> dict[str, list[str]]:
+    """The dead-letter topics of pipelines that have published their plans, each with the names of its pipelines."""
+    with _client(connection) as client:
+        found = pipelines(topic.Reader(client).poll())
+    letters: dict[str, list[str]] = {}
+    for pipeline in found:
+        for name in sorted(
+            {str(source["dead_letter"]) for source in pipeline.plan.get("sources", ()) if source.get("dead_letter")}
+        ):
+            letters.setdefault(name, []).append(pipeline.name)
+    return letters
+
+
 def forget(connection: Connection, name: str) -> None:
     """Remove what a pipeline has published. Failure if it still publishes."""
     with _client(connection) as client:
