@@ -18,7 +18,9 @@ from cryptography.x509.oid import NameOID
 from ottla.broker.network.listener_tls import ListenerTls
 from ottla.broker.startup_error import StartupError
 from ottla.client.connection import ClientConnection
+from ottla.cluster import znodes
 from ottla.errors import ErrorCode
+from ottla.ports import Create
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -357,6 +359,21 @@ def test_tl05_a_new_password_is_stored_encrypted(
     assert "planted" not in caplog.text
     replaced = {"password_encoder_secret": "secret-2", "password_encoder_old_secret": "secret-1"}
     run(_perform(look, tmp_path, secured | replaced))
+
+
+def test_stored_configs_that_say_who_may_connect_stop_the_start(secured: dict[str, str], tmp_path: Path) -> None:
+    """Apache Kafka takes them from the tree; to ignore them would let in whom they keep out."""
+
+    async def store(stage: Any) -> None:
+        config = {"listener.name.ssl.ssl.client.auth": "required"}
+        await stage.broker.store.multi([Create(znodes.broker_config_path("1"), znodes.encode_config(config))])
+
+    async def nothing(stage: Any) -> None:
+        raise AssertionError
+
+    run(_perform(store, tmp_path, secured))
+    with pytest.raises(StartupError, match=r"listener\.name\.ssl\.ssl\.client\.auth; write them there"):
+        run(_perform(nothing, tmp_path, secured))
 
 
 @pytest.mark.parametrize(("days", "word"), [(5, "expires in 5.0 days"), (-1, "has expired"), (40, None)])
