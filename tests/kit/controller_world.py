@@ -116,6 +116,8 @@ class Member:
 
     def configure_groups(self, configs: object) -> None: ...
 
+    def configure_client_metrics(self, configs: object) -> None: ...
+
 
 def in_world(test: Callable[[World], Awaitable[None]], properties: Mapping[str, str] | None = None) -> None:
     async def run() -> None:

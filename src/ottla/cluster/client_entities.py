@@ -56,7 +56,7 @@ def entity_path(entity: Entity) -> str:
 def entity_of(path: str) -> Entity | None:
     """The entity of a path below /config; None if it is none of these."""
     parts = path.split("/")
-    names = [None if name == znodes.DEFAULT_ENTITY else znodes.group_of_node(name) for name in parts]
+    names = [None if name == znodes.DEFAULT_ENTITY else znodes.text_of_node(name) for name in parts]
     if len(parts) == 2 and parts[0] in _TYPES:
         return ((_TYPES[parts[0]], names[1]),)
     if len(parts) == 4 and (parts[0], parts[2]) == ("users", "clients"):

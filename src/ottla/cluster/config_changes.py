@@ -1,4 +1,5 @@
-"""Alters the dynamic configs of topics, brokers and groups: a request and an image give the configs after it. Pure.
+"""Alters the dynamic configs of topics, brokers, groups and client metrics subscriptions. Pure: a request and an image give the
+configs after it.
 
 The four operations of IncrementalAlterConfigs (SET, DELETE, APPEND, SUBTRACT), the replacement of AlterConfigs, and what is
 refused.
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ottla.cluster import znodes
 from ottla.cluster.image import ClusterImage
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ConfigOperation, ResourceType, check_topic_name
 from ottla.cluster.settings import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSettings, TopicSettings, topic_config_problems
 from ottla.cluster.settings.broker import dynamic_problems
+from ottla.cluster.settings.client_metrics import check_client_metrics
 from ottla.cluster.settings.group import GROUP_SETTINGS, group_config_problems
 from ottla.cluster.settings.setting import LIST, Setting, unknown_name
 from ottla.errors import ErrorCode, KafkaError
@@ -29,6 +32,8 @@ def altered_config(image: ClusterImage, settings: BrokerSettings, requested: Con
         return _altered_broker_config(image, settings, requested)
     if requested.resource_type == ResourceType.GROUP:
         return _altered_group_config(image, settings, requested)
+    if requested.resource_type == ResourceType.CLIENT_METRICS:
+        return _altered_client_metrics(image, requested)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"configs of resource type {requested.resource_type} cannot be altered")
 
 
@@ -98,6 +103,18 @@ def _altered_group_config(image: ClusterImage, settings: BrokerSettings, request
     return config
 
 
+def _altered_client_metrics(image: ClusterImage, requested: ConfigAlteration) -> dict[str, str]:
+    """The subscription need not exist. As in Kafka, its lists are set as a whole."""
+    config = {} if requested.replace else dict(image.client_metrics.get(requested.resource_name, {}))
+    for change in requested.changes:
+        if change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+            text = f"{change.name}: APPEND and SUBTRACT are not allowed for client metrics; set the whole list"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+        _apply(config, change, None, None)
+    check_client_metrics(requested.resource_name, config)
+    return config
+
+
 def _refuse_fixed(requested: ConfigAlteration) -> None:
     fixed = [
         change.name
@@ -144,6 +161,8 @@ def config_path(requested: ConfigAlteration) -> str:
         return znodes.topic_config_path(requested.resource_name)
     if requested.resource_type == ResourceType.GROUP:
         return znodes.group_config_path(requested.resource_name)
+    if requested.resource_type == ResourceType.CLIENT_METRICS:
+        return znodes.client_metrics_config_path(requested.resource_name)
     return znodes.broker_config_path(requested.resource_name)
 
 
@@ -152,8 +171,32 @@ def config_change(image: ClusterImage, requested: ConfigAlteration, config: Mapp
     path, data, name = config_path(requested), znodes.encode_config(config), requested.resource_name
     if requested.resource_type == ResourceType.TOPIC:
         return SetData(path, data)
-    if requested.resource_type == ResourceType.GROUP and not config:
-        # Group ids come and go without end: a group without configs keeps no node.
-        return Delete(path) if name in image.group_configs else None
-    known = image.group_configs if requested.resource_type == ResourceType.GROUP else image.broker_configs
+    known = _known(image, requested.resource_type)
+    if ends_without_configs(requested.resource_type) and not config:
+        return Delete(path) if name in known else None
     return SetData(path, data) if name in known else Create(path, data)
+
+
+def ends_without_configs(resource_type: int) -> bool:
+    """Whether a resource without configs keeps no node: group ids come and go without end, a client metrics subscription is
+    nothing else."""
+    return resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS)
+
+
+def with_config(image: ClusterImage, requested: ConfigAlteration, config: Mapping[str, str]) -> ClusterImage:
+    """The image with these configs of the resource."""
+    name = requested.resource_name
+    if requested.resource_type == ResourceType.GROUP:
+        return image.with_group_config(name, config)
+    if requested.resource_type == ResourceType.CLIENT_METRICS:
+        return image.with_client_metrics(name, config)
+    if requested.resource_type != ResourceType.TOPIC:
+        return image.with_broker_config(name, config)
+    topic = image.topics.get(name)
+    return image if topic is None else image.with_topics([replace(topic, config=config)])
+
+
+def _known(image: ClusterImage, resource_type: int) -> Mapping[str, Mapping[str, str]]:
+    if resource_type == ResourceType.GROUP:
+        return image.group_configs
+    return image.client_metrics if resource_type == ResourceType.CLIENT_METRICS else image.broker_configs

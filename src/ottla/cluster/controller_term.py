@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.cluster import znodes
-from ottla.cluster.config_changes import altered_config, config_change
+from ottla.cluster.config_changes import altered_config, config_change, with_config
 from ottla.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.cluster.requests import ConfigAlteration, FoundTopic, NewPartitions, NewTopic, ResourceType, collision_key
 from ottla.cluster.settings import BrokerSettings
@@ -204,11 +204,10 @@ class ControllerTerm:
             if change is not None:
                 update.changes.append(change)
             if alteration.resource_type == ResourceType.TOPIC:
+                # All topics at once, below: each change copies all topics.
                 topics.append(replace(image.topics[alteration.resource_name], config=config))
-            elif alteration.resource_type == ResourceType.GROUP:
-                update.image = update.image.with_group_config(alteration.resource_name, config)
             else:
-                update.image = update.image.with_broker_config(alteration.resource_name, config)
+                update.image = with_config(update.image, alteration, config)
             results.append(None)
         update.image = update.image.with_topics(topics)
         return update, results

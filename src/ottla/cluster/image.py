@@ -72,6 +72,8 @@ class ClusterImage:
     """Dynamic configs by broker id as text; "" is the cluster-wide default."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Configs by group id, of groups that have any."""
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Configs by name of the client metrics subscription, of those that have any."""
     shutting_down: frozenset[int] = frozenset()
     """Brokers in a controlled shutdown."""
 
@@ -101,12 +103,20 @@ class ClusterImage:
         return replace(self, broker_configs={**self.broker_configs, name: config})
 
     def with_group_config(self, name: str, config: Mapping[str, str]) -> ClusterImage:
-        others = {group: known for group, known in self.group_configs.items() if group != name}
-        return replace(self, group_configs={**others, name: config} if config else others)
+        return replace(self, group_configs=_with(self.group_configs, name, config))
+
+    def with_client_metrics(self, name: str, config: Mapping[str, str]) -> ClusterImage:
+        return replace(self, client_metrics=_with(self.client_metrics, name, config))
 
     def dynamic_config(self, broker_id: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """(dynamic configs of a broker, of the whole cluster): the arguments of `BrokerSettings.with_dynamic`."""
         return self.broker_configs.get(str(broker_id), {}), self.broker_configs.get("", {})
+
+
+def _with(known: Mapping[str, Mapping[str, str]], name: str, config: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Without configs, there is no entry."""
+    others = {other: configs for other, configs in known.items() if other != name}
+    return {**others, name: config} if config else others
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ CONFIG_TOPICS: Final = "/config/topics"
 CONFIG_BROKERS: Final = "/config/brokers"
 CONFIG_GROUPS: Final = "/config/groups"
 CONFIG_CLIENTS: Final = "/config/clients"
+CONFIG_CLIENT_METRICS: Final = "/config/client-metrics"
 CONFIG_IPS: Final = "/config/ips"
 CONFIG_USERS: Final = "/config/users"
 CONFIG_CHANGES: Final = "/config/changes"
@@ -64,6 +65,7 @@ BASE_PATHS: Final = (
     CONFIG_BROKERS,
     CONFIG_CHANGES,
     CONFIG_CLIENTS,
+    CONFIG_CLIENT_METRICS,
     CONFIG_GROUPS,
     CONFIG_IPS,
     CONFIG_TOPICS,
@@ -77,7 +79,7 @@ BASE_PATHS: Final = (
 """Created by the first start, parents before children."""
 
 
-_RESERVED: Final = (ZERO_UUID, bytes(15) + b"\x01")
+RESERVED_UUIDS: Final = (ZERO_UUID, bytes(15) + b"\x01")
 """Kafka uses these for "no id" and for its metadata topic."""
 
 
@@ -118,6 +120,10 @@ def group_config_path(group_id: str) -> str:
     return f"{CONFIG_GROUPS}/{node_name(group_id)}"
 
 
+def client_metrics_config_path(name: str) -> str:
+    return f"{CONFIG_CLIENT_METRICS}/{node_name(name)}"
+
+
 def node_name(text: str) -> str:
     """A text as the name of a node, escaped as Kafka escapes users and client ids."""
     name = quote(text, safe="").replace("~", "%7E")
@@ -125,7 +131,7 @@ def node_name(text: str) -> str:
     return name.replace(".", "%2E") if name.strip(".") == "" else name
 
 
-def group_of_node(name: str) -> str:
+def text_of_node(name: str) -> str:
     return unquote(name)
 
 
@@ -393,5 +399,5 @@ def new_uuid(random: Random) -> bytes:
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         uuid = bytes(raw)
-        if uuid not in _RESERVED and not uuid_text(uuid).startswith("-"):
+        if uuid not in RESERVED_UUIDS and not uuid_text(uuid).startswith("-"):
             return uuid

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from ottla.broker.controller.controller_state import ControllerState, kafka_error
 from ottla.broker.metadata.dynamic_configs import DynamicConfigs
 from ottla.broker.metadata.local_metadata import LocalMetadata
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity
-from ottla.cluster.config_changes import altered_config, config_path
+from ottla.cluster.config_changes import altered_config, config_path, ends_without_configs, with_config
 from ottla.cluster.image import ClusterImage
-from ottla.cluster.requests import ConfigAlteration, ResourceType
+from ottla.cluster.requests import ConfigAlteration
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import BadVersion, Change, Create, Delete, MetadataStore, Node, NodeExists, NoNode, SetData, StoreError
 
@@ -83,7 +82,7 @@ class ClusterConfigs:
         while True:
             node = await self._store.get(path)
             present = znodes.decode_config(path, node.data) if node is not None else {}
-            config = altered_config(_with_config(image, requested, present), self._state.settings, requested)
+            config = altered_config(with_config(image, requested, present), self._state.settings, requested)
             if validate_only:
                 return
             try:
@@ -96,17 +95,7 @@ class ClusterConfigs:
 
 
 def _write(requested: ConfigAlteration, path: str, node: Node | None, config: Mapping[str, str]) -> list[Change]:
-    if requested.resource_type == ResourceType.GROUP and not config:
-        # Group ids come and go without end: a group without configs keeps no node.
+    if ends_without_configs(requested.resource_type) and not config:
         return [Delete(path, node.version)] if node is not None else []
     data = znodes.encode_config(config)
     return [SetData(path, data, node.version) if node is not None else Create(path, data)]
-
-
-def _with_config(image: ClusterImage, requested: ConfigAlteration, config: dict[str, str]) -> ClusterImage:
-    if requested.resource_type == ResourceType.GROUP:
-        return image.with_group_config(requested.resource_name, config)
-    if requested.resource_type != ResourceType.TOPIC:
-        return image.with_broker_config(requested.resource_name, config)
-    topic = image.topics.get(requested.resource_name)
-    return image if topic is None else image.with_topics([replace(topic, config=config)])

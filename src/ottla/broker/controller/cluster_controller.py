@@ -89,7 +89,11 @@ class ClusterController:
         self._sender = ControlRequestSender(state, client.send, self._responded)
         self._writer = MetadataWriter(store, state, self._sender, on_conflict=self._conflicted, on_commit=self._committed)
         self.dynamic_configs = DynamicConfigs(
-            store, on_topics=self._topics_configured, on_brokers=self._brokers_configured, on_groups=cache.configure_groups
+            store,
+            on_topics=self._topics_configured,
+            on_brokers=self._brokers_configured,
+            on_groups=cache.configure_groups,
+            on_client_metrics=cache.configure_client_metrics,
         )
         self.acl_requests: AclRequests | None = None
         if metadata.authorizer is not None:
@@ -162,7 +166,8 @@ class ClusterController:
         # Before anything is awaited: a session that expires meanwhile ends this term too.
         state.term = term
         async with state.lock:
-            known = self.dynamic_configs.brokers, self.dynamic_configs.groups
+            dynamic = self.dynamic_configs
+            known = dynamic.brokers, dynamic.groups, dynamic.client_metrics
             loaded = await load_image(self._store, self._cluster_id, state.broker_id, term.epoch, self._random, known)
             if state.term is not term:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the session expired while the term began")

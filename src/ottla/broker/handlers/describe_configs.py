@@ -1,8 +1,8 @@
-"""DescribeConfigs: the settings of topics, brokers, groups and loggers, with the source of each value and its synonyms.
+"""DescribeConfigs: the settings of topics, brokers, groups, client metrics and loggers, with source and synonyms of each value.
 
 A broker describes only itself, or (empty name) the dynamic defaults of the cluster: clients ask each broker. Without names, or
-with an empty list, all settings are described; an unknown name is left out. A group need not exist. BROKER_LOGGER resources are
-the log levels of this broker. Client metrics have no settings.
+with an empty list, all settings are described; an unknown name is left out. Groups and client metrics subscriptions need not
+exist. BROKER_LOGGER resources are the log levels of this broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.cluster.settings import (
     describe_broker,
     describe_topic,
 )
-from ottla.cluster.settings.describe import describe_cluster_default, describe_group
+from ottla.cluster.settings.describe import describe_client_metrics, describe_cluster_default, describe_group
 from ottla.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -79,8 +79,10 @@ def _describe(metadata: LocalMetadata, resource: DescribeConfigsResource) -> lis
                 ErrorCode.INVALID_REQUEST, "a group resource needs a group id; the defaults of all groups are broker settings"
             )
         return describe_group(settings, metadata.image.group_configs.get(name, {}), names)
-    if resource.resource_type == ResourceType.CLIENT_METRICS and name:
-        return []
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a client metrics resource needs the name of a subscription")
+        return describe_client_metrics(metadata.image.client_metrics.get(name, {}), names)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings that can be described")
 
 

@@ -1,7 +1,7 @@
 """ListConfigResources: the resources that have settings.
 
-Version 0 (then named ListClientMetricsResources) lists client metrics subscriptions only; there are none. Version 1 names the
-resource types; none means all.
+Version 0 (then named ListClientMetricsResources) lists client metrics subscriptions only. Version 1 names the resource types;
+none means all.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _LISTED = (
 
 def handle(metadata: LocalMetadata, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     if context.version == 0:
-        return ListConfigResourcesResponse()
-    wanted = request.resource_types or [int(known) for known in _LISTED]
+        wanted = [int(ResourceType.CLIENT_METRICS)]
+    else:
+        wanted = request.resource_types or [int(known) for known in _LISTED]
     if any(asked not in _LISTED for asked in wanted):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"supported resource types: {[int(known) for known in _LISTED]}")
     return ListConfigResourcesResponse(
@@ -50,4 +51,4 @@ def _names(resource_type: int, image: ClusterImage) -> Iterable[str]:
         return [str(broker) for broker in image.brokers]
     if resource_type == ResourceType.GROUP:
         return image.group_configs
-    return ()
+    return image.client_metrics

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from ottla.broker.coordinators.transaction_coordinators import TransactionCoordinators
 from ottla.broker.network.context import RequestContext
+from ottla.patterns import check_pattern, matching_names
 from ottla.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
 
 def handle(
     transactions: TransactionCoordinators, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    from ottla.coordinator.group.subscription import check_pattern, matching_names
     from ottla.coordinator.txn.transaction_metadata import STATE_BY_TITLE
 
     pattern = request.transactional_id_pattern

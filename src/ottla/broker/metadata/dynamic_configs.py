@@ -1,4 +1,4 @@
-"""Dynamic configs of topics, brokers, groups, users, client ids and IP addresses, on every broker of a cluster.
+"""Dynamic configs of topics, brokers, groups, client metrics, users, client ids and IP addresses, on every broker of a cluster.
 
 Owns this broker's copy of what is under /config. Whoever changes configs, another broker or Kafka's tool on ZooKeeper, leaves a
 notification under /config/changes; every broker reads the configs that it names. Changes are written by
@@ -12,7 +12,14 @@ from typing import Final
 
 from ottla.broker.metadata.change_notifications import ChangeNotifications, NotificationReader
 from ottla.broker.metadata.client_configs import alter_client_config, load_client_config, load_client_configs
-from ottla.broker.metadata.tree import broker_configs, each, group_configs, stored_configs, topic_config
+from ottla.broker.metadata.tree import (
+    broker_configs,
+    client_metrics_configs,
+    each,
+    group_configs,
+    stored_configs,
+    topic_config,
+)
 from ottla.cluster import znodes
 from ottla.cluster.client_entities import ClientConfigs, Entity, entity_of, with_client_config
 from ottla.ports import Delete, MetadataStore, NoNode
@@ -29,8 +36,10 @@ class DynamicConfigs:
         on_topics: Callable[[dict[str, dict[str, str]]], None],
         on_brokers: Callable[[dict[str, dict[str, str]]], None],
         on_groups: Callable[[dict[str, dict[str, str]]], None],
+        on_client_metrics: Callable[[dict[str, dict[str, str]]], None],
     ) -> None:
-        """`on_topics` is called with the configs of the topics that changed, the others with those of all brokers, all groups."""
+        """`on_topics` is called with the configs of the topics that changed, the others with those of all brokers, all groups,
+        all client metrics subscriptions."""
         path, _, prefix = znodes.CONFIG_CHANGE.rpartition("/")
         self._store = store
         self._notifications = ChangeNotifications(store, path, prefix)
@@ -38,10 +47,12 @@ class DynamicConfigs:
         self.topics: dict[str, dict[str, str]] = {}
         self.brokers: dict[str, dict[str, str]] = {}
         self.groups: dict[str, dict[str, str]] = {}
+        self.client_metrics: dict[str, dict[str, str]] = {}
         self.clients: ClientConfigs = {}
         self._on_topics = on_topics
         self._on_brokers = on_brokers
         self._on_groups = on_groups
+        self._on_client_metrics = on_client_metrics
         self.on_clients: Callable[[ClientConfigs], None] = lambda clients: None
         """Called with the configs of all users, client ids and IP addresses when some may have changed."""
 
@@ -56,6 +67,7 @@ class DynamicConfigs:
         stored = await stored_configs(self._store)
         self.topics, self.brokers = stored.topics, stored.brokers
         await self._read_groups()
+        await self._read_client_metrics()
         self._set_clients(await load_client_configs(self._store))
 
     async def refresh(self, topics: Iterable[str]) -> None:
@@ -75,6 +87,7 @@ class DynamicConfigs:
             self.brokers = stored.brokers
             self._on_brokers(self.brokers)
         await self._read_groups()
+        await self._read_client_metrics()
         self._set_clients(await load_client_configs(self._store))
 
     async def _read_groups(self) -> None:
@@ -82,6 +95,12 @@ class DynamicConfigs:
         if groups != self.groups:
             self.groups = groups
             self._on_groups(groups)
+
+    async def _read_client_metrics(self) -> None:
+        configs = await client_metrics_configs(self._store)
+        if configs != self.client_metrics:
+            self.client_metrics = configs
+            self._on_client_metrics(configs)
 
     async def _read_notified(self) -> None:
         names, fresh = await self._notifications.read()
@@ -102,7 +121,7 @@ class DynamicConfigs:
     async def read_entities(self, entities: Iterable[str]) -> None:
         """Read the configs of entities, named by their paths below /config."""
         topics: list[str] = []
-        brokers = groups = False
+        brokers = groups = client_metrics = False
         for entity in entities:
             kind, _, name = entity.partition("/")
             if kind == "topics":
@@ -111,6 +130,8 @@ class DynamicConfigs:
                 brokers = True
             elif kind == "groups":
                 groups = True
+            elif kind == "client-metrics":
+                client_metrics = True
             elif (client := entity_of(entity)) is not None:
                 config = await load_client_config(self._store, entity)
                 self._set_clients(with_client_config(self.clients, client, config))
@@ -122,6 +143,8 @@ class DynamicConfigs:
             self._on_brokers(self.brokers)
         if groups:
             await self._read_groups()
+        if client_metrics:
+            await self._read_client_metrics()
 
     async def alter_client(
         self, entity: Entity, alter: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool

@@ -154,6 +154,11 @@ class MetadataCache:
         if configs != self.image.group_configs:
             self._publish(replace(self.image, group_configs=dict(configs)))
 
+    def configure_client_metrics(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Apply the configs of all client metrics subscriptions."""
+        if configs != self.image.client_metrics:
+            self._publish(replace(self.image, client_metrics=dict(configs)))
+
     def _publish(self, image: ClusterImage) -> None:
         self.image = image
         self._on_image(image)

@@ -27,6 +27,9 @@ _TOPICS_AT_ONCE: Final = 50
 _ATTEMPTS_MAX: Final = 5
 _PAUSE_S: Final = 0.1
 
+Configs = dict[str, dict[str, str]]
+"""By name of the resource."""
+
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -91,21 +94,25 @@ async def load_image(
     controller_id: int,
     controller_epoch: int,
     random: Random,
-    known: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]] | None = None,
+    known: tuple[Configs, Configs, Configs] | None = None,
 ) -> Loaded:
-    """The whole tree, and what a controller with this epoch has to add to it. `known`: the configs of brokers and groups to use
-    if their nodes cannot be parsed."""
+    """The whole tree, and what a controller with this epoch has to add to it. `known`: the configs of brokers, groups and client
+    metrics to use if their nodes cannot be parsed."""
     brokers = await load_brokers(store)
     try:
         configs, groups = await broker_configs(store), await group_configs(store)
+        client_metrics = await client_metrics_configs(store)
     except StoreUnavailable:
         raise
     except StoreError as error:
         if known is None:
             raise
-        logger.error("Keeping the previous configs of brokers and groups: %s", error)
-        configs, groups = known
-    loaded = Loaded(ClusterImage(cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups))
+        logger.error("Keeping the previous configs of brokers, groups and client metrics: %s", error)
+        configs, groups, client_metrics = known
+    image = ClusterImage(
+        cluster_id, controller_id, brokers, broker_configs=configs, group_configs=groups, client_metrics=client_metrics
+    )
+    loaded = Loaded(image)
     names = await store.children(znodes.TOPICS)
     loaded.image = loaded.image.with_topics(await load_topics(store, names, controller_epoch, random, loaded))
     return loaded
@@ -200,8 +207,13 @@ async def broker_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
 
 
 async def group_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
-    groups = [znodes.group_of_node(name) for name in await store.children(znodes.CONFIG_GROUPS)]
+    groups = [znodes.text_of_node(name) for name in await store.children(znodes.CONFIG_GROUPS)]
     return await _configs(store, {group_id: znodes.group_config_path(group_id) for group_id in groups})
+
+
+async def client_metrics_configs(store: MetadataStore) -> dict[str, dict[str, str]]:
+    names = [znodes.text_of_node(name) for name in await store.children(znodes.CONFIG_CLIENT_METRICS)]
+    return await _configs(store, {name: znodes.client_metrics_config_path(name) for name in names})
 
 
 async def _configs(store: MetadataStore, paths: dict[str, str]) -> dict[str, dict[str, str]]:

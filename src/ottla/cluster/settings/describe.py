@@ -9,6 +9,7 @@ from itertools import dropwhile
 from typing import Final
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS, UNITS, BrokerSettings, setting_of
+from ottla.cluster.settings.client_metrics import CLIENT_METRICS_SETTINGS, client_metrics_value
 from ottla.cluster.settings.group import GROUP_SETTINGS, group_value
 from ottla.cluster.settings.of_listener import OF_LISTENERS, parse_name
 from ottla.cluster.settings.setting import Setting
@@ -78,6 +79,16 @@ def describe_group(broker: BrokerSettings, overrides: Mapping[str, str], names: 
         else:
             synonyms.append(Synonym(setting.name, setting.render(setting.default), ConfigSource.DEFAULT_CONFIG))
         described.append(_described(setting, value, tuple(synonyms)))
+    return described
+
+
+def describe_client_metrics(overrides: Mapping[str, str], names: Collection[str] | None) -> list[DescribedSetting]:
+    """The settings of a client metrics subscription. As in Kafka, a default is no synonym."""
+    described: list[DescribedSetting] = []
+    for setting in _chosen(CLIENT_METRICS_SETTINGS.values(), names):
+        value = setting.render(client_metrics_value(setting.name, overrides))
+        own = (Synonym(setting.name, value, ConfigSource.CLIENT_METRICS_CONFIG),) if setting.name in overrides else ()
+        described.append(_described(setting, value, own))
     return described
 
 

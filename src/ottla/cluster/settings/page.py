@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 
 from ottla.cluster.settings.broker import BROKER_SETTINGS, SYNONYMS
+from ottla.cluster.settings.client_metrics import CLIENT_METRICS_SETTINGS
 from ottla.cluster.settings.setting import INT_MAX, LONG_MAX, Setting
 from ottla.cluster.settings.topic import TOPIC_SETTINGS
 
@@ -34,7 +35,7 @@ _CHANGES = {"read-only": "no", "per-broker": "broker", "cluster-wide": "cluster"
 
 
 def render() -> str:
-    parts = [_HEAD, *_broker_part(), *_topic_part(), *_unused_part()]
+    parts = [_HEAD, *_broker_part(), *_topic_part(), *_client_metrics_part(), *_unused_part()]
     return "\n".join(parts) + "\n"
 
 
@@ -56,6 +57,16 @@ def _topic_part() -> Iterator[str]:
     yield from _table(
         ("Setting", "Type", "Default", "Allowed", "Broker setting", "What it is"),
         _rows(TOPIC_SETTINGS, lambda setting: f"`{setting.server_default}`" if setting.server_default else ""),
+    )
+    yield ""
+
+
+def _client_metrics_part() -> Iterator[str]:
+    yield "## Client metrics\n"
+    yield "Of a subscription (`kafka-client-metrics.sh`, KIP-714). Matching clients push their metrics; /metrics shows them.\n"
+    yield from _table(
+        ("Setting", "Type", "Default", "Allowed", "What it is"),
+        (row[:4] + row[5:] for row in _rows(CLIENT_METRICS_SETTINGS, lambda setting: "")),
     )
     yield ""
 

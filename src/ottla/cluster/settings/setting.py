@@ -158,7 +158,7 @@ class Setting:
     type: SettingType
     default: Value
     valid: Allowed | None
-    scope: Literal["broker", "topic", "group"]
+    scope: Literal["broker", "topic", "group", "client-metrics"]
     update_mode: UpdateMode
     used: bool
     """False: Kafka has the setting and Ottla does not use it."""

@@ -15,16 +15,9 @@ from ottla.coordinator.group.assignors import ASSIGNORS, Assignment, GroupSpec, 
 from ottla.coordinator.group.consumer_group import ConsumerGroup, ResolvedPattern, assignor_for
 from ottla.coordinator.group.consumer_member import ConsumerMember, Reconciliation
 from ottla.coordinator.group.group import GroupConfig, Topics
-from ottla.coordinator.group.subscription import (
-    MetadataHashes,
-    all_alike,
-    check_pattern,
-    ids_of,
-    matching_names,
-    topics_of,
-    topics_of_all,
-)
+from ottla.coordinator.group.subscription import MetadataHashes, all_alike, ids_of, topics_of, topics_of_all
 from ottla.coordinator.shard import CoordinatorRecord, Now
+from ottla.patterns import check_pattern, matching_names
 
 
 @dataclass(frozen=True, slots=True)

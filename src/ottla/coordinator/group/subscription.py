@@ -1,18 +1,12 @@
-"""The topics that members of consumer groups subscribe to, by name or regular expression, and the metadata hash of these topics.
-
-A client's expression is matched against all topic names on the event loop, so matching must take linear time. Kafka uses RE2/J.
-RE2 has the same syntax and the same bound, which Python's `re` lacks. `re2` is imported with the first expression.
-"""
+"""The topics that members of consumer groups subscribe to, by name or expression, and the metadata hash of these topics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.group import Topic, Topics
-from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer_group import ResolvedPattern
@@ -20,10 +14,6 @@ if TYPE_CHECKING:
 
 NO_TOPICS_HASH: Final = 0
 _HASH_BYTES: Final = 8
-
-
-PATTERN_CHARS_MAX: Final = 4096
-_PROGRAM_BYTES_MAX: Final = 1 << 20
 
 
 def topics_of(member: ConsumerMember, patterns: Mapping[str, ResolvedPattern]) -> frozenset[str]:
@@ -86,40 +76,3 @@ class MetadataHashes:
         described = b"%b%d:%b" % (topic.topic_id, len(topic.partitions), name.encode())
         self._of_topic[name] = topic, blake2b(described, digest_size=_HASH_BYTES).digest()
         return self._of_topic[name][1]
-
-
-def check_pattern(pattern: str) -> None:
-    """KafkaError if the expression is invalid."""
-    _compiled(pattern)
-
-
-def matching_names(pattern: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that the expression matches entirely. An invalid one, which the log may have, matches nothing."""
-    try:
-        match = _compiled(pattern).fullmatch
-    except KafkaError:
-        return frozenset()
-    return frozenset(name for name in names if match(name) is not None)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PROGRAM_BYTES_MAX
-    if len(pattern) > PATTERN_CHARS_MAX:
-        raise _invalid(pattern[:64] + "…", f"{len(pattern)} characters, at most {PATTERN_CHARS_MAX} are allowed")
-    try:
-        return re2.compile(pattern, options)
-    except (re2.error, UnicodeEncodeError) as error:
-        reason = error.args[0] if isinstance(error, re2.error) else error
-        raise _invalid(pattern, reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
-
-
-def _invalid(pattern: str, reason: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_REGULAR_EXPRESSION,
-        f"{pattern!r} is not a valid RE2 regular expression: {reason}",
-    )

@@ -11,7 +11,7 @@ from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, Des
 from tests.kit.admin import MetadataBroker, on_broker
 from tests.kit.handlers import every_version
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, CLIENT_METRICS = 2, 4, 16
 
 
 def ask_for(kind: int, name: str, *keys: str, **fields: bool) -> DescribeConfigsRequest:
@@ -146,5 +146,25 @@ def test_levels_of_the_brokers_loggers(version: int) -> None:
             assert levels["root"].config_source == ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
         only = await broker.ask("describe_configs", version, ask_for(8, "1", "root"))
         assert [config.name for config in only.results[0].configs] == ["root"]
+
+    on_broker(test)
+
+
+def test_a_client_metrics_subscription_need_not_exist() -> None:
+    async def test(broker: MetadataBroker) -> None:
+        changes = [ConfigChange(0, "interval.ms", "1000"), ConfigChange(0, "match", " client_id = a.* , client_software_name=b")]
+        assert await broker.controller.config_requests.alter([ConfigAlteration(CLIENT_METRICS, "s", changes)]) == [None]
+        response = await broker.ask("describe_configs", 4, ask_for(CLIENT_METRICS, "s", include_synonyms=True))
+        own, default = ConfigSource.CLIENT_METRICS_CONFIG, ConfigSource.DEFAULT_CONFIG
+        assert [(config.name, config.value, config.config_source, config.config_type, len(config.synonyms))
+                for config in response.results[0].configs] == [
+            ("interval.ms", "1000", own, SettingType.INT, 1),
+            ("match", "client_id = a.*,client_software_name=b", own, SettingType.LIST, 1),
+            ("metrics", "", default, SettingType.LIST, 0),
+        ]  # fmt: skip
+        response = await broker.ask("describe_configs", 4, ask_for(CLIENT_METRICS, "unknown", "interval.ms", "nonsense"))
+        assert [(config.name, config.value) for config in response.results[0].configs] == [("interval.ms", "300000")]
+        response = await broker.ask("describe_configs", 4, ask_for(CLIENT_METRICS, ""))
+        assert response.results[0].error_code == ErrorCode.INVALID_REQUEST
 
     on_broker(test)

@@ -1,15 +1,28 @@
 from __future__ import annotations
 
-from ottla.cluster.requests import NewTopic
+from ottla.cluster.requests import ConfigAlteration, ConfigChange, NewTopic
 from ottla.errors import ErrorCode
 from ottla.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from tests.kit.admin import MetadataBroker, on_broker
 
 
-def test_version_0_asks_for_client_metrics_of_which_there_are_none() -> None:
+def test_version_0_asks_for_client_metrics() -> None:
     async def test(broker: MetadataBroker) -> None:
-        response = await broker.ask("list_config_resources", 0, ListConfigResourcesRequest())
-        assert (response.error_code, response.config_resources) == (0, [])
+        async def listed() -> list[str]:
+            response = await broker.ask("list_config_resources", 0, ListConfigResourcesRequest())
+            return [resource.resource_name for resource in response.config_resources]
+
+        async def alter(name: str, operation: int, value: str | None) -> None:
+            requested = ConfigAlteration(16, name, [ConfigChange(operation, "interval.ms", value)])
+            assert await broker.controller.config_requests.alter([requested]) == [None]
+
+        await broker.create(NewTopic("a"))
+        assert await listed() == []
+        await alter("any name / is good", 0, "1000")
+        await alter("other", 0, "1000")
+        assert sorted(await listed()) == ["any name / is good", "other"]
+        await alter("other", 1, None)
+        assert await listed() == ["any name / is good"], "without settings it is none"
 
     on_broker(test)
 
