@@ -787,6 +787,11 @@ CASES: tuple[Case, ...] = (
         on(("groups.error_code", G)),
     ),
     Case(
+        "get_telemetry_subscriptions",
+        _plain("get_telemetry_subscriptions", "GetTelemetrySubscriptionsRequest"),
+    ),
+    Case("push_telemetry", _plain("push_telemetry", "PushTelemetryRequest")),
+    Case(
         "list_config_resources",
         _plain("list_config_resources", "ListConfigResourcesRequest"),
         ((CLUSTER, DESCRIBE_CONFIGS),),

@@ -54,6 +54,7 @@ from ottla.broker.replicas.replication_context import ALONE
 from ottla.broker.replicas.scrubber import Scrubber
 from ottla.broker.replicas.topic_config import stored_log_configs
 from ottla.broker.startup_error import StartupError
+from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.cluster.client_entities import ClientConfigs, connection_rate_of, limits_of
 from ottla.cluster.image import ClusterImage, Endpoint
 from ottla.cluster.settings import BrokerSettings, SettingsError, host_and_port
@@ -118,6 +119,7 @@ class Broker:
         self.fetch_sessions = FetchSessionCache(settings.int("max.incremental.fetch.session.cache.slots"), world.random)
         self.large_batches = LargeBatches(world)
         self.quotas = Quotas(quota_windows(settings))
+        self.telemetry = Telemetry(self.metadata, world, self.counters)
         self.failure: str | None = None
         """Why the broker stopped by itself."""
         self._given_store = store
@@ -290,6 +292,7 @@ class Broker:
         await monitor.watch_replicas(self.metadata, self.partitions, self.flusher, self.cleaner, fetchers)
         monitor.watch_controller(self.controller.state)
         monitor.watch_coordinators(self.groups, self.transactions)
+        monitor.watch_telemetry(self.telemetry)
 
     async def _logins(self, dispatcher: Dispatcher) -> dict[str, Login]:
         """Of the SASL listeners."""
@@ -488,6 +491,7 @@ class Broker:
             "producer_ids": self.controller.producer_ids,
             "purgatory": self.purgatory,
             "served": served(in_cluster=self.is_in_cluster),
+            "telemetry": self.telemetry,
             "tokens": self.tokens,
             "topic_requests": self.controller.topic_requests,
             "transactions": self.transactions,

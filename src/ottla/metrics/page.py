@@ -36,6 +36,9 @@ scrape_configs:
       - targets: ["broker-1:9404", "broker-2:9404", "broker-3:9404"]
 ```
 
+Clients push their own metrics if they are [subscribed](operations.md#metrics-of-clients). They appear as `kafka_client_*`, with
+the labels `client_id`, `client_instance_id`, `client_software_name`, `client_software_version` and those that the client adds.
+
 Names and labels of `kafka_*` are those that the JMX exporter gives Kafka's beans with Strimzi's rules; times in them are in
 milliseconds. A metric of type quantiles is a gauge with the label `quantile` ({", ".join(map(str, QUANTILES))}) over
 the last {ROTATION_S} to {2 * ROTATION_S} seconds, and a counter `NAME_count`. Quantiles of several brokers cannot be added up;

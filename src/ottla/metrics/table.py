@@ -173,6 +173,7 @@ OF_CLIENTS: Final = (
         "Percent of the event loop's time, of clients with such a quota."),
     _row(f"{QUOTA}_throttle_time", _G, "resource user clientId", "For how many milliseconds they would be throttled now."),
     _row("ottla_certificate_expiry_timestamp_seconds", _G, "listener", "When the first certificate of the chain expires."),
+    _row("kafka_server_client_metrics_instance_count", _G, "", "Client instances known to client metrics (KIP-714)."),
 )
 
 OF_ZOOKEEPER: Final = (
@@ -227,6 +228,10 @@ EVENTS: Final = {
     "logins_failed": _row("ottla_logins_failed_total", _C, "", "Failed SASL logins."),
     "requests_throttled": _row("ottla_requests_throttled_total", _C, "", "Requests throttled by quotas."),
     "sendfile_bytes": _row("ottla_sendfile_bytes_total", _C, "", "Bytes sent by sendfile."),
+    "telemetry_pushes": _row("ottla_telemetry_pushes_total", _C, "", "Pushes of client metrics."),
+    "telemetry_pushes_invalid": _row("ottla_telemetry_pushes_invalid_total", _C, "", "Of these, pushes that could not be read."),
+    "telemetry_series_left_out": _row("ottla_telemetry_series_left_out_total", _C, "",
+        "Series of client metrics left out because of a limit."),
     "tls_encrypted_beside": _row("ottla_tls_encrypted_beside_total", _C, "", "Replies encrypted beside the event loop."),
     "tls_handshakes_failed": _row("ottla_tls_handshakes_failed_total", _C, "", "Failed TLS handshakes."),
 }

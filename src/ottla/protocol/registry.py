@@ -103,6 +103,8 @@ _APIS = (
     Api(67, "allocate_producer_ids", 0, 0, 0),
     Api(68, "consumer_group_heartbeat", 0, 1, 0),
     Api(69, "consumer_group_describe", 0, 1, 0),
+    Api(71, "get_telemetry_subscriptions", 0, 0, 0),
+    Api(72, "push_telemetry", 0, 0, 0),
     Api(74, "list_config_resources", 0, 1, 0),
     Api(75, "describe_topic_partitions", 0, 0, 0),
 )

@@ -37,6 +37,10 @@ class Session:
     """When the client must have authenticated again; None: never."""
     permissions: Permissions | None = None
     """What the authorizer has told this session; None: nothing yet."""
+    client_port: int = 0
+    software_name: str = ""
+    """As ApiVersions told; empty before."""
+    software_version: str = ""
 
     @property
     def may_use_tokens(self) -> bool:

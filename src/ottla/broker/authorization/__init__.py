@@ -99,6 +99,8 @@ ROWS: Final[dict[str, Nothing | OnCluster | OfGroup | ByItem | str]] = {
     "allocate_producer_ids": OnCluster(CLUSTER_ACTION),
     "consumer_group_heartbeat": "groups.consumer_group_heartbeat",
     "consumer_group_describe": "groups.consumer_group_describe",
+    "get_telemetry_subscriptions": Nothing(),
+    "push_telemetry": Nothing(),
     "list_config_resources": OnCluster(DESCRIBE_CONFIGS),
     "describe_topic_partitions": "topics.describe_topic_partitions",
 }

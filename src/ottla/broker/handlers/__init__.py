@@ -70,6 +70,8 @@ _SERVED = (
     ("list_transactions", 0, 2),
     ("consumer_group_heartbeat", 0, 1),
     ("consumer_group_describe", 0, 1),
+    ("get_telemetry_subscriptions", 0, 0),
+    ("push_telemetry", 0, 0),
     ("list_config_resources", 0, 1),
     ("describe_topic_partitions", 0, 0),
 )

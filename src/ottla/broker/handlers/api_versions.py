@@ -3,6 +3,7 @@
 `dispatch` answers a version that is not served with `unsupported_version`, in the layout of version 0. The only feature is
 `transaction.version` 2: clients raise their epoch with every transaction and add partitions by writing to them (KIP-890). While
 the cluster has brokers that do not support it, such as Apache Kafka 3.9, the feature is not finalized, under a later epoch.
+The session keeps the name and version of the client's software.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def handle(
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    context.session.software_name = request.client_software_name
+    context.session.software_version = request.client_software_version
     level = min((broker.transaction_version for broker in metadata.image.brokers.values()), default=TRANSACTION_VERSION)
     return ApiVersionsResponse(
         api_keys=[

@@ -27,6 +27,7 @@ from ottla.broker.monitoring.process import process_families
 from ottla.broker.monitoring.replicas import ReplicaCollector
 from ottla.broker.monitoring.requests import request_families
 from ottla.broker.monitoring.storage import StorageCollector
+from ottla.broker.monitoring.telemetry import telemetry_families
 from ottla.broker.monitoring.traffic import traffic_families
 from ottla.broker.monitoring.zookeeper import MeasuredStore
 from ottla.broker.network.listener_tls import TlsOfListeners
@@ -38,6 +39,7 @@ from ottla.broker.replicas.flusher import Flusher
 from ottla.broker.replicas.partitions import Partitions
 from ottla.broker.replicas.replica_fetcher import ReplicaFetchers
 from ottla.broker.replicas.traffic import Traffic
+from ottla.broker.telemetry.telemetry import Telemetry
 from ottla.metrics import Counters
 from ottla.metrics.family import Collector, Family, family, single
 from ottla.metrics.histogram import ROTATION_S, Histogram
@@ -139,6 +141,9 @@ class Monitor:
     def watch_coordinators(self, groups: GroupCoordinators, transactions: TransactionCoordinators) -> None:
         self.collect(lambda: group_families(groups))
         self.collect(lambda: transaction_families(transactions, self._world.clock))
+
+    def watch_telemetry(self, telemetry: Telemetry) -> None:
+        self.collect(lambda: telemetry_families(telemetry))
 
     def _connections(self) -> list[dict[str, Any]]:
         return described(self._server) if self._server is not None else []

@@ -121,6 +121,7 @@ class Connection:
         host = str(peer[0]) if isinstance(peer, tuple) else ""
         self.client_host = host[7:] if host.startswith("::ffff:") else host
         self.session.client_host = java_address(self.client_host)
+        self.session.client_port = self.client_port
         if self.listener.login is not None:
             self.login_since = self._loop.time()
             self.dispatch = self.listener.login(self)

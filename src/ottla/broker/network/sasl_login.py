@@ -22,7 +22,7 @@ module with its login and costs nothing here afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -229,13 +229,12 @@ class SaslLogin:
         self._mechanism = None
         connection.limit_frames(None)
         connection.authenticated(
-            Session(
-                connection.session.client_host,
-                connection.session.listener_name,
-                connection.session.security_protocol,
-                success.principal,
-                success.by_token,
-                now_ms + lifetime_ms if limits else None,
+            replace(
+                connection.session,
+                principal=success.principal,
+                by_token=success.by_token,
+                expires_at_ms=now_ms + lifetime_ms if limits else None,
+                permissions=None,
             )
         )
         if limits:

@@ -337,6 +337,8 @@ USED_BROKER_SETTINGS: Final = table_of((
             "same machine 524288."),
     _used("super.users", STRING, "", internal=True,
         doc="Principals that may do everything, separated by semicolons: `User:admin;User:CN=broker,O=example`."),
+    _used("telemetry.max.bytes", INT, 1048576, valid=at_least(1),
+        doc="Maximum size of the metrics that a client pushes at once, as sent. More is refused with TELEMETRY_TOO_LARGE."),
     _used("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10000, valid=at_least(1),
         doc="How often transactions that have timed out are aborted."),
     _used("transaction.max.timeout.ms", INT, 900000, valid=at_least(1),

@@ -314,7 +314,6 @@ UNUSED_BROKER_SETTINGS: Final = table_of((
         doc="Purge interval, in requests, of the purgatory of ShareFetch."),
     _known("socket.connection.setup.timeout.max.ms", LONG, 30000, doc="Maximum time to connect to another broker."),
     _known("socket.connection.setup.timeout.ms", LONG, 10000, doc="First time limit to connect to another broker."),
-    _known("telemetry.max.bytes", INT, 1048576, valid=at_least(1), doc="Maximum metrics report of a client."),
     _known("transaction.two.phase.commit.enable", BOOLEAN, False,
         doc="Whether transactions may be prepared and committed from outside."),
     _known("unclean.leader.election.interval.ms", LONG, 300000, valid=at_least(1), internal=True,

@@ -30,6 +30,7 @@ PARTS = {
     "producer_ids",
     "purgatory",
     "served",
+    "telemetry",
     "tokens",
     "topic_requests",
     "transactions",

@@ -21,6 +21,7 @@ from ottla.protocol.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from ottla.security.principal import Session
 
 
 class Registrations:
@@ -75,7 +76,7 @@ class World:
     @property
     def features(self) -> tuple[int, list[tuple[str, int]]]:
         """What clients hear: the epoch, and what is finalised."""
-        context: Any = SimpleNamespace(version=4)
+        context: Any = SimpleNamespace(version=4, session=Session("", ""))
         request = ApiVersionsRequest(client_software_name="t", client_software_version="1")
         answer = api_versions.handle({}, LocalMetadata(BrokerSettings.parse({}), 1, self.image), request, context)
         return answer.finalized_features_epoch, [(each.name, each.max_version_level) for each in answer.finalized_features]
