@@ -17,7 +17,7 @@ the line that declared them: importing a pipeline starts no Spark and imports no
 The modules, in the order of a run:
 - `declare`, `definitions`, `values`: the functions above and what they build; `loading` runs the file, `graph` orders and checks
   the flows, `project` reads the settings, `failure` is the error that names the user's line;
-- `topics` asks the cluster for the topics, `java` and `session` start Spark;
+- `preflight` looks at the settings, `topics` asks the cluster for the topics, `java` and `session` start Spark;
 - `frames` turns definitions into DataFrames, with `reading` (a source), `encoding` (a sink), `avro_columns`;
 - `running` starts, watches and stops the queries; `progress`, `progress_table`, `progress_metrics` show them;
 - `published` tells the cluster about the run, for consoles and exporters;

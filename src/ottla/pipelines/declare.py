@@ -87,6 +87,13 @@ def source(
         raise PipelineError("a source by pattern needs a name", place, hint="add name=…")
     name = name or re.sub(r"[^A-Za-z0-9_]", "_", topics[0])
     _check_name(name, "source", place)
+    if any(str(option).lower() == "kafka.bootstrap.servers" for option in options or ()):
+        raise PipelineError(
+            f"source {name!r}: kafka.bootstrap.servers cannot be set for one source: its offsets and the results are committed "
+            "in one transaction of one cluster",
+            place,
+            hint="set bootstrap_servers in [pipeline], or copy the topic there with `ottla topic copy`",
+        )
     return Source(name, value, topics, pattern, key, tuple(columns), dead_letter, str(starting), _options(options, place), place)
 
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.pipelines.failure import PipelineError, Place
+from ottla.pipelines.preflight import check_master_name
 from ottla.pipelines.values import option_text
 
 _DURATION = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
@@ -152,6 +153,8 @@ def _from(file: Path, toml: Path, text: str, document: dict[str, Any]) -> Projec
 def _setting(key: str, value: str) -> dict[str, Any]:
     if key in ("trigger", "transaction_timeout"):
         return {f"{key}_ms": duration_ms(value)}
+    if key == "master":
+        check_master_name(value)
     if key == "metrics" and not _ADDRESS.fullmatch(value):
         raise ValueError(f"{value!r} is not an address: write 127.0.0.1:9404")
     if key == "name" and not _NAME.fullmatch(value):

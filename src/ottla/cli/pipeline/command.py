@@ -87,10 +87,11 @@ def check(
     )
     with _explained():
         from ottla.cli.pipeline.running import spark_session
-        from ottla.pipelines import frames, topics
+        from ottla.pipelines import frames, preflight, topics
 
         if bootstrap_servers is not None:
             topics.check(project, plan)
+        preflight.check_master_answers(project.master)
         with spark_session(project, ship=False) as spark:
             results = frames.check(spark, project, plan)
             flows: list[dict[str, Any]] = [
@@ -145,9 +146,11 @@ def run(
     )
     with _explained():
         from ottla.cli.pipeline.running import run_flows, spark_session
-        from ottla.pipelines import topics
+        from ottla.pipelines import preflight, topics
 
+        preflight.check_storage(project.storage)
         topics.check(project, plan)
+        preflight.check_master_answers(project.master)
         if not json_output:
             note(f"pipeline {project.name}: starting Spark on {project.master}")
         with spark_session(project, ship=project.ship) as spark:

@@ -1,0 +1,55 @@
+"""What can be wrong with the settings of a run and is known before Spark starts, which takes tens of seconds."""
+
+from __future__ import annotations
+
+import re
+import socket
+import tempfile
+
+from ottla.pipelines.checkpoint import local_folder
+from ottla.pipelines.failure import PipelineError
+
+_LOCAL = re.compile(r"local(\[(\d+|\*)(\s*,\s*\d+)?\])?|local-cluster\[.+\]")
+_REMOTE = re.compile(r"spark://.+|yarn|k8s://.+")
+_STANDALONE = "spark://"
+_CONNECT_TIMEOUT_S = 3.0
+
+
+def check_master_name(master: str) -> None:
+    """ValueError if Spark has no master of this form."""
+    if not _LOCAL.fullmatch(master) and not _REMOTE.fullmatch(master):
+        raise ValueError(f"{master!r} is no Spark master: write local[*], spark://host:7077, yarn or k8s://…")
+
+
+def check_master_answers(master: str) -> None:
+    """PipelineError if no standalone master answers. Spark itself tries for a minute."""
+    if not master.startswith(_STANDALONE):
+        return
+    problems = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) > 65535:
+            raise PipelineError(f"master {master!r}: {address!r} is not an address", hint="write spark://host:7077")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+    raise PipelineError(
+        f"no Spark master answers: {'; '.join(problems)}", hint="nothing was read or written; start it, or change --master"
+    )
+
+
+def check_storage(storage: str) -> None:
+    """Make the directory of checkpoints. PipelineError if it cannot be written; only Spark can look into remote storage."""
+    folder = local_folder(storage)
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise PipelineError(
+            f"storage {storage} cannot be written: {error.strerror or error}", hint="choose another directory with --storage"
+        ) from None

@@ -1,0 +1,78 @@
+"""What is wrong is said before Spark starts, in one line."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.pipelines import PipelineError, preflight
+from ottla.pipelines.project import read
+from tests.pipelines.test_pipeline_cli import COPY, ottla
+
+if TYPE_CHECKING:
+    from ottla.testing import Broker
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "shop.py"
+    found.write_text(COPY.format(source="in", out="out"))
+    return found
+
+
+def test_a_storage_that_cannot_be_written(file: Path) -> None:
+    code, stdout, stderr = ottla("run", file, "--storage", "/proc/nope", "-b", "127.0.0.1:1")
+    assert (code, stdout) == (1, "")
+    assert stderr.splitlines() == [
+        "error: storage /proc/nope cannot be written: No such file or directory",
+        "  choose another directory with --storage",
+    ]
+    beside = file.with_suffix(".txt")
+    beside.write_text("")
+    with pytest.raises(PipelineError, match="cannot be written"):
+        preflight.check_storage(str(beside))
+    preflight.check_storage("s3a://bucket/storage")
+    assert set(file.parent.iterdir()) == {beside, file}
+
+
+@pytest.mark.parametrize("master", ["locl", "local[", "local[x]", "spark:/host:7077", "mesos://host:5050", "k8s"])
+def test_a_master_that_spark_does_not_have(file: Path, master: str) -> None:
+    code, _, stderr = ottla("run", file, "--master", master, "-b", "127.0.0.1:1")
+    assert code == 1
+    assert stderr.startswith(f"error: --master: {master!r} is no Spark master: write local[*], spark://host:7077")
+    file.with_suffix(".toml").write_text(f'[spark]\nmaster = "{master}"\n')
+    with pytest.raises(PipelineError, match=r"shop\.toml:2: master: "):
+        read(file)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[*, 4]", "yarn", "k8s://https://10.0.0.1:6443"])
+def test_masters_that_spark_has(master: str) -> None:
+    preflight.check_master_name(master)
+    preflight.check_master_answers(master)
+
+
+def test_a_standalone_master_that_is_down(file: Path, ottla_broker: Broker) -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        down = one.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            preflight.check_master_answers(f"spark://127.0.0.1:{down},127.0.0.1:{other.getsockname()[1]}")
+        ottla_broker.create_topic("in", 1)
+        code, _, stderr = ottla("run", file, "--master", f"spark://127.0.0.1:{down}", "-b", ottla_broker.bootstrap_servers)
+    assert code == 1
+    assert stderr.splitlines()[0] == f"error: no Spark master answers: 127.0.0.1:{down}: Connection refused"
+    with pytest.raises(PipelineError, match="'host' is not an address"):
+        preflight.check_master_answers("spark://host")
+
+
+def test_a_source_of_another_cluster_is_refused_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "two.py"
+    file.write_text(
+        "from ottla import pipelines as p\n\norders = p.source('orders', options={'kafka.bootstrap.servers': 'other:9092'})\n"
+    )
+    code, _, stderr = ottla("run", file)
+    assert code == 1
+    assert stderr.startswith(f"error: {file}:3: source 'orders': kafka.bootstrap.servers cannot be set for one source")
