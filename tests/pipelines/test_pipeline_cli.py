@@ -51,6 +51,19 @@ def test_a_file_that_does_not_load_is_one_line_with_its_place(tmp_path: Path, co
                                    "line 1 column 2 (char 1)"]  # fmt: skip
 
 
+@pytest.mark.parametrize("made", ['F.col("x")', "F.lit(1)", 'F.udf("double")(len)'])
+def test_a_function_of_spark_in_a_module_says_where_it_belongs(tmp_path: Path, made: str) -> None:
+    """PySpark's own error is an AssertionError without a word."""
+    file = tmp_path / "early.py"
+    file.write_text(f"from pyspark.sql import functions as F\n\nearly = {made}\n")
+    code, _, stderr = ottla("check", file)
+    assert code == 1
+    first, hint = stderr.splitlines()
+    assert first.startswith(f"error: {file}:3: ")
+    assert not first.endswith(": ")
+    assert hint == "  the file is loaded before Spark starts: call functions of pyspark.sql inside of a flow"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -126,12 +126,17 @@ def sink(
     timestamp: str | None = None,
     partition: str | None = None,
     compression: str = "lz4",
+    partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> Sink:
     """Write to a topic. `key` names the key column, which chooses the partition as in Kafka's Java producer.
 
     The value is a JSON object of all columns by default. `p.string()` and `p.bytes()` take the column `value`, or the only column
     beside the key. `headers` (array of struct<key string, value binary>), `timestamp` and `partition` name columns that become
     the record's headers, timestamp and partition; they are not part of the value.
+
+    `partitions` and `config` (`{"retention.ms": 86400000}`) are those of the topic: `run` creates it so, and refuses to write to
+    one that differs.
     """
     place = _place()
     _check_topic(topic, place)
@@ -139,7 +144,10 @@ def sink(
     _check_value(value, place, "value")
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise PipelineError(f"compression {compression!r} is unknown", place, hint="use none, gzip, snappy, lz4 or zstd")
-    return Sink(topic, value, key, headers, timestamp, partition, compression, place)
+    if partitions is not None and (isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1):
+        raise PipelineError(f"partitions={partitions!r} is not a number of partitions", place)
+    settings = _options(config, place, "config")
+    return Sink(topic, value, key, headers, timestamp, partition, compression, partitions, settings, place)
 
 
 def table(
@@ -250,7 +258,7 @@ def _check_value(value: object, place: Place, what: str) -> None:
         raise PipelineError(f"{what}={value!r} is not a format", place, hint="use p.json(…), p.avro(…), p.string() or p.bytes()")
 
 
-def _options(options: Mapping[str, object] | None, place: Place) -> tuple[tuple[str, str], ...]:
+def _options(options: Mapping[str, object] | None, place: Place, what: str = "options") -> tuple[tuple[str, str], ...]:
     if options is not None and not isinstance(options, Mapping):
-        raise PipelineError(f"options={options!r} is not a dict", place)
+        raise PipelineError(f"{what}={options!r} is not a dict", place)
     return tuple((str(name), option_text(value)) for name, value in (options or {}).items())

@@ -54,6 +54,10 @@ class Sink:
     timestamp: str | None
     partition: str | None
     compression: str
+    partitions: int | None
+    """For a topic that is created; one that exists must have as many. None: the broker's default."""
+    config: tuple[tuple[str, str], ...]
+    """Settings of the topic, likewise."""
     place: Place = field(compare=False)
 
 

@@ -113,5 +113,6 @@ def checked(frames: Frames, flow: Flow) -> DataFrame:
     try:
         check_streaming(frame, flow.output_mode)
     except Exception as error:
-        raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place) from None
+        hint = spark_errors.hint_of(error, flow.name)
+        raise PipelineError(f"flow {flow.name!r}: {spark_errors.first_line(error)}", flow.place, hint=hint) from None
     return frame

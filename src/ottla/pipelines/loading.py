@@ -12,6 +12,7 @@ from ottla.pipelines.definitions import Flow
 from ottla.pipelines.failure import PipelineError, Place
 
 _MODULE = "ottla_pipeline_"
+_NO_SPARK_YET = "the file is loaded before Spark starts: call functions of pyspark.sql inside of a flow"
 
 
 def load(path: str | Path) -> list[Flow]:
@@ -36,7 +37,9 @@ def load(path: str | Path) -> list[Flow]:
     except SyntaxError as error:
         raise PipelineError(f"{error.msg}", Place(error.filename or str(file), error.lineno or 0)) from error
     except (Exception, SystemExit) as error:
-        raise PipelineError(f"{type(error).__name__}: {error}", where_in(error, file) or Place(str(file), 0)) from error
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        place = where_in(error, file) or Place(str(file), 0)
+        raise PipelineError(text, place, hint=_NO_SPARK_YET if _is_of_pyspark(error) else None) from error
     finally:
         # Workers cannot import this module. Spark pickles functions and classes by value only if it cannot find their module.
         sys.modules.pop(name, None)
@@ -45,6 +48,12 @@ def load(path: str | Path) -> list[Flow]:
     if not flows:
         raise PipelineError(f"{file} declares no flow", hint="declare one with @p.flow(…) or p.sql(…)")
     return flows
+
+
+def _is_of_pyspark(error: BaseException) -> bool:
+    """Whether PySpark raised it, most often without a word: its columns and functions need a session."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "pyspark" in Path(frames[-1].filename).parts
 
 
 def where_in(error: BaseException, file: str | Path) -> Place | None:

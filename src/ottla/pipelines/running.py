@@ -101,7 +101,7 @@ class PipelineRun:
         if not note:
             checkpoint.write_note({"pipeline": project.name, "flow": flow.name, "inputs": inputs, "starting": starting})
         if isinstance(target, Sink):
-            topics.ensure(self.options, target.topic, target.place)
+            topics.ensure_sink(self.options, target)
         for source in sources:
             if source.dead_letter is not None:
                 topics.ensure(self.options, source.dead_letter, source.place)

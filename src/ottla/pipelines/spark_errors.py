@@ -27,6 +27,17 @@ _INCOMPATIBLE_CLASS = (
     "IncompatibleClassChangeError",
     "NoClassDefFoundError",
 )
+_STATE_DOES_NOT_FIT = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
+    "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE",
+    "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE",
+)
+_APPEND_NEEDS_WATERMARK = (
+    "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
+    "Append output mode not supported when there are streaming aggregations",
+)
 _LENGTH_MAX = 600
 
 
@@ -75,6 +86,19 @@ def named_first_line(error: BaseException) -> str:
     return first_line(error) if name in ("AnalysisException", "ParseException") else f"{name}: {first_line(error)}"
 
 
+def hint_of(error: BaseException, flow: str) -> str | None:
+    """What to do about an error of Spark's that many meet and that does not say it."""
+    text = str(error)
+    if any(name in text for name in _STATE_DOES_NOT_FIT):
+        return (
+            "the query does not fit the state in its checkpoint: undo the change, give the flow another name, or begin anew with "
+            f"`ottla pipeline reset … --flow {flow}`"
+        )
+    if any(name in text for name in _APPEND_NEEDS_WATERMARK):
+        return 'add withWatermark(…) before the aggregation, or write each change with output_mode="update"'
+    return None
+
+
 def query_failure(failure: BaseException, flow: Flow) -> PipelineError:
     """The error that ended the query of a flow, in one line, at the user's line if the user's code raised it."""
     text = str(failure)
@@ -93,7 +117,8 @@ def query_failure(failure: BaseException, flow: Flow) -> PipelineError:
         # The broker refused what `producing` sent: the sink is the place, not the user's code.
         why = what.removeprefix(refused)[:_LENGTH_MAX]
         return PipelineError(f"flow {flow.name!r} (topic {target.topic!r}): {why}", target.place)
-    return PipelineError(f"flow {flow.name!r}: {what.removeprefix('pyspark.errors.exceptions.captured.')[:_LENGTH_MAX]}", place)
+    said = what.removeprefix("pyspark.errors.exceptions.captured.")[:_LENGTH_MAX]
+    return PipelineError(f"flow {flow.name!r}: {said}", place, hint=hint_of(failure, flow.name))
 
 
 def _place_in(text: str, file: str) -> Place | None:

@@ -6,11 +6,14 @@ Runs on the driver and needs no Spark: `check` reports a problem before Spark st
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.client.blocking import BrokerAway, Client
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
 from ottla.client.options import ClientOptions, InvalidOption, client_options
+from ottla.client.topics import create_topic, topic_config
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipelines.checkpoint import NOTE, check_owner, local_folder, note_in, offsets_of
 from ottla.pipelines.data_source.offsets import nested
@@ -43,8 +46,8 @@ def connect(project: Project) -> ClientOptions:
 
 
 def check(project: Project, plan: Plan) -> None:
-    """PipelineError if no broker answers, if a topic that a new flow reads does not exist, if this client may not use a topic, or
-    if a checkpoint on this machine belongs to another flow.
+    """PipelineError if no broker answers, if a topic that a new flow reads does not exist, if this client may not use a topic, if
+    a sink's topic is not as declared, or if a checkpoint on this machine belongs to another flow.
 
     Topics that a flow of this pipeline writes need not exist. Nor those of a flow that has a checkpoint: `failOnDataLoss` says
     what happens if they are gone.
@@ -56,8 +59,8 @@ def check(project: Project, plan: Plan) -> None:
                 _check_source(client, source, plan, may_be_gone=has_run)
                 if source.dead_letter is not None:
                     _exists(client, source.dead_letter, f"topic {source.dead_letter!r}", source.place)
-            if isinstance(flow.to, Sink):
-                _exists(client, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place)
+            if isinstance(flow.to, Sink) and _exists(client, flow.to.topic, f"topic {flow.to.topic!r}", flow.to.place):
+                _compare(client, flow.to)
 
 
 def _check_source(client: Client, source: Source, plan: Plan, *, may_be_gone: bool) -> None:
@@ -100,6 +103,73 @@ def ensure(options: ClientOptions, topic: str, place: Place) -> None:
             client.topic(topic, create=True, timeout_s=_CREATE_TIMEOUT_S)
     except KafkaError as error:
         raise _refused(f"topic {topic!r}", place, error, topic) from None
+
+
+def ensure_sink(options: ClientOptions, sink: Sink) -> None:
+    """Return when the topic of a sink exists, as it is declared. PipelineError if it cannot be had so."""
+    if sink.partitions is None and not sink.config:
+        ensure(options, sink.topic, sink.place)
+        return
+    try:
+        with Client(options) as client:
+            if not client.describe([sink.topic], timeout_s=_ASK_TIMEOUT_S):
+                create_topic(client, sink.topic, partitions=sink.partitions, config=dict(sink.config))
+                client.topic(sink.topic, timeout_s=_CREATE_TIMEOUT_S)
+            _compare(client, sink)
+    except KafkaError as error:
+        raise _refused(f"topic {sink.topic!r}", sink.place, error, None) from None
+
+
+def _compare(client: Client, sink: Sink) -> None:
+    """PipelineError if the topic is not as its sink declares."""
+    if sink.partitions is None and not sink.config:
+        return
+    what = f"topic {sink.topic!r}"
+    try:
+        count = len(client.topic(sink.topic, timeout_s=_ASK_TIMEOUT_S).partitions)
+        found = topic_config(client, sink.topic, dict(sink.config)) if sink.config else {}
+    except KafkaError as error:
+        raise _refused(what, sink.place, error, None) from None
+    if sink.partitions not in (None, count):
+        raise PipelineError(
+            f"{what} has {count} partitions, the sink declares {sink.partitions}",
+            sink.place,
+            hint=f"declare {count}, or add some with `ottla topic alter {sink.topic} -p {sink.partitions}`: keys then move",
+        )
+    for name, value in sink.config:
+        if found.get(name) != value:
+            now = f"has {name}={found[name]}" if name in found else f"has no setting {name}"
+            hint = f"`ottla config set topic {sink.topic} {name}={value}` changes it" if name in found else None
+            raise PipelineError(f"{what} {now}, the sink declares {name}={value}", sink.place, hint=hint)
+
+
+@dataclass(frozen=True)
+class MissingTopic:
+    """A topic that `run` creates."""
+
+    topic: str
+    use: str
+    """What for: "sink" or "dead letters"."""
+    partitions: int | None
+    config: dict[str, str]
+    place: str
+
+
+def missing(project: Project, plan: Plan) -> list[MissingTopic]:
+    """The topics of sinks and dead letters that do not exist."""
+    with Client(connect(project)) as client:
+        wanted = {each.topic: each for each in _written(plan)}
+        found = client.describe(list(wanted), timeout_s=_ASK_TIMEOUT_S) if wanted else {}
+    return [each for name, each in wanted.items() if name not in found]
+
+
+def _written(plan: Plan) -> Iterator[MissingTopic]:
+    for flow in plan.queries:
+        for source in plan.sources(flow):
+            if source.dead_letter is not None:
+                yield MissingTopic(source.dead_letter, "dead letters", None, {}, str(source.place))
+        if isinstance(flow.to, Sink):
+            yield MissingTopic(flow.to.topic, "sink", flow.to.partitions, dict(flow.to.config), str(flow.to.place))
 
 
 def resolve(client: Client, source: Source, starting: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 
 from ottla.cli.failure import EXIT_USAGE, Failure
 from ottla.cli.options import DEFAULT_BOOTSTRAP_SERVERS, CommandConfig, Commands, Json, Yes, parse_pairs
-from ottla.cli.output import note, print_document, print_table
+from ottla.cli.output import counted, note, print_document, print_table
 
 if TYPE_CHECKING:
     from ottla.cli.connection import Connection
@@ -89,8 +90,10 @@ def check(
         from ottla.cli.pipeline.running import spark_session
         from ottla.pipelines import frames, preflight, topics
 
+        creates: list[topics.MissingTopic] = []
         if bootstrap_servers is not None:
             topics.check(project, plan)
+            creates = topics.missing(project, plan)
         preflight.check_master_answers(project.master)
         with spark_session(project, ship=False) as spark:
             results = frames.check(spark, project, plan)
@@ -105,8 +108,11 @@ def check(
                 for flow in plan.queries
             ]
     if json_output:
-        print_document({"pipeline": project.name, "flows": flows})
+        print_document({"pipeline": project.name, "flows": flows, "creates": [asdict(each) for each in creates]})
         return
+    for each in creates:
+        count = "the broker's default number of partitions" if each.partitions is None else counted(each.partitions, "partition")
+        note(f"{each.place}: topic {each.topic} ({each.use}) does not exist: run creates it with {count}")
     print_table(
         ["FLOW", "INPUTS", "TO", "COLUMNS"],
         [

@@ -11,11 +11,10 @@ from typing import Any
 
 from ottla.client.blocking import Client
 from ottla.client.offsets import EARLIEST, LATEST, list_offsets
+from ottla.client.topics import create_topic
 from ottla.client.transactions import produce
 from ottla.errors import ErrorCode, KafkaError
-from ottla.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.records.batch import scan_batches
 from ottla.records.compression import LZ4
 from ottla.records.own import own_batch
@@ -27,8 +26,6 @@ _WHERE = TopicPartition(TOPIC, 0)
 # Small segments: only closed ones are compacted, and a reader starts at the beginning.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(4 << 20), "min.cleanable.dirty.ratio": "0.1"}
 _REPLICAS_MAX = 3
-_CREATE_VERSION_MAX = 4
-"""From 5 on the response has an error if the client may not describe the configs."""
 _FETCH_VERSION_MAX = 12
 """From 13 on topics are named by id."""
 _FETCH_BYTES = 4 << 20
@@ -38,26 +35,8 @@ _READ_TIMEOUT_S = 30.0
 
 def ensure(client: Client) -> None:
     """Create the topic if it does not exist, with up to three replicas."""
-    if TOPIC in client.describe([TOPIC]):
-        return
-
-    def attempt(until: float) -> None:
-        cluster = client.call_any(MetadataRequest(topics=[]))
-        new = CreatableTopic(
-            name=TOPIC,
-            num_partitions=1,
-            replication_factor=min(_REPLICAS_MAX, len(cluster.brokers)),
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in _CONFIGS.items()],
-        )
-        request = CreateTopicsRequest(topics=[new], timeout_ms=client.options.request_timeout_ms)
-        # Kafka on ZooKeeper creates topics only at the controller.
-        client.ask_node(cluster.controller_id, request, until, max_version=_CREATE_VERSION_MAX)
-
-    try:
-        client.persist(attempt, 0)
-    except KafkaError as error:
-        if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+    if TOPIC not in client.describe([TOPIC]):
+        create_topic(client, TOPIC, partitions=1, replicas_max=_REPLICAS_MAX, config=_CONFIGS)
 
 
 def append(client: Client, records: Mapping[str, str | None]) -> None:
