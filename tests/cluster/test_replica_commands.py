@@ -62,6 +62,11 @@ def test_an_unclean_leader(cluster: Callable[..., Cluster]) -> None:
     assert "PREFERRED_LEADER_NOT_AVAILABLE" in ottla.run("elect", "preferred", "torn").stdout
     (alone,) = verified(ottla, "torn")
     assert alone["unreadable"] == {"-1": "the partition has no leader", "1": "its broker does not answer"}
+    found = json.loads(ottla.run("doctor", "--skip", "clock", "--skip", "groups", "--json").stdout)["findings"]
+    (finding,) = [each for each in found if each["check"] == "replicas" and "torn-0" in each["subject"]]
+    assert finding["severity"] == "error"
+    assert finding["mend"] == "start broker 1; if they are lost for good: ottla elect unclean torn:0 (loses records)"
+    assert "broker 1" in [each["subject"] for each in found if each["check"] == "controller"]
     document = json.loads(ottla.ok("elect", "unclean", "torn", "--json"))
     assert [(each["partition"], each["error"]) for each in document["elections"]] == [(0, None)]
     until(lambda: two.leader("torn") == 2, "the replica that is alive leads")

@@ -91,3 +91,16 @@ def test_records_are_copied_and_deleted(kafka: ApacheCluster) -> None:
     assert document["config"]["retention.ms"] == "99999999"
     assert "deleted" in ottla(kafka, "delete-records", "from", "--before", "end", "--yes")
     assert ottla(kafka, "consume", "from") == ""
+
+
+def test_dead_letters_go_back_and_the_doctor_is_content(kafka: ApacheCluster) -> None:
+    ottla(kafka, "topic", "create", "origin", "origin.dlq", "-p", "1", "-r", "3")
+    letter = {"key": "k", "value": "v", "headers": {"ottla.topic": "origin", "ottla.flow": "f", "ottla.reason": "r"}}
+    ottla(kafka, "produce", "origin.dlq", "--format", "json", stdin="\n".join([json.dumps(letter)] * 50))
+    assert ottla(kafka, "dlq", "replay", "origin.dlq", "-n", "20", "--reason", "r") == "20 records replayed to origin\n"
+    assert ottla(kafka, "dlq", "replay", "origin.dlq") == "30 records replayed to origin\n"
+    assert ottla(kafka, "consume", "origin").split() == ["v"] * 50
+    assert "no dead letters" in ottla(kafka, "dlq", "replay", "origin.dlq")
+    words = ("--skip", "copies", "--skip", "disks", "--skip", "replicas", "--skip", "leaders", "--watch-groups", "1s")
+    found = json.loads(ottla(kafka, "doctor", "--probe", "--json", *words))
+    assert found["findings"] == []
