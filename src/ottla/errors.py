@@ -191,6 +191,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def error_name(code: int) -> str:
+    """The name of an error code. A newer broker may send an unknown code."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 class KafkaError(Exception):
     """An error response: a code and, where the protocol has a field for it, a message for the user."""
 

@@ -131,8 +131,8 @@ def _print(elections: list[Election]) -> None:
 
 def _asked(view: ClusterView, kind: int, keys: list[TopicIndex]) -> dict[TopicIndex, str]:
     """Ask the controller. The error of each partition that has one."""
-    from ottla.cli.plain_request import error_name, raise_if_error
-    from ottla.errors import ErrorCode
+    from ottla.cli.plain_request import raise_if_error
+    from ottla.errors import ErrorCode, error_name
     from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
     topics: dict[str, TopicPartitions] = {}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ottla.exporter.service import Exporter
 
 DEFAULT_LISTEN = "127.0.0.1:9308"
-
-
 ALL_NAMES = "kafka_exporter,kminion,lag_exporter"
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar, cast
 
 from ottla.cli.connection import REQUEST_TIMEOUT_S, Connection, split_servers
 from ottla.cli.failure import Failure
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError, error_name
 from ottla.protocol.registry import API_BY_NAME
 
 R = TypeVar("R")
@@ -45,14 +45,6 @@ def call(
             continue
     where = "{}:{}".format(*address) if address is not None else connection.bootstrap_servers
     raise Failure(f"{where} does not answer {api_name}", code="BROKER_AWAY")
-
-
-def error_name(code: int) -> str:
-    """The name of an error code. A newer broker may send an unknown code."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
 
 
 def raise_if_error(code: int, subject: str, message: str | None = None) -> None:

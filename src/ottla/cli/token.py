@@ -142,7 +142,8 @@ def list_(
 
 
 def _ask(bootstrap_servers: str, command_config: Any, api_name: str, version: int, request: object, response: type[Any]) -> Any:
-    from ottla.cli.plain_request import call, error_name
+    from ottla.cli.plain_request import call
+    from ottla.errors import error_name
 
     answer = call(Connection(bootstrap_servers, command_config), api_name, version, request, response)
     if answer.error_code:

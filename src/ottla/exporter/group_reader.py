@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.coordinator.group.consumer_protocol import read_assignment
-from ottla.errors import ErrorCode, MalformedInput
+from ottla.errors import ErrorCode, MalformedInput, error_name
 from ottla.exporter.brokers import Ask, Brokers
-from ottla.exporter.error_text import error_name
 from ottla.exporter.filters import NameFilter
 from ottla.exporter.reading import Group, Member
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

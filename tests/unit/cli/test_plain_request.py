@@ -8,6 +8,7 @@ import pytest
 from ottla.cli import plain_request
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
+from ottla.errors import error_name
 from ottla.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.kit.scripted_broker import ScriptedBroker
 
@@ -49,5 +50,5 @@ def test_when_all_hang_it_is_said_who_was_asked(hangs: int) -> None:
 
 
 def test_an_error_of_a_newer_broker_is_told_by_its_number() -> None:
-    assert plain_request.error_name(3) == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert plain_request.error_name(9999) == "error 9999"
+    assert error_name(3) == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert error_name(9999) == "error 9999"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
-from ottla.cli.plain_request import call, error_name
+from ottla.cli.plain_request import call
+from ottla.errors import error_name
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -12,9 +12,9 @@ from typing import Any
 from ottla.cli.cluster.view import ClusterView
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
-from ottla.cli.plain_request import call, error_name, raise_if_error
+from ottla.cli.plain_request import call, raise_if_error
 from ottla.cli.positions import TopicIndex
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, error_name
 from ottla.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,

@@ -13,9 +13,10 @@ from ottla.cli.cluster.view import ClusterView, PartitionState
 from ottla.cli.config import alter_settings, describe_settings
 from ottla.cli.connection import Connection, unknown_topic
 from ottla.cli.failure import Failure
-from ottla.cli.plain_request import error_name, raise_if_error
+from ottla.cli.plain_request import raise_if_error
 from ottla.cli.positions import TopicIndex
 from ottla.cli.reassign.plan import Assignment
+from ottla.errors import error_name
 from ottla.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

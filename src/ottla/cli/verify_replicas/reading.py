@@ -14,10 +14,9 @@ from typing import Any
 from ottla.cli.cluster.view import ClusterView, PartitionState
 from ottla.cli.connection import Connection
 from ottla.cli.failure import Failure
-from ottla.cli.plain_request import error_name
 from ottla.cli.verify_replicas.compare import Batch, Difference, batches_of, damaged, differences
 from ottla.client.channel import Channel
-from ottla.errors import ErrorCode, KafkaError, MalformedInput
+from ottla.errors import ErrorCode, KafkaError, MalformedInput, error_name
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.registry import API_BY_NAME
 
