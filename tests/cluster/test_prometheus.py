@@ -116,8 +116,11 @@ def test_the_answers_of_prometheus(watched: Watched) -> None:
     cluster, prometheus = watched.cluster, watched.prometheus
     cluster.create_topic(TOPIC, 3)
     cluster.produce(TOPIC, [b"x" * 50] * RECORDS)
+    ends = told(cluster)
+    assert sum(ends.values()) == RECORDS
+    committed = {key: end // 3 for key, end in ends.items()}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "billing"})
-    consumer.commit(offsets=[TopicPartition(TOPIC, each, 100) for each in range(3)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(*key, offset) for key, offset in committed.items()], asynchronous=False)
     consumer.close()
     transactional = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
     transactional.init_transactions(60)
@@ -135,9 +138,7 @@ def test_the_answers_of_prometheus(watched: Watched) -> None:
         "under Confluent's name too",
     )
     lag = 'kafka_consumergroup_lag{consumergroup="billing",topic="orders"}'
-    ends = told(cluster)
-    assert sum(ends.values()) == RECORDS
-    expected = {(TOPIC, partition): end - 100 for (_, partition), end in ends.items()}
+    expected = {key: end - committed[key] for key, end in ends.items()}
     until(
         lambda: {(each["topic"], int(each["partition"])): value for each, value in prometheus.query(lag)} == expected,
         "lag is what a client computes",
