@@ -207,6 +207,7 @@ OF_PROCESS: Final = (
 )
 
 EVENTS: Final = {
+    "bytes_scrubbed": _row("ottla_bytes_scrubbed_total", _C, "", "Bytes of closed segments read again to find damage."),
     "cleaner_bytes_read": _row("ottla_cleaner_bytes_read_total", _C, "", "Bytes read by compaction."),
     "cleaner_bytes_written": _row("ottla_cleaner_bytes_written_total", _C, "", "Bytes written by compaction."),
     "cleaner_passes": _row("ottla_cleaner_passes_total", _C, "", "Passes of compaction over a log."),
@@ -227,6 +228,8 @@ EVENTS: Final = {
         "How often listeners paused to keep file descriptors for logs."),
     "logins_failed": _row("ottla_logins_failed_total", _C, "", "Failed SASL logins."),
     "requests_throttled": _row("ottla_requests_throttled_total", _C, "", "Requests throttled by quotas."),
+    "segment_damages_found": _row("ottla_segment_damages_found_total", _C, "", "Damaged places found in closed segments."),
+    "segments_scrubbed": _row("ottla_segments_scrubbed_total", _C, "", "Closed segments read again to find damage."),
     "sendfile_bytes": _row("ottla_sendfile_bytes_total", _C, "", "Bytes sent by sendfile."),
     "telemetry_pushes": _row("ottla_telemetry_pushes_total", _C, "", "Pushes of client metrics."),
     "telemetry_pushes_invalid": _row("ottla_telemetry_pushes_invalid_total", _C, "", "Of these, pushes that could not be read."),
