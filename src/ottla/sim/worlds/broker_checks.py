@@ -70,7 +70,16 @@ class BrokerChecks:
         for _, model in self._models():
             partition = self._partition(model)
             if partition is not None and not partition.is_offline:
-                model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
+                self._note_recovery_point(model, partition)
+
+    def _note_recovery_point(self, model: PartitionModel, partition: Partition) -> None:
+        """A crash may take back the rename that ends a move. Until then the old log counts, which need not be flushed."""
+        parent, _, name = partition.log.dir.rpartition("/")
+        node = self._disk.find(parent)
+        assert isinstance(node, Directory), parent
+        renamed = any(other.startswith(f"{name}.") and other.endswith("-future") for other in node.durable)
+        if not (renamed or name.endswith("-future")):
+            model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
 
     def note_death(self) -> None:
         """Note what the next start must find: what the disk holds, and what of it is flushed."""
@@ -79,7 +88,7 @@ class BrokerChecks:
                 partition = self._partition(model) if self.broker is not None else None
                 if partition is not None:
                     self._found_in(model, partition)
-                    model.flushed_below = max(model.flushed_below, partition.log.recovery_point)
+                    self._note_recovery_point(model, partition)
                     model.died_with = (partition.log.log_start_offset, partition.log.log_end_offset)
                 if isinstance(model, KeyedModel) and model.directory:
                     model.note_durable(self._disk)
