@@ -3,7 +3,6 @@
     python -m bench.instructions                          # by kind of request, a minute or two
     python -m bench.instructions commit heartbeat         # only these kinds
     python -m bench.instructions --tree DIR [--tree DIR]  # other checkouts, each compiled and with its .venv, side by side
-    python -m bench.instructions commit --functions 40    # and the functions that take most of them
 
 As in `bench.inside`, broker, log and connections are real, and what puts a request into the buffer is taken off. Needs valgrind.
 """
@@ -87,7 +86,7 @@ async def child(kinds: list[str]) -> None:
             assert kind == NOTHING or all(connection.idle for connection in inside.connections)
 
 
-def measured(tree: Path, kinds: list[str], functions: int) -> dict[str, float]:
+def measured(tree: Path, kinds: list[str]) -> dict[str, float]:
     """Instructions of one request, by kind."""
     with tempfile.TemporaryDirectory(prefix="ottla-callgrind-") as directory:
         out = Path(directory) / "out"
@@ -104,9 +103,6 @@ def measured(tree: Path, kinds: list[str], functions: int) -> dict[str, float]:
             total = re.search(r"^(?:totals|summary): (\d+)", part.read_text(), re.MULTILINE)
             assert total is not None, part
             found[kind] = int(total[1]) / REQUESTS
-            if functions and kind != NOTHING:
-                table = subprocess.run(["callgrind_annotate", str(part)], capture_output=True, text=True, check=True).stdout
-                print(f"{tree}, {kind}", *table.splitlines()[20 : 22 + functions], sep="\n")
     return {kind: found[kind] - found[NOTHING] for kind in kinds}
 
 
@@ -114,7 +110,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=", ".join(KINDS))
     parser.add_argument("--tree", action="append", type=Path, default=[])
-    parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     kinds = options.kinds or list(KINDS)
@@ -122,7 +117,7 @@ def main() -> None:
         run(child(kinds))
         return
     trees = [tree.resolve() for tree in options.tree] or [Path.cwd()]
-    results = [measured(tree, kinds, options.functions) for tree in trees]
+    results = [measured(tree, kinds) for tree in trees]
     for kind in kinds:
         print(f"{kind:12}", *(f"{result[kind]:10,.0f}" for result in results))
 
