@@ -247,6 +247,10 @@ def test_tl05_a_new_key_store_is_used_for_new_connections(play: Any, secured: di
         newer.pem_file(tmp_path / "new.pem")
         assert await alter(old, "ssl.keystore.location", other) == (0, "")
         assert await shown(stage) == newer.der
+        newest = AUTHORITY.issue("broker", ("localhost", "127.0.0.1", "more.example"))
+        newest.pem_file(tmp_path / "new.pem")
+        stage.broker.reload_files()  # SIGHUP
+        assert await shown(stage) == newest.der
         assert len((await old.call("metadata", 12, MetadataRequest(topics=[]))).brokers) == 1, "the old connection lives on"
 
     play(case, **secured)

@@ -98,7 +98,7 @@ def explain(error: Any, subject: str | None = None) -> Failure:
     """A `confluent_kafka.KafkaError` as a Failure about `subject` ("topic orders")."""
     name = code_name(error)
     text = error.str().removeprefix("Unable to produce message: ").removeprefix("Local: ").removeprefix("Broker: ").strip()
-    text = text[:1].lower() + text[1:] if text[1:2].islower() else text
+    text = text[:1].lower() + text[1:] if text.partition(" ")[0][1:].islower() else text  # not of ZooKeeper
     text = text.rstrip(".")
     # Some messages of brokers already name the subject: "topic orders already exists".
     message = f"{subject}: {text}" if subject and f"{subject} " not in text else text

@@ -87,3 +87,11 @@ def test_a_bug_stays_a_bug() -> None:
 
     with pytest.raises(ZeroDivisionError):
         command()
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [("Broker: Topic is gone", "topic t: topic is gone"), ("ZooKeeper is away", "topic t: ZooKeeper is away")],
+)
+def test_a_message_of_a_broker_begins_as_a_part_of_a_sentence(told: str, shown: str) -> None:
+    assert explain(KafkaError(KafkaError.REQUEST_TIMED_OUT, told), "topic t").message == shown
