@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -161,6 +162,52 @@ def test_zookeeper_waits_for_who_is_started_again_by_hand(up: Callable[..., Up])
     until(lambda: cluster.errors.read_text().count("no broker is left") == 2, "this one was seen, and is missed too")
     assert cluster.stop() == 0
     assert cluster.others() == []
+
+
+def test_brokers_outlive_a_zookeeper_that_is_killed_and_started_again(up: Callable[..., Up]) -> None:
+    cluster = up("--brokers", "1")
+    servers = ("-b", cluster.bootstrap_servers)
+    os.kill(cluster.pid(1), signal.SIGKILL)
+    config, log = cluster.directory / "data" / "broker-1" / "server.properties", cluster.directory / "again.log"
+    # The ports of this cluster are any free ones. By hand the broker must have the address that clients know.
+    listener = f"listeners=PLAINTEXT://{cluster.bootstrap_servers}"
+    by_hand = [sys.executable, "-P", "-m", "ottla", "serve", "--config", str(config), "--set", listener]
+    running: list[subprocess.Popen[bytes]] = []
+    try:
+        with log.open("wb") as output:
+            running.append(subprocess.Popen(by_hand, stdout=output, stderr=output))
+        until(lambda: "ready in" in log.read_text(), "a broker by hand is in the cluster")
+        (zookeeper,) = [pid for pid in _pids(str(cluster.directory / "data" / "zookeeper")) if pid != cluster.process.pid]
+        os.kill(zookeeper, signal.SIGKILL)
+        until(lambda: "ZooKeeper again with `" in cluster.errors.read_text(), "it tells how to start ZooKeeper")
+        until(lambda: "WARNING ZooKeeper session suspended: no connection. Producing" in log.read_text(), "the broker warns")
+        shown = "metadata cannot be changed: ZooKeeper has not"
+        until(lambda: shown in ottla("cluster", "status", *servers).stdout, "status shows it")
+        for words in (("topic", "create", "t"), ("config", "set", "broker", "default", "log.retention.ms=1000000")):
+            refused = ottla(*words, *servers)
+            assert refused.returncode == 1
+            assert "ZooKeeper has not answered this broker for" in refused.stderr
+            assert "nothing was changed" in refused.stderr
+        assert cluster.process.poll() is None
+        again = cluster.errors.read_text().partition("ZooKeeper again with `")[2].partition("`")[0]
+        with (cluster.directory / "zookeeper-again.log").open("wb") as output:
+            running.append(subprocess.Popen(shlex.split(again), stdout=output, stderr=output))
+        until(lambda: "Connected to ZooKeeper again" in log.read_text(), "the broker is back")
+        until(lambda: ottla("topic", "create", "later", *servers).returncode == 0, "topics can be created")
+        assert ottla("topic", "list", *servers).stdout.count("later") == 1
+        assert cluster.process.poll() is None
+        running[0].terminate()
+        assert running[0].wait(WAIT_S) == 0
+        assert cluster.process.wait(WAIT_S) == 1
+        assert "all brokers have ended" in cluster.errors.read_text()
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+def _pids(word: str) -> list[int]:
+    return [int(line.parent.name) for line in Path("/proc").glob("[0-9]*/cmdline") if word.encode() in _read(line)]
 
 
 def test_a_setting_nobody_knows_ends_it_all(tmp_path: Path) -> None:
