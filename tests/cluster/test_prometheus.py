@@ -112,6 +112,7 @@ def told(cluster: Cluster) -> dict[tuple[str, int], int]:
     return found
 
 
+@pytest.mark.slow
 def test_the_answers_of_prometheus(watched: Watched) -> None:
     cluster, prometheus = watched.cluster, watched.prometheus
     cluster.create_topic(TOPIC, 3)
