@@ -1,9 +1,12 @@
-"""Metrics that a real client pushes, on the metrics page (KIP-714)."""
+"""Metrics that real clients push, on the metrics page: Apache Kafka's own, and librdkafka (KIP-714)."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
+
+import pytest
 
 from ottla.cluster.requests import ConfigAlteration, ConfigChange, ResourceType
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
@@ -11,8 +14,11 @@ from ottla.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubs
 from ottla.protocol.messages.push_telemetry import PushTelemetryRequest
 from tests.broker.conftest import Play, Stage
 from tests.broker.test_metrics import METRICS_ON, Told, told
+from tests.kit.peers import KAFKA_4, run_tool
 from tests.kit.wait import until_async
 from tests.unit.broker.telemetry.otlp_bytes import gauge, metrics_data, point
+
+SUBSCRIPTION = "--alter", "--name", "all", "--metrics", "*", "--interval", "200"
 
 
 async def subscribe(stage: Stage, **config: str) -> None:
@@ -69,6 +75,41 @@ def test_librdkafka_pushes_and_its_values_appear(play: Play) -> None:
         assert labels["client_id"] == "shop"
         assert len(labels["client_instance_id"]) == 22
         assert "2." in labels["client_software_version"]
+
+    play(case, **METRICS_ON)
+
+
+@pytest.mark.java
+def test_apache_kafkas_producer_pushes_and_its_tools_manage_subscriptions(play: Play) -> None:
+    async def case(stage: Stage) -> None:
+        await stage.topic("t")
+        bootstrap = "--bootstrap-server", f"127.0.0.1:{stage.port}"
+        loop = asyncio.get_running_loop()
+
+        async def tool(name: str, *words: str, check: bool = True) -> str:
+            done = await loop.run_in_executor(None, functools.partial(run_tool, KAFKA_4, name, *words, check=check))
+            return str(done.stdout)
+
+        client_metrics = functools.partial(tool, "org.apache.kafka.tools.ClientMetricsCommand", *bootstrap)
+        configs = functools.partial(tool, "kafka.admin.ConfigCommand", *bootstrap)
+        assert "Altered client metrics config for all" in await client_metrics(*SUBSCRIPTION)
+        assert (await client_metrics("--list")).strip() == "all"
+        described = await configs("--describe", "--entity-type", "client-metrics")
+        assert "interval.ms=200 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=200}" in described
+
+        properties = ("--producer-props", f"bootstrap.servers=127.0.0.1:{stage.port}", "client.id=perf")
+        words = ("--topic", "t", "--num-records", "4000", "--record-size", "10", "--throughput", "1000", *properties)
+        producing = asyncio.create_task(tool("ProducerPerformance", *words))
+        labels, value = await pushed(stage, "kafka_client_producer_record_send_total")
+        await producing
+        assert (labels["client_id"], labels["client_software_name"]) == ("perf", "apache-kafka-java")
+        assert labels["client_software_version"] == KAFKA_4
+        assert 0 < value <= 4000
+        last = of_clients(await told(stage))["kafka_client_producer_record_send_total"]
+        assert [value for _, value in last] == [4000], "the producer pushed once more as it closed"
+
+        assert "Deleted client metrics config for all" in await client_metrics("--delete", "--name", "all")
+        assert (await client_metrics("--list")).strip() == ""
 
     play(case, **METRICS_ON)
 

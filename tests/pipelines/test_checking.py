@@ -60,6 +60,11 @@ def test_mistakes_are_found_before_anything_runs(shop: Shop, text: str, line: in
     assert (error.place.file, error.place.line) == (str(shop.folder / "shop.py"), line)
 
 
+def test_an_aggregate_without_a_watermark_is_told_of_output_mode(shop: Shop) -> None:
+    error = refused(shop, '@p.flow(orders, to=p.sink("o"))\ndef f(o):\n    return o.groupBy("id").count()')
+    assert error.hint == 'add withWatermark(…) before the aggregation, or write each change with output_mode="update"'
+
+
 def test_topics_that_are_missing_or_forbidden_are_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     file = shop.pipeline(HEAD.replace('"orders"', f'"{shop.prefix}none"') + 'p.sql(orders, to=p.sink("o"), query="SELECT 1")')
     topic = Client.topic
