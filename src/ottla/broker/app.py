@@ -323,7 +323,7 @@ class Broker:
             return authorize
         from ottla.broker.metadata.store_outage import StoreOutage
 
-        outage = StoreOutage(self.store, self.world.clock)
+        outage = StoreOutage(self.store, self.world.clock, lambda: self.image.controller_id == self.broker_id)
 
         def around(handler: Handler, handle: Callable[[Any, Any], Any], parts: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
             guarded = outage.guarded(handler.api.name, handle)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.metadata.store_outage import CHANGES, GRACE_S, StoreOutage
+from ottla.broker.metadata.store_outage import CHANGES, GRACE_S, OF_THE_CONTROLLER, StoreOutage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.ports import SessionEvent
 from ottla.protocol.registry import API_BY_NAME
@@ -30,7 +30,7 @@ class Session:
 
 def test_changes_are_refused_once_a_store_has_been_away_for_a_while() -> None:
     session: Any = Session()
-    outage = StoreOutage(session, session)
+    outage = StoreOutage(session, session, lambda: True)
 
     def handle(request: Any, context: Any) -> Any:
         return request, context
@@ -51,5 +51,15 @@ def test_changes_are_refused_once_a_store_has_been_away_for_a_while() -> None:
     assert change(1, 2) == (1, 2)
 
 
+def test_a_broker_that_is_not_the_controller_leaves_requests_to_the_controller_to_their_handlers() -> None:
+    session: Any = Session()
+    outage = StoreOutage(session, session, lambda: False)
+    session.tell(SessionEvent.SUSPENDED)
+    session.now_s += 10
+    assert outage.guarded("delete_topics", lambda request, context: "NOT_CONTROLLER")(1, 2) == "NOT_CONTROLLER"
+    with pytest.raises(KafkaError):
+        outage.guarded("alter_configs", lambda request, context: None)(1, 2)
+
+
 def test_the_changes_are_apis() -> None:
-    assert API_BY_NAME.keys() >= CHANGES
+    assert API_BY_NAME.keys() >= CHANGES >= OF_THE_CONTROLLER
