@@ -33,7 +33,7 @@ setup: .venv/.compiled ## make a .venv with ottla, compiled, and its dependencie
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install -q --upgrade pip
 	$(PY) -m pip install -q --group dev
-	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,security,spark]'
+	OTTLA_COMPILE=0 $(PY) -m pip install -q --no-build-isolation -e '.[avro,cluster,console,registry,security,spark]'
 	@touch $@
 
 .venv/.compiled: .venv/.installed setup.py $(HOT) $(GENERATE) src/ottla/wire/schema.py src/ottla/wire/source.py
