@@ -11,6 +11,7 @@ from ottla.cli import acl, config, elect, generate, perf, quota, token, topic, u
 from ottla.cli.cluster.status import status
 from ottla.cli.cluster.up import up
 from ottla.cli.connections import connections
+from ottla.cli.console.command import console
 from ottla.cli.consume import consume
 from ottla.cli.delete_records import delete_records
 from ottla.cli.dlq import command as dlq
@@ -122,6 +123,7 @@ app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(elect.app, name="elect")
 app.add("verify-replicas")(verify_replicas)
 app.add("connections")(connections)
+app.add("console")(console)
 app.add("doctor", changes=lambda options: options["probe"])(doctor)
 app.add("plan")(plan)
 app.add_typer(log.app, name="log")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from ottla.exporter.topic_policies import TopicPolicies
 from ottla.exporter.transaction_reader import HANGING_AFTER_S, read_transactions
 from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 _END, _START = -1, -2
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -51,8 +51,10 @@ class ClusterReader:
         self._hanging_after_s = hanging_after_s
         self._policies = TopicPolicies(brokers, now_s)
 
-    async def read(self) -> ClusterReading:
-        reading = await self._read_metadata()
+    async def read(self, begun: Callable[[ClusterReading], None] = lambda reading: None) -> ClusterReading:
+        """A round. `begun` is called with the reading once it has brokers, topics and partitions, and nothing else."""
+        reading = await self._read_metadata(None)
+        begun(reading)
         ids = [broker.broker_id for broker in reading.brokers]
         groups, _, _ = await asyncio.gather(
             read_groups(self._brokers, ids, self._group_filter, reading.problems),
@@ -64,8 +66,15 @@ class ClusterReader:
         reading.transactions = await read_transactions(self._brokers, reading, self._now_s(), self._hanging_after_s)
         return reading
 
-    async def _read_metadata(self) -> ClusterReading:
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    async def read_topics(self, names: Collection[str]) -> ClusterReading:
+        """Brokers, and partitions and offsets of these topics. A topic that does not exist is missing, with a problem."""
+        reading = await self._read_metadata(names)
+        await self._read_offsets(reading)
+        return reading
+
+    async def _read_metadata(self, names: Collection[str] | None) -> ClusterReading:
+        topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = await self._brokers.call_any("metadata", request, versions=_BY_NAME)
         nodes = [BrokerNode(each.node_id, each.host, each.port, each.rack or "") for each in answer.brokers]
         self._brokers.learn({node.broker_id: (node.host, node.port) for node in nodes})
@@ -77,10 +86,16 @@ class ClusterReader:
                 reading.problems.append(f"topic {topic.name}: {error_name(topic.error_code)}")
                 continue
             partitions = {
-                each.partition_index: Partition(each.leader_id, list(each.replica_nodes), list(each.isr_nodes))
+                each.partition_index: Partition(
+                    each.leader_id,
+                    list(each.replica_nodes),
+                    list(each.isr_nodes),
+                    leader_epoch=each.leader_epoch,
+                    offline=list(each.offline_replicas),
+                )
                 for each in sorted(topic.partitions, key=lambda each: each.partition_index)
             }
-            reading.topics[topic.name] = Topic(topic.name, topic.is_internal, partitions)
+            reading.topics[topic.name] = Topic(topic.name, topic.is_internal, partitions, topic_id=bytes(topic.topic_id))
         return reading
 
     # Log ends
@@ -110,7 +125,7 @@ class ClusterReader:
             if answer.error_code:
                 reading.notes.append(f"log directories of broker {ask.broker_id}: {error_name(answer.error_code)}")
                 continue
-            sizes[ask.broker_id] = _add_sizes(answer, by_topic)
+            sizes[ask.broker_id] = _add_sizes(reading, ask.broker_id, answer, by_topic)
         reading.brokers = [replace(node, log_bytes=sizes.get(node.broker_id)) for node in reading.brokers]
         # A broker that did not tell may hold replicas of any topic: a partial sum would look like a shrunken topic.
         if len(sizes) == len(reading.brokers):
@@ -118,13 +133,17 @@ class ClusterReader:
                 topic.replica_bytes = by_topic.get(name, 0)
 
 
-def _add_sizes(answer: Any, by_topic: defaultdict[str, int]) -> int:
+def _add_sizes(reading: ClusterReading, broker_id: int, answer: Any, by_topic: defaultdict[str, int]) -> int:
     total = 0
     for directory in answer.results:
         for topic in directory.topics:
             size = sum(each.partition_size for each in topic.partitions)
             by_topic[topic.name] += size
             total += size
+            for each in topic.partitions:
+                partition = reading.partition(topic.name, each.partition_index)
+                if partition is not None and partition.leader_id == broker_id and not each.is_future_key:
+                    partition.log_bytes = each.partition_size
     return total
 
 

@@ -26,6 +26,11 @@ class Partition:
     log_end: int | None = None
     """The high watermark, which is the end for consumers."""
     last_stable: int | None = None
+    leader_epoch: int = -1
+    offline: list[int] = field(default_factory=list)
+    """Replicas whose broker or log directory is away."""
+    log_bytes: int | None = None
+    """Bytes of the leader's replica."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,7 @@ class Topic:
     cleanup_policy: str | None = None
     replica_bytes: int | None = None
     """Bytes of all replicas of all partitions."""
+    topic_id: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

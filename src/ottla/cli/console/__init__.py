@@ -1,0 +1,2 @@
+"""`ottla console`: `command` has its options, `settings` what they say, `process` starts it. The console itself is above the
+commands, in `ottla.console`, which imports `settings`."""

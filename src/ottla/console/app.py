@@ -1,0 +1,231 @@
+"""The application: endpoints behind the guard, static files, pages.
+
+An endpoint is asked for in this order: Host and Origin (`guard`), login, role, read-only mode, CSRF token, body. What a handler
+raises becomes an answer here, and a change becomes an entry of the audit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from ottla.cli.console.settings import ConsoleSettings, Role
+from ottla.cli.failure import EXIT_USAGE, Failure, explain
+from ottla.console.access import Session
+from ottla.console.api import ENDPOINTS
+from ottla.console.console import Console
+from ottla.console.endpoint import Call, Endpoint, read_body
+from ottla.console.guard import Guard
+from ottla.console.openapi import description
+from ottla.errors import KafkaError
+from ottla.exporter.brokers import BrokerFailed
+
+logger = logging.getLogger("ottla.console")
+
+STATIC: Final = Path(__file__).parent / "static"
+PAGES: Final = frozenset(
+    (
+        "",
+        "brokers",
+        "topics",
+        "groups",
+        "transactions",
+        "pipelines",
+        "dead-letters",
+        "schemas",
+        "acls",
+        "users",
+        "quotas",
+        "audit",
+        "login",
+        "trace",
+        "settings",
+        "help",
+    )
+)
+"""The first words of the paths of pages."""
+_TYPES: Final = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+STATUS_OF_CODE: Final = {
+    "BAD_REQUEST": 400,
+    "LOGIN_REQUIRED": 401,
+    "FORBIDDEN": 403,
+    "READ_ONLY": 403,
+    "CROSS_SITE": 403,
+    "NOT_FOUND": 404,
+    "UNKNOWN_TOPIC_OR_PARTITION": 404,
+    "_UNKNOWN_PARTITION": 404,
+    "GROUP_ID_NOT_FOUND": 404,
+    "TRANSACTIONAL_ID_NOT_FOUND": 404,
+    "NO_REGISTRY": 404,
+    "OFFSET_OUT_OF_RANGE": 404,
+    "TOPIC_ALREADY_EXISTS": 409,
+    "NON_EMPTY_GROUP": 409,
+    "GROUP_SUBSCRIBED_TO_TOPIC": 409,
+    "TOO_LARGE": 413,
+    "TOO_MANY": 429,
+    "BROKER_AWAY": 503,
+    "_TRANSPORT": 503,
+    "_ALL_BROKERS_DOWN": 503,
+    "_TIMED_OUT": 503,
+}
+
+
+def status_of(failure: Failure) -> int:
+    code = failure.code or ""
+    if code in STATUS_OF_CODE:
+        return STATUS_OF_CODE[code]
+    if code.endswith("AUTHORIZATION_FAILED"):
+        return 403
+    return 400 if failure.exit_code == EXIT_USAGE or code.startswith("INVALID_") else 502
+
+
+def error_document(failure: Failure) -> dict[str, Any]:
+    more = {"hint": failure.hint, "code": failure.code}
+    return {"error": {"message": failure.message, **{name: text for name, text in more.items() if text}}}
+
+
+def as_failure(error: Exception) -> Failure | None:
+    """What a user hears of an exception; None if it is a bug."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, BrokerFailed):
+        return Failure(f"no broker answers: {error}", code="BROKER_AWAY")
+    if isinstance(error, KafkaError):
+        return Failure(str(error), code=error.code.name)
+    if isinstance(error, ConnectionError):
+        return Failure(str(error), code="BROKER_AWAY")
+    from confluent_kafka import KafkaException
+
+    return explain(error.args[0]) if isinstance(error, KafkaException) else None
+
+
+def application(console: Console) -> Starlette:
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with console.running():
+            yield
+
+    document = description(ENDPOINTS)
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(document)
+
+    routes = [Route(each.path, _answering(console, each), methods=[each.method]) for each in ENDPOINTS]
+    return Starlette(
+        routes=[
+            Route("/api/openapi.json", openapi),
+            *routes,
+            Route("/api/{rest:path}", _no_such_call, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/healthz", _healthy),
+            Route("/static/{path:path}", _static),
+            Route("/favicon.ico", _favicon),
+            Route("/{path:path}", _page),
+        ],
+        middleware=[Middleware(Guard, settings=console.settings)],
+        exception_handlers={HTTPException: _refused},
+        lifespan=lifespan,
+    )
+
+
+async def _healthy(_: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+async def _no_such_call(request: Request) -> Response:
+    return JSONResponse(
+        error_document(Failure(f"there is no {request.url.path}", "see /api/openapi.json", code="NOT_FOUND")), 404
+    )
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse(error_document(Failure(f"{request.method} {request.url.path}: {error.detail}")), error.status_code)
+
+
+# Files
+
+
+async def _static(request: Request) -> Response:
+    return _file(str(request.path_params["path"]), 200)
+
+
+async def _favicon(_: Request) -> Response:
+    return _file("favicon.ico", 200)
+
+
+async def _page(request: Request) -> Response:
+    first = str(request.path_params["path"]).partition("/")[0]
+    return _file("index.html", 200 if first in PAGES else 404)
+
+
+def _file(name: str, status: int) -> Response:
+    path = (STATIC / name).resolve()
+    if not path.is_relative_to(STATIC.resolve()) or not path.is_file():
+        return PlainTextResponse(f"there is no {name}\n", 404)
+    # no-cache: a browser asks whether the file is still the same, by its ETag.
+    return FileResponse(path, status, {"Cache-Control": "no-cache"}, media_type=_TYPES.get(path.suffix))
+
+
+# Endpoints
+
+
+def _answering(console: Console, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        try:
+            return await _answer(console, endpoint, request)
+        except Exception as error:
+            failure = as_failure(error)
+            if failure is None:
+                logger.exception("%s %s failed", request.method, request.url.path)
+                failure = Failure(f"the console failed: {type(error).__name__}: {error}", "see its log", code="INTERNAL")
+                return JSONResponse(error_document(failure), 500)
+            return JSONResponse(error_document(failure), status_of(failure))
+
+    return answer
+
+
+async def _answer(console: Console, endpoint: Endpoint, request: Request) -> Response:
+    session = console.access.session_of(request)
+    if session is None and not endpoint.public:
+        raise Failure("log in first", code="LOGIN_REQUIRED")
+    if session is not None:
+        _check_rights(console.settings, endpoint, session)
+        if request.method not in ("GET", "HEAD") and not endpoint.public:
+            console.access.check_csrf(request, session)
+    body = {} if request.method in ("GET", "HEAD") else await read_body(request)
+    call = Call(request, session or Session(None, Role.VIEWER, console.connection), body)
+    if not endpoint.changes or not endpoint.audit(call):
+        return _response(endpoint, await endpoint.handler(console, call))
+    error: str | None = None
+    try:
+        return _response(endpoint, await endpoint.handler(console, call))
+    except Exception as failed:
+        failure = as_failure(failed)
+        error = type(failed).__name__ if failure is None else failure.message
+        raise
+    finally:
+        subject = "/".join(map(str, request.path_params.values()))
+        address = request.client.host if request.client else ""
+        await call.blocking(console.audit.write, call.session.user, address, endpoint.operation_id, subject, body, error)
+
+
+def _check_rights(settings: ConsoleSettings, endpoint: Endpoint, session: Session) -> None:
+    if session.role < endpoint.role:
+        raise Failure(f"a {session.role.word} may not do this", f"it takes a {endpoint.role.word}", code="FORBIDDEN")
+    if endpoint.changes and settings.read_only:
+        raise Failure("this console is read-only", "it was started with --read-only", code="READ_ONLY")
+
+
+def _response(endpoint: Endpoint, answer: Any) -> Response:
+    return answer if isinstance(answer, Response) else JSONResponse(answer, endpoint.status, {"Cache-Control": "no-store"})

@@ -1,0 +1,102 @@
+"""Runs a console in this process until SIGTERM, Ctrl-C, or the end of the process that it belongs to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+import uvicorn
+
+from ottla.cli.console.settings import ConsoleSettings
+from ottla.cli.failure import Failure
+from ottla.console.app import application
+from ottla.console.console import Console
+from ottla.runtime.loop import run
+
+logger = logging.getLogger("ottla.console")
+
+BACKLOG: Final = 256
+_CONNECTIONS_MAX: Final = 1000
+_LEAVE_S: Final = 1
+
+
+def serve(settings: ConsoleSettings, owner: int | None = None) -> None:
+    """`owner` is a file descriptor: the console ends when its other end closes. Failure if the address cannot be used."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    console = Console(settings)
+    listening = _listen(settings)
+    config = uvicorn.Config(
+        application(console),
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=_CONNECTIONS_MAX,
+        timeout_graceful_shutdown=_LEAVE_S,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        ssl_version=ssl.PROTOCOL_TLS_SERVER,
+        ws="none",
+        http="h11",
+    )
+    for noisy in ("uvicorn", "uvicorn.error"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    if settings.tls_certificate is not None:
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise Failure(f"the TLS certificate or key cannot be used: {error}", "see --tls-cert and --tls-key") from None
+    host, port = listening.getsockname()[:2]
+    url = ConsoleSettings(settings.bootstrap_servers, host=host, port=port, tls_certificate=settings.tls_certificate).url
+    logger.info("Console of %s at %s", console.brokers, url)
+    run(_until_told(_Server(config), listening, owner))
+
+
+def _listen(settings: ConsoleSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    found = socket.socket(family)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((settings.host, settings.port))
+        found.listen(BACKLOG)
+    except OSError as error:
+        found.close()
+        where = f"{settings.host}:{settings.port}"
+        raise Failure(f"cannot listen on {where}: {error.strerror or error}", "choose another address with --listen") from None
+    return found
+
+
+async def _until_told(server: uvicorn.Server, listening: socket.socket, owner: int | None) -> None:
+    loop = asyncio.get_running_loop()
+
+    def leave() -> None:
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, leave)
+    if owner is not None:
+
+        def on_readable() -> None:
+            with contextlib.suppress(OSError):
+                if os.read(owner, 4096):
+                    return
+            loop.remove_reader(owner)
+            leave()
+
+        loop.add_reader(owner, on_readable)
+    await server.serve([listening])
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The signals are handled above: uvicorn would raise them again after its end."""
+        yield
